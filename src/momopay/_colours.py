@@ -1,0 +1,99 @@
+"""One coroutine, two colours: a plain method on `Client`, an awaitable one on `AsyncClient`.
+
+A coroutine over the blocking port never suspends, so one step finishes it. The colour comes from the
+client's type, never from whether a loop is running.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from momopay._io import AsyncIO, BlockingIO
+from momopay._session import Session
+
+IO = TypeVar("IO", BlockingIO, AsyncIO)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Resource(Generic[IO]):
+    """A group of operations over one session."""
+
+    _session: Session[IO]
+
+    def __init__(self, session: Session[IO]) -> None:
+        self._session = session
+
+    @property
+    def suspends(self) -> bool:
+        """Whether its operations are to be awaited."""
+        return self._session.io.suspends
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, to its end."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    except BaseException as error:
+        forget(error)
+        raise
+    work.close()
+    raise RuntimeError("a blocking call tried to suspend")
+
+
+async def carry(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine on behalf of a user."""
+    try:
+        return await work
+    except BaseException as error:
+        forget(error)
+        raise
+
+
+def forget(error: BaseException) -> None:
+    """Clear the locals of the frames that an error went through.
+
+    They hold the key and whole phone numbers, which a traceback with locals would show. Only causes are
+    followed: a context may be the caller's own.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__
+
+
+class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
+    """Publish one coroutine method in the colour of its client."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        def blocking(owner: Resource[BlockingIO], /, *args: P.args, **kwargs: P.kwargs) -> T:
+            work = method(owner, *args, **kwargs)
+            del args, kwargs
+            return finish(work)
+
+        async def suspending(owner: Resource[AsyncIO], /, *args: P.args, **kwargs: P.kwargs) -> T:
+            work = method(owner, *args, **kwargs)
+            del args, kwargs
+            return await carry(work)
+
+        update_wrapper(self, method)  # type: ignore[arg-type]  # an instance stands for the function
+        self._blocking = update_wrapper(blocking, method)
+        self._suspending = update_wrapper(suspending, method)
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: Resource[BlockingIO], kind: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, owner: Resource[AsyncIO], kind: type | None = None) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, owner: Resource[Any] | None, kind: type | None = None) -> Any:
+        if owner is None:
+            return self
+        return MethodType(self._suspending if owner.suspends else self._blocking, owner)

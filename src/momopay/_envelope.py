@@ -1,0 +1,138 @@
+"""The envelope of SPEC.md: bytes into a record, or into the failure that they tell of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from momopay._io import Answer
+from momopay._retry import Failed, Kind, retry_after
+from momopay.errors import (
+    ERRORS_BY_CODE,
+    APIError,
+    ProtocolError,
+    RateLimitExceededError,
+    ServerError,
+    ThrottledError,
+    number_or_none,
+)
+from momopay.models.records import Envelope
+
+T = TypeVar("T")
+_LONGEST_MESSAGE = 500
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """The error envelope."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any]
+    request_id: str | None
+
+
+def open_envelope(answer: Answer, envelope: type[Envelope[T]]) -> Envelope[T]:
+    """Read an answer to a call that returns a record.
+
+    Raises:
+        Failed: The service refused, failed, or answered with something that is not SPEC.md's.
+    """
+    if not 200 <= answer.status < 300:  # noqa: PLR2004  success
+        raise failure_of(answer)
+    try:
+        return envelope.model_validate_json(answer.body)
+    except ValidationError as error:
+        problem = _say(error)
+    raise failure_of(answer, problem)
+
+
+def check_done(answer: Answer) -> None:
+    """Read an answer to a call that returns nothing: any 2xx will do, unless its envelope says otherwise.
+
+    Raises:
+        Failed: As for `open_envelope`.
+    """
+    if not 200 <= answer.status < 300 or _refusal(answer.body) is not None:  # noqa: PLR2004  success
+        raise failure_of(answer)
+
+
+def failure_of(answer: Answer, problem: str = "not an envelope") -> Failed:
+    """Say how an answer failed, the class chosen by SPEC.md's code first and by the status after."""
+    refusal = _refusal(answer.body)
+    broken = answer.status >= 500 or answer.status == 408  # noqa: PLR2004  the server's own failures
+    if broken:
+        error = _api_error(answer, refusal, ServerError)
+        return Failed(Kind.SERVER, error, retry_after=retry_after(answer.headers), body=answer.body)
+    if refusal is None or 300 <= answer.status < 400:  # noqa: PLR2004  a redirect is never followed
+        kind = answer.headers.get("content-type", "no content type")
+        text = f"HTTP {answer.status} with {len(answer.body)} bytes of {kind}: {problem}"
+        protocol_error = ProtocolError(text, status_code=answer.status)
+        return Failed(Kind.UNREADABLE, protocol_error, body=answer.body)
+    error = _api_error(answer, refusal, APIError)
+    pause = error.retry_after if isinstance(error, ThrottledError) else None
+    kind = Kind.LIMITED if isinstance(error, RateLimitExceededError) else Kind.REFUSED
+    return Failed(kind, error, retry_after=pause)
+
+
+def transaction_id_in(body: bytes) -> str | None:
+    """Look for the transaction's id in what came of an answer, even if it was cut short."""
+    try:
+        match from_json(body, allow_partial=True):
+            case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
+                return found
+            case _:
+                return None
+    except ValueError:
+        return None
+
+
+def _refusal(body: bytes) -> _Refusal | None:
+    try:
+        envelope = from_json(body)
+    except ValueError:
+        return None
+    match envelope:
+        case {"success": False as success, "error": {"code": str(code)} as error} if success is False and code:
+            message, details, request_id = (
+                error.get("message"),
+                error.get("details"),
+                envelope.get("requestId"),
+            )
+            return _Refusal(
+                code=code,
+                message=message[:_LONGEST_MESSAGE] if isinstance(message, str) else "",
+                details=cast("dict[str, Any]", details) if isinstance(details, dict) else {},
+                request_id=request_id if isinstance(request_id, str) else None,
+            )
+        case _:
+            return None
+
+
+def _api_error(answer: Answer, refusal: _Refusal | None, otherwise: type[APIError]) -> APIError:
+    if refusal is None:
+        return otherwise("the service failed", code=None, status_code=answer.status)
+    of_the_answer: dict[str, Any] = {
+        "code": refusal.code,
+        "details": refusal.details,
+        "status_code": answer.status,
+        "request_id": refusal.request_id,
+    }
+    kind = ERRORS_BY_CODE.get(refusal.code, otherwise)
+    if issubclass(kind, ThrottledError):
+        asked = (
+            retry_after(answer.headers),
+            number_or_none(refusal.details.get("resetInSeconds")),
+            number_or_none(refusal.details.get("retryAfterSeconds")),
+        )
+        of_the_answer["retry_after"] = max((pause for pause in asked if pause is not None), default=None)
+    return kind(refusal.message, **of_the_answer)
+
+
+def _say(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])

@@ -1,0 +1,27 @@
+"""The two colours of input and output: the only room that knows httpx, anyio and time.sleep.
+
+Both ports have one shape: `send`, `sleep`, `now`, `signal`, `close`. They speak to the transport itself, so
+redirects, cookies, environment proxies and httpx's own logging of URLs never come into play. Times are in
+seconds.
+"""
+
+from __future__ import annotations
+
+from httpx import Headers
+
+from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, UnreadableError
+from momopay._io.blocking import BlockingIO, BlockingSignal
+from momopay._io.suspending import AsyncIO, AsyncSignal
+
+__all__ = [
+    "Answer",
+    "AsyncIO",
+    "AsyncSignal",
+    "BlockingIO",
+    "BlockingSignal",
+    "Headers",
+    "NoAnswerError",
+    "NoReplyError",
+    "NotSentError",
+    "UnreadableError",
+]

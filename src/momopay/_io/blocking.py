@@ -1,0 +1,128 @@
+"""The blocking port: async in shape, never suspends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import ClassVar, cast
+
+import httpx
+
+from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
+from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
+
+
+class BlockingIO:
+    """The port of `Client`. Safe to use from many threads."""
+
+    suspends: ClassVar[bool] = False
+
+    def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
+        self._given = transport
+        self._closed = False
+        self._idle: Idle[BlockingConnection] = Idle()
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: httpx.Headers,
+        body: bytes | None,
+        *,
+        timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
+        repeatable: bool,
+    ) -> Answer:
+        """Make one attempt, over within `timeout` seconds as a whole.
+
+        Args:
+            method: The HTTP method.
+            url: The whole URL.
+            headers: The headers.
+            body: The body, None for none.
+            timeout: Seconds, from the first thought of connecting to the last byte of the body.
+            repeatable: False for a request that must not meet a hang-up: it goes out on a fresh connection.
+
+        Raises:
+            NoAnswerError: No whole answer came.
+        """
+        check_open(self._closed)
+        deadline = time.monotonic() + timeout
+        request = httpx.Request(method, url, headers=headers, content=body)
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
+        received = Body()
+        try:
+            if self._given is not None:
+                return _exchange(self._given, request, received, deadline)
+            return self._on_a_connection(request, received, deadline, KEEP_ALIVE if repeatable else FRESH)
+        except NoAnswerError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
+            failure = received.failed(error)
+        raise failure  # out here, so that no chain leads to the request and its key
+
+    def _on_a_connection(self, request: httpx.Request, received: Body, deadline: float, longest_rest: float) -> Answer:
+        if not self._slots.acquire(timeout=deadline - time.monotonic()):
+            raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
+        try:
+            connection = self._idle.take(longest_rest) or BlockingConnection(tls_for(request.url))
+            connection.clock.deadline = deadline
+            try:
+                answer = _exchange(connection, request, received, deadline)
+            except BaseException:
+                connection.close()
+                raise
+            expired = connection if self._closed else self._idle.put(connection)
+            if expired is not None:
+                expired.close()
+            return answer
+        finally:
+            self._slots.release()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)  # noqa: ASYNC251  this port never suspends
+
+    def now(self) -> float:
+        """Tell the monotonic time, one clock for all ports of the process."""
+        return time.monotonic()
+
+    def signal(self) -> BlockingSignal:
+        """Make a wake-up call."""
+        return BlockingSignal()
+
+    async def close(self) -> None:
+        """Close every connection at rest, and the transport that was given."""
+        self._closed = True
+        for connection in self._idle.drain():
+            connection.close()
+        if self._given is not None:
+            self._given.close()
+
+
+def _exchange(transport: httpx.BaseTransport, request: httpx.Request, received: Body, deadline: float) -> Answer:
+    response = transport.handle_request(request)
+    try:
+        for chunk in cast("httpx.SyncByteStream", response.stream):
+            received.add(chunk, response)
+            if time.monotonic() > deadline:
+                raise received.cut("no whole answer in time")
+    finally:
+        response.close()
+    return received.answer(response)
+
+
+class BlockingSignal:
+    """A wake-up call between threads."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Call."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a call, no longer than that."""
+        self._event.wait(seconds)
+        self._event.clear()

@@ -1,0 +1,156 @@
+"""Connections: transports of one connection each, and the stack on which they rest between requests.
+
+httpcore's own pool costs more with every idle connection that it holds; a stack does not, and it lets a
+payment choose a connection that is surely alive.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import httpcore
+import httpx
+
+MAX_CONNECTIONS = 100
+KEEP_ALIVE = 4.0
+"""Shorter than the five seconds after which the commonest servers hang up on an idle connection."""
+FRESH = 1.0
+"""How long a connection may have idled to carry a payment: a hang-up that crosses one leaves it unknown."""
+
+T = TypeVar("T")
+
+
+def tls_for(url: httpx.URL) -> ssl.SSLContext | None:
+    """Give the process's one TLS context, built on first need; none where the URL needs none."""
+    return _tls() if url.scheme == "https" else None
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+class Idle(Generic[T]):
+    """Connections at rest, the last used on top; bookkeeping alone. A fork's child starts with none."""
+
+    def __init__(self) -> None:
+        self._resting: deque[tuple[float, T]] = deque()
+        self._process = os.getpid()
+
+    def take(self, longest: float) -> T | None:
+        """Give the last used connection, unless it rested for longer than that."""
+        if self._process != os.getpid():
+            self._resting.clear()
+            self._process = os.getpid()
+        try:
+            since, connection = self._resting.pop()
+        except IndexError:
+            return None
+        if time.monotonic() - since <= longest:
+            return connection
+        self._resting.append((since, connection))
+        return None
+
+    def put(self, connection: T) -> T | None:
+        """Lay a connection to rest. Gives back the one that rested longest if its time is over, to be closed."""
+        now = time.monotonic()
+        try:
+            since, oldest = self._resting.popleft()
+        except IndexError:
+            pass
+        else:
+            if now - since > KEEP_ALIVE:
+                self._resting.append((now, connection))
+                return oldest
+            self._resting.appendleft((since, oldest))
+        self._resting.append((now, connection))
+        return None
+
+    def drain(self) -> Iterator[T]:
+        """Take every connection off the stack."""
+        while self._resting:
+            yield self._resting.pop()[1]
+
+
+class _Clock:
+    """When the attempt that a connection carries must be over."""
+
+    deadline = 0.0
+
+    def left(self, late: type[httpcore.TimeoutException]) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise late("the attempt's time is over")
+        return left
+
+
+class _TimedStream(httpcore.NetworkStream):
+    """A socket that never outlives the attempt, however slowly the other end drips.
+
+    httpcore's own timeouts bound one read each, so they are passed over for what is left of the attempt.
+    """
+
+    def __init__(self, stream: httpcore.NetworkStream, clock: _Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._clock.left(httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._clock.left(httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = self._clock.left(httpcore.ConnectTimeout)
+        return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, left), self._clock)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _TimedBackend(httpcore.SyncBackend):
+    def __init__(self, clock: _Clock) -> None:
+        self._clock = clock
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self._clock.left(httpcore.ConnectTimeout)
+        stream = super().connect_tcp(host, port, left, local_address, socket_options)
+        return _TimedStream(stream, self._clock)
+
+
+class BlockingConnection(httpx.HTTPTransport):
+    """One connection, for one thread at a time."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self.clock = _Clock()
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=tls,
+            max_connections=1,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=_TimedBackend(self.clock),
+        )
+
+
+class AsyncConnection(httpx.AsyncHTTPTransport):
+    """One connection, for one task at a time; the attempt's own timer bounds it."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._pool = httpcore.AsyncConnectionPool(ssl_context=tls, max_connections=1, keepalive_expiry=KEEP_ALIVE)

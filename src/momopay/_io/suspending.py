@@ -1,0 +1,160 @@
+"""The suspending port, on asyncio and on trio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, ClassVar, cast
+
+import anyio
+import anyio.lowlevel
+import httpx
+
+from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
+from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
+from momopay.errors import ConfigurationError
+
+_CONNECT_SHARE = 0.9
+"""Connecting gets nine tenths of an attempt, so that "not sent" is told before the attempt's own timer fires."""
+
+
+class AsyncIO:
+    """The port of `AsyncClient`. Belongs to the event loop that uses it first."""
+
+    suspends: ClassVar[bool] = True
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._given = transport
+        self._closed = False
+        self._idle: Idle[AsyncConnection] = Idle()
+        self._home: object = None
+        self._slots: anyio.Semaphore
+
+    def _come_home(self) -> None:
+        here = _event_loop()
+        if self._home is None:
+            self._home = here
+            self._slots = anyio.Semaphore(MAX_CONNECTIONS, fast_acquire=True)
+        elif self._home != here:
+            raise ConfigurationError(
+                "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
+            )
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: httpx.Headers,
+        body: bytes | None,
+        *,
+        timeout: float,  # noqa: ASYNC109  a bound on the attempt, kept by a cancel scope
+        repeatable: bool,
+    ) -> Answer:
+        """Make one attempt; see `BlockingIO.send`."""
+        check_open(self._closed)
+        self._come_home()
+        request = httpx.Request(method, url, headers=headers, content=body)
+        request.extensions["timeout"] = {"connect": timeout * _CONNECT_SHARE}
+        phase = _Phase()
+        if not repeatable:
+            request.extensions["trace"] = phase.watch
+        received = Body()
+        with anyio.move_on_after(timeout):
+            try:
+                if self._given is not None:
+                    return await _exchange(self._given, request, received)
+                return await self._on_a_connection(request, received, KEEP_ALIVE if repeatable else FRESH, phase)
+            except NoAnswerError:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
+                failure = received.failed(error)
+            raise failure  # out here, so that no chain leads to the request and its key
+        if phase.connecting:
+            raise NotSentError("no connection in time")
+        raise received.cut("no whole answer in time")
+
+    async def _on_a_connection(
+        self, request: httpx.Request, received: Body, longest_rest: float, phase: _Phase
+    ) -> Answer:
+        phase.connecting = True
+        async with self._slots:
+            phase.connecting = False
+            connection = self._idle.take(longest_rest) or AsyncConnection(tls_for(request.url))
+            try:
+                answer = await _exchange(connection, request, received)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await connection.aclose()
+                raise
+            expired = connection if self._closed else self._idle.put(connection)
+            if expired is not None:
+                await expired.aclose()
+            return answer
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        self._come_home()
+        await anyio.sleep(seconds)
+
+    def now(self) -> float:
+        """Tell the monotonic time, one clock for all ports of the process."""
+        return time.monotonic()
+
+    def signal(self) -> AsyncSignal:
+        """Make a wake-up call."""
+        self._come_home()
+        return AsyncSignal()
+
+    async def close(self) -> None:
+        """Close every connection at rest, and the transport that was given."""
+        self._closed = True
+        for connection in self._idle.drain():
+            await connection.aclose()
+        if self._given is not None:
+            await self._given.aclose()
+
+
+def _event_loop() -> object:
+    try:
+        return asyncio.get_running_loop()  # a tenth of the price of the general way
+    except RuntimeError:
+        return anyio.lowlevel.current_token()
+
+
+async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, received: Body) -> Answer:
+    response = await transport.handle_async_request(request)
+    try:
+        async for chunk in cast("httpx.AsyncByteStream", response.stream):
+            received.add(chunk, response)
+    finally:
+        await response.aclose()
+    return received.answer(response)
+
+
+class _Phase:
+    """Whether a request is known to be still on its way to a connection; without httpcore's word it is not."""
+
+    connecting = False
+
+    async def watch(self, event: str, _info: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.started":
+            self.connecting = True
+        elif event.endswith("send_request_headers.started"):
+            self.connecting = False
+
+
+class AsyncSignal:
+    """A wake-up call between tasks."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Call."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a call, no longer than that."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        self._event = anyio.Event()

@@ -1,0 +1,329 @@
+"""One request's life: a slot in the budget, an attempt, its answer, repeats, and how it ends.
+
+Knows no endpoint; each call brings its path, its body, its record and its rule. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf
+from typing import Generic, TypeVar, cast
+
+from momopay import _retry
+from momopay._budget import Budget, Lane
+from momopay._envelope import check_done, open_envelope, transaction_id_in
+from momopay._io import Answer, AsyncIO, BlockingIO, Headers, NoAnswerError, NoReplyError, NotSentError
+from momopay._retry import UNCLEAR, Failed, Kind, Rule
+from momopay._standing import StkPause
+from momopay.errors import (
+    APIConnectionError,
+    BudgetExhaustedError,
+    ConfigurationError,
+    MomoPayError,
+    OutcomeUnknownError,
+    ProtocolError,
+    StkTempBannedError,
+    TransactionHealthBlockedError,
+)
+from momopay.models.records import Envelope, Nothing, Record, ResponseInfo
+from momopay.phones import mask_phones
+
+IO = TypeVar("IO", BlockingIO, AsyncIO)
+R = TypeVar("R", bound=Record)
+logger = logging.getLogger("momopay")
+
+
+@dataclass(frozen=True)
+class Endpoint(Generic[R]):
+    """What is fixed about an endpoint.
+
+    Attributes:
+        method: The HTTP method.
+        rule: What may follow a failure.
+        lane: Whose share of the budget it draws on.
+        envelope: What a success parses into, None where nothing is returned.
+        prompts: Whether it sends an STK prompt, and so waits for the pauses that the service orders.
+    """
+
+    method: str
+    rule: Rule
+    lane: Lane
+    envelope: type[Envelope[R]] | None
+    prompts: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a payment can be found by, should its outcome be unknown."""
+
+    reference: str | None = None
+    amount: Decimal | None = None
+    phone: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long and how often; seconds."""
+
+    timeout: float
+    deadline: float
+    max_attempts: int
+
+
+NO_FACTS = Facts()
+
+
+class Session(Generic[IO]):
+    """What the calls of one client have in common."""
+
+    def __init__(
+        self,
+        io: IO,
+        *,
+        base_url: str,
+        headers: Headers,
+        on_loopback: bool,
+        budget: Budget | None,
+        stk_pause: StkPause,
+        limits: Limits,
+    ) -> None:
+        self.io: IO = io
+        self.base_url = base_url
+        self.headers = headers
+        self.on_loopback = on_loopback
+        self.budget = budget
+        self.stk_pause = stk_pause
+        self.limits = limits
+
+    def with_limits(self, limits: Limits) -> Session[IO]:
+        """Give a session over the same connections, budget and pause."""
+        return Session(
+            self.io,
+            base_url=self.base_url,
+            headers=self.headers,
+            on_loopback=self.on_loopback,
+            budget=self.budget,
+            stk_pause=self.stk_pause,
+            limits=limits,
+        )
+
+    async def call(
+        self,
+        endpoint: Endpoint[R],
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        facts: Facts = NO_FACTS,
+        lane: Lane | None = None,
+        until: float = inf,
+    ) -> R:
+        """Make one call, repeats and all.
+
+        Args:
+            endpoint: What is fixed about it.
+            path: Below the base address, with its query.
+            body: The JSON to send.
+            headers: Beside those of every call.
+            facts: What to reconcile with, should the outcome be unknown.
+            lane: Instead of the endpoint's.
+            until: The monotonic time by which it must be over, where that is before the deadline.
+        """
+        started = self.io.now()
+        if endpoint.prompts and (refusal := self.stk_pause.refusal(started)) is not None:
+            raise refusal
+        call = _Call(self, endpoint, path, body, headers, facts, lane or endpoint.lane)
+        call.started = started
+        call.deadline = min(started + self.limits.deadline, until)
+        try:
+            return await call.attempt()
+        except Failed as failed:
+            call.last = failed
+        try:
+            return await self._repeat(call, call.last)
+        except (Failed, BudgetExhaustedError):
+            error, cause = call.end()
+        raise error from cause
+
+    async def _repeat(self, call: _Call[IO, R], failed: Failed) -> R:
+        return await _retry.repeat(
+            call.attempt,
+            failed,
+            rule=call.endpoint.rule,
+            clock=self.io,
+            max_attempts=self.limits.max_attempts,
+            deadline=call.deadline,
+            describe=call.describe,
+        )
+
+
+class _Call(Generic[IO, R]):
+    """One call under way, over all its attempts."""
+
+    def __init__(
+        self,
+        session: Session[IO],
+        endpoint: Endpoint[R],
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        facts: Facts,
+        lane: Lane,
+    ) -> None:
+        self.session = session
+        self.endpoint = endpoint
+        self.path = path
+        self.body = body
+        self.headers = session.headers
+        if headers is not None:
+            self.headers = session.headers.copy()
+            self.headers.update(headers)
+        self.facts = facts
+        self.lane = lane
+        self.started = 0.0
+        self.deadline = 0.0
+        self.attempts = 0
+        self.sent_at: datetime | None = None
+        self.unclear = False
+        self.last: Failed
+
+    async def attempt(self) -> R:
+        """Make one attempt.
+
+        Raises:
+            Failed: With the kind that the repeat table goes by.
+            BudgetExhaustedError: There is no slot before the deadline; this attempt was not made.
+        """
+        session, endpoint = self.session, self.endpoint
+        if session.budget is not None:
+            await self._take_a_slot(session.budget)
+        begun = session.io.now()
+        timeout = min(session.limits.timeout, self.deadline - begun)
+        self.attempts += 1
+        try:
+            if timeout <= 0:
+                raise NotSentError("the deadline passed")
+            if endpoint.rule.settles and self.sent_at is None:
+                self.sent_at = datetime.now(UTC)
+            answer = await session.io.send(
+                endpoint.method,
+                session.base_url + self.path,
+                self.headers,
+                self.body,
+                timeout=timeout,
+                repeatable=Kind.NO_REPLY in endpoint.rule.repeats,
+            )
+            record = self._read(answer)
+        except NoAnswerError as failure:
+            failed = _failed(failure)
+        except Failed as failure:
+            failed = failure
+        except ConfigurationError:
+            raise
+        except BaseException:
+            self._tell_interrupted()
+            raise
+        else:
+            if logger.isEnabledFor(logging.DEBUG):
+                self._tell(begun, f"{answer.status}, request {record.response.request_id}")
+            return record
+        self._heed(failed)
+        self._tell(begun, str(failed.error))
+        raise failed
+
+    async def _take_a_slot(self, budget: Budget) -> None:
+        io = self.session.io
+        while True:
+            now = io.now()
+            delay = budget.reserve(now, self.lane, self.deadline - now)
+            if delay <= 0:
+                return
+            if delay > self.deadline - now:
+                raise BudgetExhaustedError(
+                    f"{self.describe()}: the rate budget has no slot for {delay:.1f} s; not sent",
+                    retry_after=delay,
+                )
+            await io.sleep(delay)
+            if not budget.stopped(io.now()):
+                return
+
+    def _read(self, answer: Answer) -> R:
+        envelope = self.endpoint.envelope
+        if envelope is None:
+            check_done(answer)
+            record, request_id = cast("R", Nothing()), None
+        else:
+            opened = open_envelope(answer, envelope)
+            record, request_id = opened.data, opened.request_id
+        elapsed = self.session.io.now() - self.started
+        record.received(ResponseInfo(request_id, answer.status, answer.headers, self.attempts, elapsed))
+        return record
+
+    def _heed(self, failed: Failed) -> None:
+        """Remember what a failure means for the calls to come."""
+        session, now = self.session, self.session.io.now()
+        self.last = failed
+        self.unclear = self.unclear or failed.kind in UNCLEAR
+        if failed.kind is Kind.LIMITED and session.budget is not None and failed.retry_after is not None:
+            session.budget.stop(now, now + failed.retry_after)
+        if isinstance(failed.error, StkTempBannedError | TransactionHealthBlockedError):
+            session.stk_pause.begin(now, failed.error)
+
+    def end(self) -> tuple[MomoPayError, MomoPayError | None]:
+        """Turn the last failure into the error to raise, and its cause."""
+        rule, failed = self.endpoint.rule, self.last
+        if rule.settles and self.unclear and failed.kind is not Kind.REFUSED:
+            return self._outcome_unknown(failed), failed.error
+        if rule.changes and self.unclear:
+            failed.error.may_have_executed = True
+        return failed.error, None
+
+    def _outcome_unknown(self, failed: Failed) -> OutcomeUnknownError:
+        facts = self.facts
+        return OutcomeUnknownError(
+            f"{self.describe()} may have executed, so it was not repeated further: {failed.error.message}."
+            f" Reconcile it before anything is sent again (reference {facts.reference!r})",
+            sent_at=self.sent_at or datetime.now(UTC),
+            reference=facts.reference,
+            amount=facts.amount,
+            phone=facts.phone,
+            idempotency_key=facts.idempotency_key,
+            transaction_id=transaction_id_in(failed.body),
+        )
+
+    def describe(self) -> str:
+        """Name the call without its query, which may hold a phone."""
+        return f"{self.endpoint.method} {self.path.partition('?')[0]}"
+
+    def _tell(self, begun: float, outcome: str) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s: attempt %d, lane %s, %.3f s: %s",
+                self.describe(),
+                self.attempts,
+                self.lane.value,
+                self.session.io.now() - begun,
+                outcome,
+            )
+
+    def _tell_interrupted(self) -> None:
+        if self.endpoint.rule.changes:
+            logger.error(
+                "%s was interrupted under way: its outcome is unknown, reference %s",
+                self.describe(),
+                mask_phones(repr(self.facts.reference)),
+            )
+
+
+def _failed(failure: NoAnswerError) -> Failed:
+    reason = str(failure)
+    if isinstance(failure, NotSentError):
+        return Failed(Kind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
+    if isinstance(failure, NoReplyError):
+        return Failed(Kind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=failure.partial)
+    return Failed(Kind.UNREADABLE, ProtocolError(f"unreadable: {reason}"))

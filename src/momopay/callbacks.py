@@ -1,0 +1,79 @@
+"""Callbacks: bytes into a Callback, and a Callback held against the service's own record. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from momopay.errors import CallbackMismatchError, InvalidCallbackError
+from momopay.models.callbacks import Callback
+from momopay.phones import same_phone
+
+if TYPE_CHECKING:
+    from momopay.models.transactions import Transaction
+
+LARGEST_BODY = 64 * 1024
+_UNSUCCESSFUL = frozenset({"FAILED", "CANCELLED", "EXPIRED", "REVERSED"})
+
+
+def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> Callback:
+    """Read what the service POSTed to a callback URL.
+
+    The service signs nothing, so this proves nothing: hold the callback against the service's own record
+    with ``transactions.confirm`` before goods leave the shop. The same callback may come more than once;
+    handle each ``callback.key`` once. Rests on SPEC.md, "Events".
+
+    Args:
+        body: The request's body as it came, at most 64 KiB, or the JSON object that a framework made of it.
+
+    Returns:
+        The callback. Unknown words and unknown fields are kept.
+
+    Raises:
+        InvalidCallbackError: Too large, not JSON, not an object, or not a callback. Answer 400.
+    """
+    if isinstance(body, Mapping):
+        return _checked(dict(body))
+    text = bytes(body) if isinstance(body, bytearray | memoryview) else body
+    if not isinstance(text, bytes | str):
+        raise InvalidCallbackError("a callback's body is bytes, text or a mapping")
+    if len(text) > LARGEST_BODY:
+        raise InvalidCallbackError("a callback's body has at most 64 KiB")
+    return _checked(text)
+
+
+def _checked(body: bytes | str | dict[str, Any]) -> Callback:
+    try:
+        if isinstance(body, dict):
+            return Callback.model_validate(body)
+        return Callback.model_validate_json(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        problem = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'body'}: {fault['msg']}" for fault in faults[:5])
+    except (UnicodeError, RecursionError):
+        problem = "body: not UTF-8, or nested too deeply"
+    raise InvalidCallbackError(f"not a callback: {problem}")
+
+
+def check_agreement(callback: Callback, transaction: Transaction) -> None:
+    """Compare what the callback tells with what the service's own record says.
+
+    Raises:
+        CallbackMismatchError: They differ in status, amount, phone or reference.
+    """
+    told = callback.transaction
+    agreement = {
+        "status": told.status == transaction.status or {str(told.status), str(transaction.status)} <= _UNSUCCESSFUL,
+        "amount": told.amount == transaction.amount,
+        "phone": same_phone(told.phone, transaction.phone),
+        "reference": (told.account_reference or "") == (transaction.account_reference or ""),
+    }
+    differing = [field for field, agrees in agreement.items() if not agrees]
+    if differing:
+        raise CallbackMismatchError(
+            f"the callback for {told.id} and the service's record differ in {', '.join(differing)}",
+            transaction_id=told.id,
+            fields=differing,
+        )

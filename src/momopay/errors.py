@@ -1,0 +1,392 @@
+"""Everything that momopay raises.
+
+    MomoPayError
+    |- ConfigurationError            no key, no base_url, TLS missing, live key on loopback, senseless options
+    |- RequestValidationError        also ValueError; refused here, nothing was sent; .fields {name: message}
+    |- CallbackError
+    |  |- InvalidCallbackError       also ValueError; the body is not a callback
+    |  |- ForgedCallbackError        the token of the callback URL does not hold
+    |  `- CallbackMismatchError      the service's own record says otherwise; .fields
+    |- APIConnectionError            no answer, and the call is safe to repeat or surely was not sent
+    |- BudgetExhaustedError          no slot in the rate budget within the deadline; not sent; .retry_after
+    |- OutcomeUnknownError           a payment, top-up or channel creation may have executed; reconcile it
+    |- ProtocolError                 an answer that is not SPEC.md's
+    |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
+    |- DuplicatePayoutError          the same reference was used before with other amount or phone
+    `- APIError                      the service refused; .code .message .details .status_code .request_id
+       |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
+       |  InvalidApiKeyError, InsufficientServiceBalanceError, KycNotVerifiedError,
+       |  InsufficientFundsError, ChannelInUseError, TransactionNotFoundError
+       |- ThrottledError             .retry_after
+       |  |- RateLimitExceededError  .limit .remaining .reset_in_seconds
+       |  |- StkTempBannedError
+       |  `- TransactionHealthBlockedError  .blocked_until .success_rate .sample_size .min_success_rate
+       `- ServerError                5xx, or 408 to the end
+
+Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the
+request may have taken effect (True: money may have moved; False: certainly not). Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from momopay.phones import mask_phones
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from momopay.models.transactions import Transaction, TransactionSummary
+
+
+class MomoPayError(Exception):
+    """The root of every error of this package.
+
+    Attributes:
+        message: What happened and what to do about it; phones in it are masked.
+        may_have_executed: True when the request may have taken effect, and so money may have moved; False
+            when it certainly did not.
+    """
+
+    may_have_executed: bool = False
+
+    def __init__(self, message: str) -> None:
+        self.message = mask_phones(message)
+        super().__init__(self.message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by state, because constructors take keywords."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(MomoPayError):
+    """The client is set up, or used, in a way that cannot work; nothing was sent. Mend the code."""
+
+
+class RequestValidationError(MomoPayError, ValueError):
+    """Arguments that the service would refuse were refused here; nothing was sent. Mend the arguments.
+
+    Attributes:
+        fields: For each argument at fault, by its Python name, what is wrong. Never the value.
+    """
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self.fields = dict(fields)
+        super().__init__("; ".join(f"{name}: {message}" for name, message in self.fields.items()))
+
+
+class CallbackError(MomoPayError):
+    """A callback that must not be acted on."""
+
+
+class InvalidCallbackError(CallbackError, ValueError):
+    """The body is no callback of SPEC.md, "Events". Answer 400; act on nothing."""
+
+
+class ForgedCallbackError(CallbackError):
+    """The callback URL carries no valid token. Answer 403; act on nothing."""
+
+
+class CallbackMismatchError(CallbackError):
+    """The callback and the service's own record disagree.
+
+    Answer with a non-2xx status, so that a genuine callback that came too early is delivered again.
+
+    Attributes:
+        transaction_id: The transaction that the callback named.
+        fields: The names of the fields that disagree.
+    """
+
+    def __init__(self, message: str, *, transaction_id: str, fields: Sequence[str]) -> None:
+        super().__init__(message)
+        self.transaction_id = transaction_id
+        self.fields = tuple(fields)
+
+
+class APIConnectionError(MomoPayError):
+    """The service was not reached, or gave no answer to a call that is safe to repeat. Try again later."""
+
+    def __init__(self, message: str, *, may_have_executed: bool = False) -> None:
+        super().__init__(message)
+        self.may_have_executed = may_have_executed
+
+
+class BudgetExhaustedError(MomoPayError):
+    """The rate budget has no slot within the deadline; nothing was sent.
+
+    Attributes:
+        retry_after: Seconds until the next slot.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class OutcomeUnknownError(MomoPayError):
+    """A payment, top-up or channel creation was sent and its fate is unknown: money may have moved.
+
+    Do not send it again. Look for it with ``transactions.find(reference=..., since=error.sent_at)``, read it
+    with ``transactions.get(error.transaction_id)`` where the id was seen, or repeat a top-up with
+    ``error.idempotency_key``.
+
+    Attributes:
+        reference: The caller's reference, if there was one.
+        amount: The amount, KES.
+        phone: The whole number, ``254XXXXXXXXX``; masked wherever the error is shown.
+        sent_at: When the request was first handed to the network, UTC.
+        transaction_id: The id, where a part of the answer showed it.
+        idempotency_key: The key of a top-up.
+        matches: Where a search found several transactions that fit.
+    """
+
+    may_have_executed = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        sent_at: datetime,
+        reference: str | None = None,
+        amount: Decimal | None = None,
+        phone: str | None = None,
+        transaction_id: str | None = None,
+        idempotency_key: str | None = None,
+        matches: Sequence[TransactionSummary] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reference = reference
+        self.amount = amount
+        self.phone = phone
+        self.sent_at = sent_at
+        self.transaction_id = transaction_id
+        self.idempotency_key = idempotency_key
+        self.matches = tuple(matches)
+
+
+class ProtocolError(MomoPayError):
+    """The answer is not one of SPEC.md's: HTML from a proxy, a redirect, broken JSON, missing data.
+
+    Check base_url and what stands between here and there.
+
+    Attributes:
+        status_code: The HTTP status, None when the trouble is not in one answer.
+    """
+
+    def __init__(self, message: str, *, status_code: int | None = None, may_have_executed: bool = False) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.may_have_executed = may_have_executed
+
+
+class WaitTimeoutError(MomoPayError, TimeoutError):
+    """The wait's limit passed without an end. "Likely failed" is SPEC.md's hint, not a fact: ask again later.
+
+    Attributes:
+        last: The last Transaction read, None when no read succeeded.
+        pending: The ids that were still waited for.
+    """
+
+    may_have_executed = True
+
+    def __init__(self, message: str, *, last: Transaction | None, pending: Sequence[str]) -> None:
+        super().__init__(message)
+        self.last = last
+        self.pending = tuple(pending)
+
+
+class DuplicatePayoutError(MomoPayError):
+    """This reference was used before for another amount or phone; this call sent nothing.
+
+    Attributes:
+        reference: The reference that stands for another payout.
+    """
+
+    def __init__(self, message: str, *, reference: str) -> None:
+        super().__init__(message)
+        self.reference = reference
+
+
+class APIError(MomoPayError):
+    """The service answered with its error envelope: a definite refusal, unless `may_have_executed` says so.
+
+    Attributes:
+        code: SPEC.md's machine-readable code, None where a server error carried none.
+        details: The structured details of the envelope, often empty.
+        status_code: The HTTP status.
+        request_id: The service's id of the request, to quote to its support.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None,
+        status_code: int,
+        details: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        may_have_executed: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+        self.status_code = status_code
+        self.request_id = request_id
+        self.may_have_executed = may_have_executed
+
+    def __str__(self) -> str:
+        request = f", request {self.request_id}" if self.request_id else ""
+        return mask_phones(f"{self.code or 'no code'}: {self.message} (HTTP {self.status_code}{request})")
+
+
+class InvalidPhoneError(APIError):
+    """INVALID_PHONE: the service does not recognise the phone's format. Ask for the number again."""
+
+
+class NoPaymentChannelsError(APIError):
+    """NO_PAYMENT_CHANNELS: the account has no channel. Create one with ``channels.create``."""
+
+
+class NoDefaultChannelError(APIError):
+    """NO_DEFAULT_CHANNEL: give ``channel_id``, or make a channel the default."""
+
+
+class ChannelNotFoundError(APIError):
+    """CHANNEL_NOT_FOUND: the channel is not on the account, or was deleted. List the channels."""
+
+
+class InvalidApiKeyError(APIError):
+    """INVALID_API_KEY: the key is missing, wrong or revoked. Take a valid one from the account console."""
+
+
+class InsufficientServiceBalanceError(APIError):
+    """INSUFFICIENT_SERVICE_BALANCE: the service wallet cannot cover the fee. Use ``wallet.top_up``."""
+
+
+class KycNotVerifiedError(APIError):
+    """KYC_NOT_VERIFIED: payouts need approved KYC. Finish it in the account console."""
+
+
+class InsufficientFundsError(APIError):
+    """INSUFFICIENT_FUNDS: the B2C wallet's balance is too low. Fund it, then pay again."""
+
+
+class ChannelInUseError(APIError):
+    """CHANNEL_IN_USE: the channel has transactions or customers and cannot be deleted."""
+
+
+class TransactionNotFoundError(APIError):
+    """TRANSACTION_NOT_FOUND: the account has no transaction of that id."""
+
+
+class ThrottledError(APIError):
+    """The service asks for a pause.
+
+    Attributes:
+        retry_after: Seconds to wait, None where the service did not say.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, **of_the_answer: Any) -> None:
+        super().__init__(message, **of_the_answer)
+        self.retry_after = retry_after
+
+
+class RateLimitExceededError(ThrottledError):
+    """RATE_LIMIT_EXCEEDED: more than 60 requests a minute on this key. Share one budget among its users."""
+
+    @property
+    def limit(self) -> int | None:
+        """Requests allowed in the window."""
+        return _whole(self.details.get("limit"))
+
+    @property
+    def remaining(self) -> int | None:
+        """Requests left in the window."""
+        return _whole(self.details.get("remaining"))
+
+    @property
+    def reset_in_seconds(self) -> int | None:
+        """Seconds until the window starts anew."""
+        return _whole(self.details.get("resetInSeconds"))
+
+
+class StkTempBannedError(ThrottledError):
+    """STK_TEMP_BANNED: too many unsuccessful prompts from this key. Wait; payouts and reads go on."""
+
+
+class TransactionHealthBlockedError(ThrottledError):
+    """TRANSACTION_HEALTH_BLOCKED: too few of the last 100 prompts succeeded. Wait, and find out why."""
+
+    @property
+    def blocked_until(self) -> datetime | None:
+        """The end of the pause."""
+        try:
+            when = datetime.fromisoformat(self.details["blockedUntil"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+    @property
+    def success_rate(self) -> float | None:
+        """The rate that was judged."""
+        return number_or_none(self.details.get("successRate"))
+
+    @property
+    def sample_size(self) -> int | None:
+        """How many payments were judged."""
+        return _whole(self.details.get("sampleSize"))
+
+    @property
+    def min_success_rate(self) -> float | None:
+        """The rate that is asked for."""
+        return number_or_none(self.details.get("minSuccessRate"))
+
+
+class ServerError(APIError):
+    """5xx, or 408 to the end. Try again later; `may_have_executed` says whether it may have taken effect."""
+
+
+ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
+    {
+        "INVALID_PHONE": InvalidPhoneError,
+        "NO_PAYMENT_CHANNELS": NoPaymentChannelsError,
+        "NO_DEFAULT_CHANNEL": NoDefaultChannelError,
+        "CHANNEL_NOT_FOUND": ChannelNotFoundError,
+        "INVALID_API_KEY": InvalidApiKeyError,
+        "INSUFFICIENT_SERVICE_BALANCE": InsufficientServiceBalanceError,
+        "KYC_NOT_VERIFIED": KycNotVerifiedError,
+        "INSUFFICIENT_FUNDS": InsufficientFundsError,
+        "CHANNEL_IN_USE": ChannelInUseError,
+        "TRANSACTION_NOT_FOUND": TransactionNotFoundError,
+        "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
+        "STK_TEMP_BANNED": StkTempBannedError,
+        "TRANSACTION_HEALTH_BLOCKED": TransactionHealthBlockedError,
+    }
+)
+"""SPEC.md's table of codes."""
+
+
+def number_or_none(value: object) -> float | None:
+    """Take a finite, non-negative JSON number; anything else is None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
+def _whole(value: object) -> int | None:
+    number = number_or_none(value)
+    return None if number is None else int(number)

@@ -1,0 +1,1 @@
+"""What goes out and what comes in: requests that refuse, records that keep everything."""

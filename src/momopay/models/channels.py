@@ -1,0 +1,77 @@
+"""Payment channels: registered shortcodes that STK requests are routed through."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from momopay.models.enums import ChannelType
+from momopay.models.fields import ChannelId, Flag, Name, Text
+from momopay.models.records import Record, ResponseInfo, Timestamp
+from momopay.models.requests import UNSET, PathRequest, Request
+
+
+class ChannelRequest(Request):
+    """The body of POST /payment-wallet/channels."""
+
+    name: Name
+    type: Name
+    shortcode: Name
+    account_number: Text | None = Field(None, validate_default=True)
+    is_default: Flag | None = None
+
+    @field_validator("account_number")
+    @classmethod
+    def _paybill_has_an_account(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("type") == ChannelType.PAYBILL and not value:
+            raise ValueError("is required for a PAYBILL channel")
+        return value
+
+
+class ChannelChanges(Request):
+    """The body of PATCH /payment-wallet/channels/{id}; None is null here."""
+
+    absent: ClassVar[object] = UNSET
+
+    name: Name | None = None
+    account_number: Text | None = None
+    is_default: Flag | None = None
+
+
+class PaymentChannel(Record):
+    """A registered shortcode (SPEC.md, "Payment channel")."""
+
+    id: str
+    tenant_id: str | None = None
+    category: str | None = None
+    type: ChannelType
+    shortcode: str
+    name: str
+    account_number: str | None = None
+    is_default: bool = False
+    created_at: Timestamp
+
+
+class ChannelItems(Record):
+    """The list of channels as the wire carries it: the default first, then newest to oldest."""
+
+    items: list[PaymentChannel]
+
+    def received(self, info: ResponseInfo) -> None:
+        """Note which answer these channels came in."""
+        for channel in self.items:
+            channel.received(info)
+
+
+class ChannelPath(PathRequest):
+    """The path of one channel."""
+
+    folder: ClassVar[str] = "/payment-wallet/channels"
+
+    channel_id: ChannelId
+
+    @classmethod
+    def of(cls, channel_id: object) -> str:
+        """Give the path of that channel."""
+        return cls.path(channel_id=channel_id)

@@ -1,0 +1,152 @@
+"""Transactions as they are read: one, in a list, and the list's page. Both naming styles of SPEC.md parse."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
+
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.fields import ChannelId, Moment, Name, PageSize, Phone, Since, Text, TransactionId, kes
+from momopay.models.records import (
+    PHONE,
+    REFERENCE,
+    RESULT_TEXT,
+    ProviderCode,
+    Record,
+    ResponseInfo,
+    Timestamp,
+)
+from momopay.models.requests import PathRequest, Request
+from momopay.phones import same_phone
+
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""How far the service's clock may be from this machine's when a payment is searched for."""
+
+
+class TransactionSummary(Record):
+    """A transaction as the list shows it (SPEC.md, "Transaction")."""
+
+    transaction_id: str
+    type: TransactionType
+    status: TransactionStatus
+    amount: Decimal
+    currency: str = "KES"
+    phone: str = Field(validation_alias=PHONE)
+    account_reference: str | None = Field(None, validation_alias=REFERENCE)
+    transaction_fee: Decimal | None = None
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class Transaction(TransactionSummary):
+    """A transaction as a single read shows it. Fields that the answer's naming style lacks are None.
+
+    A wait that was answered from the list has only the list's fields; the others are None.
+    """
+
+    tenant_id: str | None = None
+    channel_id: str | None = None
+    transaction_desc: str | None = None
+    provider: str | None = None
+    provider_request_id: str | None = None
+    provider_checkout_id: str | None = None
+    result_code: ProviderCode | None = None
+    result_desc: str | None = Field(None, validation_alias=RESULT_TEXT)
+
+    @classmethod
+    def from_summary(cls, summary: TransactionSummary) -> Self:
+        """Take over what the list shows."""
+        values = {name: getattr(summary, name) for name in type(summary).model_fields}
+        transaction = cls.model_validate(values | (summary.model_extra or {}))
+        transaction.received(summary.response)
+        return transaction
+
+
+class TransactionOverview(Record):
+    """Counts over the whole filtered set, whatever the page (SPEC.md, "Transaction overview")."""
+
+    total: int
+    completed: int
+    failed: int
+    pending: int
+
+
+class TransactionPage(Record):
+    """One page of the list, newest first. Pure data: it fetches nothing."""
+
+    items: list[TransactionSummary]
+    overview: TransactionOverview | None = None
+    next_cursor: str | None = None
+
+    def received(self, info: ResponseInfo) -> None:
+        """Note which answer this page and its items came in."""
+        super().received(info)
+        for item in self.items:
+            vars(item)["_response"] = info
+
+
+class TransactionQuery(Request):
+    """The query of GET /transactions."""
+
+    limit: PageSize = 20
+    cursor: Text | None = None
+    status: Text | None = None
+    type: Text | None = None
+    from_: Moment | None = Field(None, serialization_alias="from")
+    to: Moment | None = None
+    channel_id: ChannelId | None = None
+    amount_min: Annotated[Decimal, kes(minimum=0)] | None = None
+    amount_max: Annotated[Decimal, kes(minimum=0)] | None = None
+    q: Text | None = None
+
+    def after(self, cursor: str | None) -> Self:
+        """Give the same query for the page at that cursor."""
+        return self if cursor is None else self.model_copy(update={"cursor": cursor})
+
+
+class Search(Request):
+    """What is known of a payment that is searched for."""
+
+    reference: Name
+    since: Since
+    amount: Annotated[Decimal, kes(minimum=0)] | None = None
+    phone: Phone | None = None
+    type: Text | None = None
+
+    def fits(self, item: TransactionSummary) -> bool:
+        """Tell whether a transaction may be the one."""
+        return (
+            item.account_reference == self.reference
+            and self.type in {None, item.type}
+            and self.amount in {None, item.amount}
+            and (self.phone is None or same_phone(self.phone, item.phone))
+        )
+
+    def is_past(self, page: TransactionPage) -> bool:
+        """Tell whether the list, walked this far, is older than the payment can be."""
+        return bool(page.items) and page.items[-1].created_at < self.since - CLOCKS_DIFFER
+
+
+class TransactionPath(PathRequest):
+    """The path of one transaction."""
+
+    folder: ClassVar[str] = "/transactions"
+
+    transaction_id: TransactionId
+
+    @classmethod
+    def of(cls, transaction_id: object) -> str:
+        """Give the path of that transaction."""
+        return cls.path(transaction_id=transaction_id)
+
+
+def identity(transaction: object) -> str:
+    """Give the id that is meant.
+
+    Raises:
+        RequestValidationError: Neither an id nor a record that carries one.
+    """
+    return TransactionPath.checked(transaction_id=transaction).transaction_id

@@ -1,0 +1,150 @@
+"""Payment channels: registered shortcodes that STK requests are routed through."""
+
+from __future__ import annotations
+
+from momopay._budget import Lane
+from momopay._colours import IO, Resource, operation
+from momopay._retry import ONCE, READ, REPLACE
+from momopay._session import Endpoint, Facts
+from momopay.errors import ChannelNotFoundError
+from momopay.models.channels import ChannelChanges, ChannelItems, ChannelPath, ChannelRequest, PaymentChannel
+from momopay.models.enums import ChannelType
+from momopay.models.fields import ChannelRef
+from momopay.models.records import Envelope, Nothing
+from momopay.models.requests import UNSET
+
+LIST = Endpoint("GET", READ, Lane.READ, Envelope[ChannelItems])
+GET = Endpoint("GET", READ, Lane.READ, Envelope[PaymentChannel])
+CREATE = Endpoint("POST", ONCE, Lane.READ, Envelope[PaymentChannel])
+UPDATE = Endpoint("PATCH", REPLACE, Lane.READ, Envelope[PaymentChannel])
+DELETE: Endpoint[Nothing] = Endpoint("DELETE", REPLACE, Lane.READ, None)
+
+
+class Channels(Resource[IO]):
+    """Payment channels (SPEC.md, "Payment channel")."""
+
+    @operation
+    async def list(self) -> list[PaymentChannel]:
+        """List the account's channels. Repeated as needed.
+
+        Rests on SPEC.md, "GET /payment-wallet/channels".
+
+        Returns:
+            The default channel first, then newest to oldest; deleted ones never.
+
+        Raises:
+            APIConnectionError: The service was not reached, or did not answer; try again.
+            ServerError: The service failed to the end; try again later.
+            APIError: Any other refusal.
+        """
+        listed = await self._session.call(LIST, "/payment-wallet/channels")
+        return listed.items
+
+    @operation
+    async def get(self, channel_id: ChannelRef) -> PaymentChannel:
+        """Read one channel. Repeated as needed. Rests on SPEC.md, "GET /payment-wallet/channels/{id}".
+
+        Args:
+            channel_id: The channel's id, or the channel.
+
+        Returns:
+            The channel as it is now.
+
+        Raises:
+            RequestValidationError: Not an id.
+            ChannelNotFoundError: Unknown, another account's, or deleted.
+            APIConnectionError: The service was not reached, or did not answer; try again.
+            APIError: Any other refusal.
+        """
+        return await self._session.call(GET, ChannelPath.of(channel_id))
+
+    @operation
+    async def create(
+        self,
+        *,
+        name: str,
+        type: ChannelType | str,  # noqa: A002  the wire's name
+        shortcode: str,
+        account_number: str | None = None,
+        is_default: bool | None = None,
+    ) -> PaymentChannel:
+        """Register a shortcode. Sent at most once; no money moves.
+
+        Rests on SPEC.md, "POST /payment-wallet/channels".
+
+        Args:
+            name: A label for people.
+            type: ``PAYBILL``, ``TILL_NUMBER`` or ``SEND_MONEY``; it cannot be changed later.
+            shortcode: The Paybill or Till number; it cannot be changed later.
+            account_number: Required for ``PAYBILL``.
+            is_default: Whether STK requests without a channel go here; the flag leaves the former default.
+
+        Returns:
+            The new channel.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            OutcomeUnknownError: The channel may exist; list the channels before you create it again.
+            APIConnectionError: The service was not reached; nothing was sent; try again.
+            APIError: Any other refusal.
+        """
+        request = ChannelRequest.checked(
+            name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
+        )
+        facts = Facts(reference=request.name)
+        return await self._session.call(CREATE, "/payment-wallet/channels", body=request.to_json(), facts=facts)
+
+    @operation
+    async def update(
+        self,
+        channel_id: ChannelRef,
+        *,
+        name: str | UNSET = UNSET,
+        account_number: str | UNSET | None = UNSET,
+        is_default: bool | UNSET = UNSET,
+    ) -> PaymentChannel:
+        """Change a channel; only what is given changes, and None is sent as null. Repeated as needed.
+
+        Active transactions are unaffected. Rests on SPEC.md, "PATCH /payment-wallet/channels/{id}".
+
+        Args:
+            channel_id: The channel's id, or the channel.
+            name: The new label.
+            account_number: The new account number.
+            is_default: Whether it becomes the default.
+
+        Returns:
+            The channel as it is now.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            APIConnectionError: No answer; ``may_have_executed`` tells whether the change may be in force.
+            ServerError: The service failed to the end; read the channel to see whether it changed.
+            APIError: Any other refusal; the code for an unknown channel is not shown by SPEC.md.
+        """
+        path = ChannelPath.of(channel_id)
+        changes = ChannelChanges.checked(name=name, account_number=account_number, is_default=is_default)
+        return await self._session.call(UPDATE, path, body=changes.to_json())
+
+    @operation
+    async def delete(self, channel_id: ChannelRef) -> None:
+        """Delete a channel. Repeated as needed; any 2xx is success, and so is "not found" after a repeat.
+
+        Rests on SPEC.md, "DELETE /payment-wallet/channels/{id}".
+
+        Args:
+            channel_id: The channel's id, or the channel.
+
+        Raises:
+            RequestValidationError: Not an id.
+            ChannelInUseError: It has transactions or customers; it cannot be deleted.
+            ChannelNotFoundError: Unknown, another account's, or deleted before.
+            APIConnectionError: No answer; ``may_have_executed`` tells whether it may be gone.
+            ServerError: The service failed to the end; read the channel to see whether it is gone.
+            APIError: Any other refusal.
+        """
+        try:
+            await self._session.call(DELETE, ChannelPath.of(channel_id))
+        except ChannelNotFoundError as error:
+            if not error.may_have_executed:
+                raise

@@ -1,0 +1,79 @@
+"""STK collections: a PIN prompt on a customer's phone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from momopay._budget import Lane
+from momopay._colours import IO, Resource, operation
+from momopay._retry import ONCE
+from momopay._session import Endpoint, Facts
+from momopay.models.fields import ChannelRef
+from momopay.models.records import Envelope
+from momopay.models.stk import StkRequest, StkTransaction
+
+INITIATE = Endpoint("POST", ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
+
+
+class Stk(Resource[IO]):
+    """STK collections (SPEC.md, "POST /payments/stk")."""
+
+    @operation
+    async def initiate(
+        self,
+        *,
+        amount: int | Decimal,
+        phone: str,
+        account_reference: str | None = None,
+        transaction_desc: str | None = None,
+        callback_url: str | None = None,
+        channel_id: ChannelRef | None = None,
+        credential_id: str | None = None,
+    ) -> StkTransaction:
+        """Send a PIN prompt to a customer's phone.
+
+        Every call is a new prompt and a new transaction, so it is sent at most once: a failure after which
+        it may have been executed is never repeated. The result arrives at ``callback_url``, or by
+        ``transactions.wait``. The fee is deducted from the service wallet at once. Rests on SPEC.md,
+        "POST /payments/stk" and "Events".
+
+        Args:
+            amount: KES, at least 1, no more than two decimals.
+            phone: The customer's number, in any form that `normalise_phone` takes.
+            account_reference: At most 12 characters; shown on the customer's statement.
+            transaction_desc: At most 13 characters; shown on the PIN prompt.
+            callback_url: Public HTTPS address that receives the result.
+            channel_id: The payment channel, or its id; the default channel if not given.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
+
+        Returns:
+            The transaction, PENDING until the customer acts.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
+                ``transactions.find`` before you prompt again.
+            InvalidPhoneError: The service refused the number; ask for it again.
+            NoPaymentChannelsError: Create a channel.
+            NoDefaultChannelError: Give ``channel_id`` or make a channel the default.
+            ChannelNotFoundError: The channel is not on the account; list the channels.
+            InsufficientServiceBalanceError: Top up the service wallet.
+            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused here.
+            TransactionHealthBlockedError: As above, for the whole account.
+            RateLimitExceededError: Wait ``.retry_after`` seconds.
+            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
+            APIConnectionError: The service was not reached; nothing was sent; try again.
+            APIError: Any other refusal; no money moved.
+        """
+        request = StkRequest.checked(
+            on_loopback=self._session.on_loopback,
+            amount=amount,
+            phone=phone,
+            account_reference=account_reference,
+            transaction_desc=transaction_desc,
+            callback_url=callback_url,
+            channel_id=channel_id,
+            credential_id=credential_id,
+        )
+        facts = Facts(reference=request.account_reference, amount=request.amount, phone=request.phone)
+        return await self._session.call(INITIATE, "/payments/stk", body=request.to_json(), facts=facts)

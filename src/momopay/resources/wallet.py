@@ -1,0 +1,94 @@
+"""The service wallet, from which the service's fees are deducted."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from uuid import uuid4
+
+from momopay._budget import Lane
+from momopay._colours import IO, Resource, operation
+from momopay._retry import KEYED, READ
+from momopay._session import Endpoint, Facts
+from momopay.models.records import Envelope
+from momopay.models.wallet import TopUp, TopUpRequest, WalletBalance
+
+BALANCE = Endpoint("GET", READ, Lane.READ, Envelope[WalletBalance])
+TOP_UP = Endpoint("POST", KEYED, Lane.PAYMENT, Envelope[TopUp])
+
+
+class Wallet(Resource[IO]):
+    """The service wallet (SPEC.md, "Service wallet balance")."""
+
+    @operation
+    async def balance(self) -> WalletBalance:
+        """Read the service wallet's balances, KES. No money moves, so it is repeated as needed.
+
+        Rests on SPEC.md, "GET /wallets/service/balance".
+
+        Returns:
+            The spendable balance and the ledger balance.
+
+        Raises:
+            APIConnectionError: The service was not reached, or did not answer; try again.
+            ServerError: The service failed to the end; try again later.
+            RateLimitExceededError: Wait ``.retry_after`` seconds.
+            BudgetExhaustedError: The rate budget has no slot within the deadline.
+            ProtocolError: Something else answered; check base_url.
+            APIError: Any other refusal.
+        """
+        return await self._session.call(BALANCE, "/wallets/service/balance")
+
+    @operation
+    async def top_up(
+        self,
+        *,
+        amount: int | Decimal,
+        phone: str,
+        account_reference: str | None = None,
+        transaction_desc: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> TopUp:
+        """Fill the service wallet by an STK prompt to your own phone.
+
+        An ``Idempotency-Key`` is always sent, one made for this call if none is given, and kept on every
+        repeat, so that an unclear failure is repeated without a second prompt. Rests on SPEC.md,
+        "POST /wallets/service/topups".
+
+        Args:
+            amount: KES, at least 1, no more than two decimals.
+            phone: The number that receives the prompt, in any form that `normalise_phone` takes.
+            account_reference: At most 120 characters; appears on the statement.
+            transaction_desc: At most 255 characters; shown in the transaction history.
+            idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you mean to make.
+
+        Returns:
+            The top-up, PENDING until the prompt is answered; the balance follows in 1 to 2 minutes.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            OutcomeUnknownError: The prompt may have been sent; call again with ``.idempotency_key``.
+            InvalidPhoneError: The service refused the number.
+            RateLimitExceededError: Wait ``.retry_after`` seconds.
+            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
+            APIConnectionError: The service was not reached; nothing was sent; try again.
+            APIError: Any other refusal; ``may_have_executed`` tells whether an earlier attempt may have run.
+        """
+        request = TopUpRequest.checked(
+            amount=amount,
+            phone=phone,
+            account_reference=account_reference,
+            transaction_desc=transaction_desc,
+            idempotency_key=str(uuid4()) if idempotency_key is None else idempotency_key,
+        )
+        return await self._session.call(
+            TOP_UP,
+            "/wallets/service/topups",
+            body=request.to_json(),
+            headers={"Idempotency-Key": request.idempotency_key},
+            facts=Facts(
+                reference=request.account_reference,
+                amount=request.amount,
+                phone=request.phone,
+                idempotency_key=request.idempotency_key,
+            ),
+        )
