@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self
 from typing_extensions import Sentinel
 
 from momopay._colours import IO, finish
-from momopay._io import AsyncIO, BlockingIO, Headers
+from momopay._io import AsyncIO, BlockingIO, Headers, common_headers
 from momopay._session import Limits, Session
 from momopay._standing import standing_of
 from momopay._waiting import WaitingRoom
@@ -230,7 +230,7 @@ def _session(
     return Session(
         io,
         base_url=url,
-        headers=_headers(key),
+        headers=_headers(url, key),
         on_loopback=on_loopback,
         budget=standing.budget if budget is SHARED else budget,
         stk_pause=standing.stk_pause,
@@ -238,17 +238,17 @@ def _session(
     )
 
 
-def _headers(key: str) -> Headers:
+def _headers(url: str, key: str) -> Headers:
     from momopay import __version__
 
-    return Headers(
+    return common_headers(
+        url,
         {
             "Authorization": "Basic " + base64.b64encode(f"{key}:".encode()).decode(),
             "Accept": "application/json",
             "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
             "User-Agent": f"momopay/{__version__}",
-        }
+        },
     )
 
 

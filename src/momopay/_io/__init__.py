@@ -11,6 +11,7 @@ from httpx import Headers
 
 from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, UnreadableError
 from momopay._io.blocking import BlockingIO, BlockingSignal
+from momopay._io.requests import common_headers
 from momopay._io.suspending import AsyncIO, AsyncSignal
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "NoReplyError",
     "NotSentError",
     "UnreadableError",
+    "common_headers",
 ]

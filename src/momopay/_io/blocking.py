@@ -10,6 +10,7 @@ import httpx
 
 from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
 from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
+from momopay._io.requests import build_request
 
 
 class BlockingIO:
@@ -48,7 +49,7 @@ class BlockingIO:
         """
         check_open(self._closed)
         deadline = time.monotonic() + timeout
-        request = httpx.Request(method, url, headers=headers, content=body)
+        request = build_request(method, url, headers, body)
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
         received = Body()
         try:

@@ -12,6 +12,7 @@ import httpx
 
 from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
 from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
+from momopay._io.requests import build_request
 from momopay.errors import ConfigurationError
 
 _CONNECT_SHARE = 0.9
@@ -53,7 +54,7 @@ class AsyncIO:
         """Make one attempt; see `BlockingIO.send`."""
         check_open(self._closed)
         self._come_home()
-        request = httpx.Request(method, url, headers=headers, content=body)
+        request = build_request(method, url, headers, body)
         request.extensions["timeout"] = {"connect": timeout * _CONNECT_SHARE}
         phase = _Phase()
         if not repeatable:

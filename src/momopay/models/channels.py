@@ -7,9 +7,9 @@ from typing import ClassVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from momopay.models.enums import ChannelType
-from momopay.models.fields import ChannelId, Flag, Name, Text
+from momopay.models.fields import Flag, Name, Text
 from momopay.models.records import Record, ResponseInfo, Timestamp
-from momopay.models.requests import UNSET, PathRequest, Request
+from momopay.models.requests import UNSET, Request
 
 
 class ChannelRequest(Request):
@@ -62,16 +62,3 @@ class ChannelItems(Record):
         """Note which answer these channels came in."""
         for channel in self.items:
             channel.received(info)
-
-
-class ChannelPath(PathRequest):
-    """The path of one channel."""
-
-    folder: ClassVar[str] = "/payment-wallet/channels"
-
-    channel_id: ChannelId
-
-    @classmethod
-    def of(cls, channel_id: object) -> str:
-        """Give the path of that channel."""
-        return cls.path(channel_id=channel_id)

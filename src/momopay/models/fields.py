@@ -6,7 +6,6 @@ Every refusal is a ValueError that says what is wanted and never repeats what wa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
@@ -79,16 +78,23 @@ def _name(value: object) -> str:
     return _encodable(value)
 
 
-def _id(attribute: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        found: object = str(value) if isinstance(value, UUID) else value
-        if not isinstance(found, str):
-            found = getattr(value, attribute, None)
-        if not isinstance(found, str) or found.strip() in {"", ".", ".."}:
-            raise ValueError("must be an id, or a record that carries one")
-        return _encodable(found)
+def transaction_id(value: object) -> str:
+    """Take the id of a transaction, or of the record that carries it."""
+    return _id(value, "transaction_id")
 
-    return check
+
+def channel_id(value: object) -> str:
+    """Take the id of a payment channel, or of the channel."""
+    return _id(value, "id")
+
+
+def _id(value: object, attribute: str) -> str:
+    found: object = str(value) if isinstance(value, UUID) else value
+    if not isinstance(found, str):
+        found = getattr(value, attribute, None)
+    if not isinstance(found, str) or found.strip() in {"", ".", ".."}:
+        raise ValueError("must be an id, or a record that carries one")
+    return _encodable(found)
 
 
 def _phone(value: Any) -> str:
@@ -142,8 +148,7 @@ def _page_size(value: object) -> int:
 Phone: TypeAlias = Annotated[str, PlainValidator(_phone)]
 Name: TypeAlias = Annotated[str, PlainValidator(_name)]
 Text: TypeAlias = Annotated[str, text()]
-TransactionId: TypeAlias = Annotated[str, PlainValidator(_id("transaction_id"))]
-ChannelId: TypeAlias = Annotated[str, PlainValidator(_id("id"))]
+ChannelId: TypeAlias = Annotated[str, PlainValidator(channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_callback_url)]
 Kes: TypeAlias = Annotated[Literal["KES"], PlainValidator(_kes_only)]
 Moment: TypeAlias = Annotated[str, PlainValidator(_moment)]

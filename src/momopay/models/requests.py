@@ -79,19 +79,3 @@ def _json(value: object) -> str:
 
 def _plain(value: object) -> str:
     return format_amount(value) if isinstance(value, Decimal) else str(value)
-
-
-class PathRequest(Request):
-    """An id that goes into a path, percent-encoded as one segment."""
-
-    folder: ClassVar[str]
-
-    @classmethod
-    def path(cls, **arguments: Any) -> str:
-        """Give the path below the base address.
-
-        Raises:
-            RequestValidationError: Not an id, nor a record that carries one.
-        """
-        (found,) = cls.checked(**arguments).given().values()
-        return f"{cls.folder}/{quote(found, safe='')}"

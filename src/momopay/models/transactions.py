@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.fields import ChannelId, Moment, Name, PageSize, Phone, Since, Text, TransactionId, kes
+from momopay.models.fields import ChannelId, Moment, Name, PageSize, Phone, Since, Text, kes
 from momopay.models.records import (
     PHONE,
     REFERENCE,
@@ -19,7 +19,7 @@ from momopay.models.records import (
     ResponseInfo,
     Timestamp,
 )
-from momopay.models.requests import PathRequest, Request
+from momopay.models.requests import Request
 from momopay.phones import same_phone
 
 CLOCKS_DIFFER = timedelta(minutes=5)
@@ -128,25 +128,3 @@ class Search(Request):
     def is_past(self, page: TransactionPage) -> bool:
         """Tell whether the list, walked this far, is older than the payment can be."""
         return bool(page.items) and page.items[-1].created_at < self.since - CLOCKS_DIFFER
-
-
-class TransactionPath(PathRequest):
-    """The path of one transaction."""
-
-    folder: ClassVar[str] = "/transactions"
-
-    transaction_id: TransactionId
-
-    @classmethod
-    def of(cls, transaction_id: object) -> str:
-        """Give the path of that transaction."""
-        return cls.path(transaction_id=transaction_id)
-
-
-def identity(transaction: object) -> str:
-    """Give the id that is meant.
-
-    Raises:
-        RequestValidationError: Neither an id nor a record that carries one.
-    """
-    return TransactionPath.checked(transaction_id=transaction).transaction_id

@@ -7,9 +7,10 @@ from momopay._colours import IO, Resource, operation
 from momopay._retry import ONCE, READ, REPLACE
 from momopay._session import Endpoint, Facts
 from momopay.errors import ChannelNotFoundError
-from momopay.models.channels import ChannelChanges, ChannelItems, ChannelPath, ChannelRequest, PaymentChannel
+from momopay.models.channels import ChannelChanges, ChannelItems, ChannelRequest, PaymentChannel
 from momopay.models.enums import ChannelType
 from momopay.models.fields import ChannelRef
+from momopay.models.paths import channel_path
 from momopay.models.records import Envelope, Nothing
 from momopay.models.requests import UNSET
 
@@ -56,7 +57,7 @@ class Channels(Resource[IO]):
             APIConnectionError: The service was not reached, or did not answer; try again.
             APIError: Any other refusal.
         """
-        return await self._session.call(GET, ChannelPath.of(channel_id))
+        return await self._session.call(GET, channel_path(channel_id))
 
     @operation
     async def create(
@@ -122,7 +123,7 @@ class Channels(Resource[IO]):
             ServerError: The service failed to the end; read the channel to see whether it changed.
             APIError: Any other refusal; the code for an unknown channel is not shown by SPEC.md.
         """
-        path = ChannelPath.of(channel_id)
+        path = channel_path(channel_id)
         changes = ChannelChanges.checked(name=name, account_number=account_number, is_default=is_default)
         return await self._session.call(UPDATE, path, body=changes.to_json())
 
@@ -144,7 +145,7 @@ class Channels(Resource[IO]):
             APIError: Any other refusal.
         """
         try:
-            await self._session.call(DELETE, ChannelPath.of(channel_id))
+            await self._session.call(DELETE, channel_path(channel_id))
         except ChannelNotFoundError as error:
             if not error.may_have_executed:
                 raise

@@ -20,15 +20,15 @@ from momopay.callbacks import check_agreement
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import ChannelRef, TransactionRef
+from momopay.models.paths import transaction_id as transaction_id_of
+from momopay.models.paths import transaction_path
 from momopay.models.records import Envelope
 from momopay.models.transactions import (
     Search,
     Transaction,
     TransactionPage,
-    TransactionPath,
     TransactionQuery,
     TransactionSummary,
-    identity,
 )
 
 GET = Endpoint("GET", READ, Lane.READ, Envelope[Transaction])
@@ -64,7 +64,7 @@ class Transactions(Resource[IO]):
             ProtocolError: Something else answered; check base_url.
             APIError: Any other refusal.
         """
-        return await self._session.call(GET, TransactionPath.of(transaction_id))
+        return await self._session.call(GET, transaction_path(transaction_id))
 
     @operation
     async def list(
@@ -301,7 +301,7 @@ class Transactions(Resource[IO]):
         """
         wanted = list(ids)
         for each in wanted:
-            identity(each)
+            transaction_id_of(each)
         return Ends(partial(self._watch, wanted, until, schedule))
 
     def notify(self, callback: Callback | TransactionRef) -> None:
@@ -315,12 +315,12 @@ class Transactions(Resource[IO]):
         Raises:
             RequestValidationError: Not an id.
         """
-        self._room.notify(identity(callback))
+        self._room.notify(transaction_id_of(callback))
 
     def _watch(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> Watch:
-        wanted = {identity(each): getattr(each, "created_at", None) for each in ids}
+        wanted = {transaction_id_of(each): getattr(each, "created_at", None) for each in ids}
         return Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
 
     async def _page(self, query: TransactionQuery) -> TransactionPage:
@@ -330,14 +330,14 @@ class Transactions(Resource[IO]):
         return await self._page(query.after(cursor))
 
     async def _read(self, transaction_id: str) -> Transaction:
-        return await self._session.call(GET, TransactionPath.of(transaction_id))
+        return await self._session.call(GET, transaction_path(transaction_id))
 
 
 class _Poll(Resource[IO]):
     """How a wait looks: in the lane that leaves room for payments, and done before the wait ends."""
 
     async def read(self, transaction_id: str, until: float) -> Transaction:
-        path = TransactionPath.of(transaction_id)
+        path = transaction_path(transaction_id)
         return await self._session.call(GET, path, lane=Lane.POLL, until=until)
 
     async def page(self, cursor: str | None, until: float) -> TransactionPage:
