@@ -165,6 +165,9 @@ class Session(Generic[IO]):
 class _Call(Generic[IO, R]):
     """One call under way, over all its attempts."""
 
+    session: Session[IO]
+    last: Failed
+
     def __init__(
         self,
         session: Session[IO],
@@ -190,7 +193,6 @@ class _Call(Generic[IO, R]):
         self.attempts = 0
         self.sent_at: datetime | None = None
         self.unclear = False
-        self.last: Failed
 
     async def attempt(self) -> R:
         """Make one attempt.
