@@ -83,7 +83,7 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
             del args, kwargs
             return await carry(work)
 
-        update_wrapper(self, method)  # type: ignore[arg-type]  # an instance stands for the function
+        self.__doc__, self.__name__, self.__wrapped__ = method.__doc__, method.__name__, method
         self._blocking = update_wrapper(blocking, method)
         self._suspending = update_wrapper(suspending, method)
 

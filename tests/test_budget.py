@@ -1,0 +1,106 @@
+"""The rate budget: no window, fixed or sliding, is ever overrun, a burst goes out at once, payments find room."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from momopay import ConfigurationError, Lane, RateBudget
+
+
+def most_in_a_window(times: list[float], window: float) -> int:
+    """Count the fullest span of that length that a service could cut out of these arrivals."""
+    ordered = sorted(times)
+    return max((sum(start <= time < start + window for time in ordered) for start in ordered), default=0)
+
+
+def test_a_burst_goes_out_at_once_and_the_rest_waits_for_the_window() -> None:
+    budget = RateBudget()
+    delays = [budget.reserve(0.0, Lane.PAYMENT) for _ in range(60)]
+    assert delays == [0.0] * 58 + [61.0] * 2
+
+
+def test_slots_come_back_one_by_one_as_they_were_taken() -> None:
+    budget = RateBudget(requests=2, window=10.0)
+    assert [budget.reserve(now, Lane.PAYMENT) for now in (0.0, 4.0)] == [0.0, 0.0]
+    assert [budget.reserve(5.0, Lane.PAYMENT) for _ in range(2)] == [5.0, 9.0]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    requests=st.integers(1, 60),
+    lanes=st.lists(st.sampled_from(list(Lane)), min_size=1, max_size=150),
+)
+def test_no_window_is_ever_overrun(seed: int, requests: int, lanes: list[Lane]) -> None:
+    chance = random.Random(seed)
+    budget = RateBudget(requests=requests, window=61.0)
+    now, sent = 0.0, list[float]()
+    for lane in lanes:
+        now += chance.choice([0.0, 0.0, chance.random(), chance.random() * 90])
+        within = chance.choice([math.inf, 30.0])
+        delay = budget.reserve(now, lane, within)
+        assert delay >= 0
+        if delay <= within:
+            sent.append(now + delay)
+    # Half a second of jitter stays inside the second that the budget's window is longer than the service's.
+    arrivals = [time + chance.random() * 0.5 for time in sent]
+    assert most_in_a_window(arrivals, 60.0) <= requests
+
+
+def test_the_overrun_check_can_fail() -> None:
+    assert most_in_a_window([0.0, 59.9], 60.0) == 2
+    assert most_in_a_window([0.0, 60.0], 60.0) == 1
+
+
+def test_a_slot_past_the_patience_is_told_and_not_taken() -> None:
+    budget = RateBudget(requests=1, window=60.0)
+    assert budget.reserve(0.0, Lane.READ) == 0.0
+    assert budget.reserve(1.0, Lane.READ, within=10.0) == 59.0
+    assert budget.reserve(1.0, Lane.READ) == 59.0
+
+
+def test_polling_leaves_a_quarter_of_the_window_to_everything_else() -> None:
+    budget = RateBudget(requests=40, window=60.0)
+    polls = [budget.reserve(0.0, Lane.POLL) for _ in range(31)]
+    assert polls == [0.0] * 30 + [60.0]
+    assert [budget.reserve(0.0, Lane.PAYMENT) for _ in range(10)] == [0.0] * 10
+    assert budget.reserve(0.0, Lane.PAYMENT) == 60.0
+
+
+def test_reads_that_queue_leave_room_for_a_payment_in_the_next_window() -> None:
+    budget = RateBudget(requests=20, window=60.0)
+    reads = [budget.reserve(0.0, Lane.READ) for _ in range(60)]
+    assert reads[19] == 0.0
+    assert reads[37] == 60.0
+    assert max(reads) == 180.0
+    assert budget.reserve(1.0, Lane.PAYMENT) == 59.0
+
+
+def test_a_stop_holds_every_lane_back_and_takes_back_the_slots_in_between() -> None:
+    budget = RateBudget(requests=2, window=10.0)
+    budget.reserve(0.0, Lane.PAYMENT)
+    budget.reserve(0.0, Lane.PAYMENT)
+    assert budget.reserve(0.0, Lane.PAYMENT) == 10.0
+    budget.stop(1.0, until=30.0)
+    assert budget.stopped(29.9)
+    assert not budget.stopped(30.0)
+    assert [budget.reserve(2.0, Lane.PAYMENT) for _ in range(3)] == [28.0, 28.0, 38.0]
+
+
+def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
+    budget = RateBudget()
+    budget.stop(0.0, until=50.0)
+    budget.stop(0.0, until=10.0)
+    assert budget.reserve(0.0, Lane.POLL) == 50.0
+
+
+@pytest.mark.parametrize(
+    ("requests", "window"), [(0, 60.0), (-1, 60.0), (1, 0.0), (1, -1.0), (1, math.inf), (1, math.nan)]
+)
+def test_a_senseless_budget_is_refused(requests: int, window: float) -> None:
+    with pytest.raises(ConfigurationError):
+        RateBudget(requests=requests, window=window)
