@@ -21,6 +21,8 @@ from momopay import (
 )
 from virtual import envelope, refusal, transaction, virtual_client, waking
 
+OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
+
 
 class Service:
     """Transactions whose status is a function of time; reads and list pages."""
@@ -56,7 +58,7 @@ class Service:
             newest_first = list(reversed(self.ends))
             items = [self.record(identity) for identity in newest_first[start : start + size]]
             following = str(start + size) if start + size < len(newest_first) else None
-            return 200, envelope({"items": items, "nextCursor": following})
+            return 200, envelope({"items": items, "overview": OVERVIEW, "nextCursor": following})
         identity = parts.path.rpartition("/")[2]
         if identity not in self.ends:
             return 404, refusal("TRANSACTION_NOT_FOUND")
@@ -256,7 +258,7 @@ def test_those_that_the_list_does_not_show_yet_are_read_by_id() -> None:
 
     def lagging(method: str, path: str) -> tuple[int, Any]:
         if path.startswith("/transactions?"):
-            return 200, envelope({"items": [], "nextCursor": None})
+            return 200, envelope({"items": [], "overview": OVERVIEW, "nextCursor": None})
         service.ends = shown
         return service(method, path)
 

@@ -78,7 +78,7 @@ class TransactionPage(Record):
     """One page of the list, newest first. Pure data: it fetches nothing."""
 
     items: list[TransactionSummary]
-    overview: TransactionOverview | None = None
+    overview: TransactionOverview
     next_cursor: str | None = None
 
     def received(self, info: ResponseInfo) -> None:
