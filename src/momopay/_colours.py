@@ -83,7 +83,9 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
             del args, kwargs
             return await carry(work)
 
-        self.__doc__, self.__name__, self.__wrapped__ = method.__doc__, method.__name__, method
+        self.__doc__: str | None = method.__doc__
+        self.__name__: str = method.__name__
+        self.__wrapped__: Callable[..., Coroutine[Any, Any, T]] = method
         self._blocking = update_wrapper(blocking, method)
         self._suspending = update_wrapper(suspending, method)
 

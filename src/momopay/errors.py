@@ -55,7 +55,7 @@ class MomoPayError(Exception):
     may_have_executed: bool = False
 
     def __init__(self, message: str) -> None:
-        self.message = mask_phones(message)
+        self.message: str = mask_phones(message)
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ class RequestValidationError(MomoPayError, ValueError):
     """
 
     def __init__(self, fields: Mapping[str, str]) -> None:
-        self.fields = dict(fields)
+        self.fields: dict[str, str] = dict(fields)
         super().__init__("; ".join(f"{name}: {message}" for name, message in self.fields.items()))
 
 
@@ -110,7 +110,7 @@ class CallbackMismatchError(CallbackError):
     def __init__(self, message: str, *, transaction_id: str, fields: Sequence[str]) -> None:
         super().__init__(message)
         self.transaction_id = transaction_id
-        self.fields = tuple(fields)
+        self.fields: tuple[str, ...] = tuple(fields)
 
 
 class APIConnectionError(MomoPayError):
@@ -171,7 +171,7 @@ class OutcomeUnknownError(MomoPayError):
         self.sent_at = sent_at
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
-        self.matches = tuple(matches)
+        self.matches: tuple[TransactionSummary, ...] = tuple(matches)
 
 
 class ProtocolError(MomoPayError):
@@ -202,7 +202,7 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
     def __init__(self, message: str, *, last: Transaction | None, pending: Sequence[str]) -> None:
         super().__init__(message)
         self.last = last
-        self.pending = tuple(pending)
+        self.pending: tuple[str, ...] = tuple(pending)
 
 
 class DuplicatePayoutError(MomoPayError):
@@ -239,7 +239,7 @@ class APIError(MomoPayError):
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.details = dict(details or {})
+        self.details: dict[str, Any] = dict(details or {})
         self.status_code = status_code
         self.request_id = request_id
         self.may_have_executed = may_have_executed

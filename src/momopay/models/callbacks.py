@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
@@ -13,7 +14,9 @@ from momopay.models.records import ProviderCode, Record, Timestamp
 class CallbackTransaction(Record):
     """The transaction as the callback tells it. Unsigned: confirm it before goods leave the shop."""
 
-    model_config = ConfigDict(alias_generator=None)  # callbacks are snake_case alone, and one look-up is cheaper
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=None
+    )  # callbacks are snake_case alone, and one look-up is cheaper
 
     id: str
     tenant_id: str | None = None
@@ -52,7 +55,7 @@ class CallbackTransaction(Record):
 class Callback(Record):
     """One callback: what happened, and to which transaction."""
 
-    model_config = ConfigDict(alias_generator=None)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
     event: str = "transaction.updated"
     event_type: EventType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, NaiveDatetime
 from pydantic.alias_generators import to_camel
@@ -57,7 +57,7 @@ class ResponseInfo:
 class Record(MaskedModel):
     """A record from the service. Unknown fields are kept in ``model_extra``; phones are masked when shown."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
         defer_build=True,
         extra="allow",
@@ -92,7 +92,7 @@ class Nothing(Record):
 class Envelope(BaseModel, Generic[T]):
     """SPEC.md's success envelope."""
 
-    model_config = ConfigDict(defer_build=True, hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
     success: Literal[True]
     data: T

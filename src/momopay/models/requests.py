@@ -22,7 +22,7 @@ UNSET = Sentinel("UNSET")
 class Request(MaskedModel):
     """Arguments, checked. Only what was given goes out."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=AliasGenerator(serialization_alias=to_camel),
         defer_build=True,
         extra="forbid",
