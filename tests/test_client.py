@@ -69,7 +69,7 @@ def test_unsafe_configuration_is_refused(kind: Any, key: str, url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1", BASE])
 def test_plain_http_is_for_loopback(url: str) -> None:
-    assert Client(KEY, base_url=url)._session.base_url == url
+    assert Client(KEY, base_url=url)._session.account.base_url == url
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from momopay import AsyncClient, Client, PollSchedule, TransactionNotFoundError
-from momopay._io import AsyncIO
+from momopay._io.suspending import AsyncIO
 from virtual import envelope, refusal, transaction
 
 BASE = "https://api.example/v1"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from momopay import Client
-from momopay._io import Answer, BlockingIO, Headers
+from momopay._io import Answer, Headers
+from momopay._io.blocking import BlockingIO
 
 Handler = Callable[[str, str], tuple[int, Any]]
 

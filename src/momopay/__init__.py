@@ -4,10 +4,10 @@ Names are loaded when they are first used, so that importing this package costs 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # checkers take it for true; importing typing would cost more than all of this file
 if TYPE_CHECKING:
     from momopay._budget import Budget, Lane, RateBudget
     from momopay._schedule import PollSchedule, settled, terminal
@@ -196,11 +196,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     room = _ROOM_OF.get(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{room}"), name)
+    value: object = getattr(import_module(f"{__name__}.{room}"), name)
     globals()[name] = value
     return value
 

@@ -10,12 +10,14 @@ import traceback
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from momopay._io import AsyncIO, BlockingIO
-from momopay._session import Session
+if TYPE_CHECKING:
+    from momopay._io.blocking import BlockingIO
+    from momopay._io.suspending import AsyncIO
+    from momopay._session import Session
 
-IO = TypeVar("IO", BlockingIO, AsyncIO)
+IO = TypeVar("IO", "BlockingIO", "AsyncIO")
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeAlias
 
 from momopay._colours import IO, carry, finish
-from momopay._io import AsyncIO, BlockingIO
+from momopay._io.blocking import BlockingIO
+from momopay._io.suspending import AsyncIO
 from momopay.errors import ProtocolError
 from momopay.models.transactions import TransactionPage, TransactionSummary
 

@@ -5,6 +5,7 @@ Knows no endpoint; each call brings its path, its body, its record and its rule.
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from decimal import Decimal
 from math import inf
 from typing import Generic, TypeVar, cast
 
-from momopay import _retry
+from momopay import __version__, _retry
 from momopay._budget import Budget, Lane
+from momopay._colours import IO
 from momopay._envelope import check_done, open_envelope, transaction_id_in
-from momopay._io import Answer, AsyncIO, BlockingIO, Headers, NoAnswerError, NoReplyError, NotSentError
+from momopay._io import Answer, Headers, NoAnswerError, NoReplyError, NotSentError, common_headers
+from momopay._options import Account, Limits
 from momopay._retry import UNCLEAR, Failed, Kind, Rule
 from momopay._standing import StkPause
 from momopay.errors import (
@@ -32,7 +35,6 @@ from momopay.errors import (
 from momopay.models.records import Envelope, Nothing, Record, ResponseInfo
 from momopay.phones import mask_phones
 
-IO = TypeVar("IO", BlockingIO, AsyncIO)
 R = TypeVar("R", bound=Record)
 logger = logging.getLogger("momopay")
 
@@ -66,50 +68,26 @@ class Facts:
     idempotency_key: str | None = None
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How long and how often; seconds."""
-
-    timeout: float
-    deadline: float
-    max_attempts: int
-
-
 NO_FACTS = Facts()
 
 
 class Session(Generic[IO]):
     """What the calls of one client have in common."""
 
-    def __init__(
-        self,
-        io: IO,
-        *,
-        base_url: str,
-        headers: Headers,
-        on_loopback: bool,
-        budget: Budget | None,
-        stk_pause: StkPause,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, io: IO, account: Account, *, budget: Budget | None, stk_pause: StkPause, limits: Limits) -> None:
         self.io: IO = io
-        self.base_url = base_url
-        self.headers = headers
-        self.on_loopback = on_loopback
+        self.account = account
         self.budget = budget
         self.stk_pause = stk_pause
         self.limits = limits
-
-    def with_limits(self, limits: Limits) -> Session[IO]:
-        """Give a session over the same connections, budget and pause."""
-        return Session(
-            self.io,
-            base_url=self.base_url,
-            headers=self.headers,
-            on_loopback=self.on_loopback,
-            budget=self.budget,
-            stk_pause=self.stk_pause,
-            limits=limits,
+        self.headers: Headers = common_headers(
+            account.base_url,
+            {
+                "Authorization": "Basic " + base64.b64encode(f"{account.api_key}:".encode()).decode(),
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"momopay/{__version__}",
+            },
         )
 
     async def call(
@@ -214,7 +192,7 @@ class _Call(Generic[IO, R]):
                 self.sent_at = datetime.now(UTC)
             answer = await session.io.send(
                 endpoint.method,
-                session.base_url + self.path,
+                session.account.base_url + self.path,
                 self.headers,
                 self.body,
                 timeout=timeout,

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Generic
 
 from momopay._colours import IO, carry, finish
-from momopay._io import AsyncIO, BlockingIO
+from momopay._io.blocking import BlockingIO
+from momopay._io.suspending import AsyncIO
 from momopay._schedule import PollSchedule
 from momopay._waiting import Reader, Waiter, WaitingRoom
 from momopay.errors import (

@@ -1,22 +1,19 @@
-"""`Client` and `AsyncClient`: configuration, wiring, closing. No logic."""
+"""`Client` and `AsyncClient`: configuration, wiring, closing. No logic.
+
+A client checks its options when it is made; what sends is loaded and wired at the first use.
+"""
 
 from __future__ import annotations
 
-import base64
-import os
+import threading
+from collections.abc import Callable
 from functools import cached_property
-from math import isfinite
-from typing import TYPE_CHECKING, Final, Generic, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from typing_extensions import Sentinel
 
 from momopay._colours import IO, finish
-from momopay._io import AsyncIO, BlockingIO, Headers, common_headers
-from momopay._session import Limits, Session
-from momopay._standing import standing_of
-from momopay._waiting import WaitingRoom
-from momopay.errors import ConfigurationError
-from momopay.urls import check_base_url, is_loopback
+from momopay._options import Account, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,6 +21,10 @@ if TYPE_CHECKING:
     import httpx
 
     from momopay._budget import Budget
+    from momopay._io.blocking import BlockingIO
+    from momopay._io.suspending import AsyncIO
+    from momopay._session import Session
+    from momopay._waiting import WaitingRoom
     from momopay.resources.channels import Channels
     from momopay.resources.payouts import Payouts
     from momopay.resources.stk import Stk
@@ -37,12 +38,51 @@ KEEP = Sentinel("KEEP")
 """Stands for an option that stays as it is."""
 
 
-class _Client(Generic[IO]):
-    """What both clients are made of; resources are loaded when they are first used."""
+class _Shared(Generic[IO]):
+    """What a client and its copies have in common, made at the first use."""
 
-    _session: Session[IO]
-    _room: WaitingRoom
+    _connect: Callable[[], IO]
+    _made: tuple[IO, WaitingRoom] | None
+
+    def __init__(self, connect: Callable[[], IO], account: Account, budget: Budget | SHARED | None) -> None:
+        self._connect = connect
+        self.account = account
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._made = None
+
+    def io_and_room(self) -> tuple[IO, WaitingRoom]:
+        """Give the connections, and the room of those who wait."""
+        from momopay._waiting import WaitingRoom
+
+        with self._lock:
+            if self._made is None:
+                self._made = self._connect(), WaitingRoom()
+            return self._made
+
+    def session(self, limits: Limits) -> Session[IO]:
+        """Give a session over the connections."""
+        from momopay._session import Session
+        from momopay._standing import standing_of
+
+        standing = standing_of(self.account.base_url, self.account.api_key)
+        budget = self._budget
+        if budget is SHARED:
+            budget = standing.budget
+        io, _ = self.io_and_room()
+        return Session(io, self.account, budget=budget, stk_pause=standing.stk_pause, limits=limits)
+
+
+class _Client(Generic[IO]):
+    """What both clients are made of."""
+
+    _shared: _Shared[IO]
+    _limits: Limits
     _owns_connections: bool = True
+
+    @cached_property
+    def _session(self) -> Session[IO]:
+        return self._shared.session(self._limits)
 
     @cached_property
     def stk(self) -> Stk[IO]:
@@ -63,7 +103,8 @@ class _Client(Generic[IO]):
         """Transactions: read, listed, waited for."""
         from momopay.resources.transactions import Transactions
 
-        return Transactions(self._session, self._room)
+        _, room = self._shared.io_and_room()
+        return Transactions(self._session, room)
 
     @cached_property
     def wallet(self) -> Wallet[IO]:
@@ -99,23 +140,22 @@ class _Client(Generic[IO]):
         Raises:
             ConfigurationError: A senseless option.
         """
-        now = self._session.limits
-        limits = _limits(
-            now.timeout if timeout is KEEP else timeout,
-            now.deadline if deadline is KEEP else deadline,
-            now.max_attempts if max_attempts is KEEP else max_attempts,
-        )
+        now = self._limits
         copy = object.__new__(type(self))
-        copy._session = self._session.with_limits(limits)
-        copy._room = self._room
+        copy._shared = self._shared
+        copy._limits = Limits(
+            timeout=now.timeout if timeout is KEEP else timeout,
+            deadline=now.deadline if deadline is KEEP else deadline,
+            max_attempts=now.max_attempts if max_attempts is KEEP else max_attempts,
+        )
         copy._owns_connections = False
         return copy
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(base_url={self._session.base_url!r})"
+        return f"{type(self).__name__}(base_url={self._shared.account.base_url!r})"
 
 
-class Client(_Client[BlockingIO]):
+class Client(_Client["BlockingIO"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
@@ -144,9 +184,13 @@ class Client(_Client[BlockingIO]):
         budget: Budget | SHARED | None = SHARED,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        limits = _limits(timeout, deadline, max_attempts)
-        self._session = _session(BlockingIO(transport), api_key, base_url, budget, limits)
-        self._room = WaitingRoom()
+        def connect() -> BlockingIO:
+            from momopay._io.blocking import BlockingIO
+
+            return BlockingIO(transport)
+
+        self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        self._shared = _Shared(connect, Account(api_key, base_url), budget)
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
@@ -162,7 +206,7 @@ class Client(_Client[BlockingIO]):
         self.close()
 
 
-class AsyncClient(_Client[AsyncIO]):
+class AsyncClient(_Client["AsyncIO"]):
     """The client for asyncio and trio. Belongs to the event loop that uses it first; make one for each.
 
     Args:
@@ -189,9 +233,13 @@ class AsyncClient(_Client[AsyncIO]):
         budget: Budget | SHARED | None = SHARED,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        limits = _limits(timeout, deadline, max_attempts)
-        self._session = _session(AsyncIO(transport), api_key, base_url, budget, limits)
-        self._room = WaitingRoom()
+        def connect() -> AsyncIO:
+            from momopay._io.suspending import AsyncIO
+
+            return AsyncIO(transport)
+
+        self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        self._shared = _Shared(connect, Account(api_key, base_url), budget)
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
@@ -205,62 +253,3 @@ class AsyncClient(_Client[AsyncIO]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-_ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
-
-
-def _given(name: str, value: str | None) -> str:
-    found = os.environ.get(_ENVIRONMENT[name]) if value is None else value
-    if not isinstance(found, str) or not found:
-        raise ConfigurationError(f"no {name}: pass {name}=..., or set {_ENVIRONMENT[name]}")
-    return found
-
-
-def _session(
-    io: IO, api_key: str | None, base_url: str | None, budget: Budget | SHARED | None, limits: Limits
-) -> Session[IO]:
-    key, url = _given("api_key", api_key), check_base_url(_given("base_url", base_url))
-    if not key.isascii() or not key.isprintable() or any(character in " :" for character in key):
-        raise ConfigurationError("api_key must be visible ASCII without spaces or colons")
-    on_loopback = is_loopback(url)
-    if on_loopback and key.startswith("pk_live_"):
-        raise ConfigurationError("a live key does not go to loopback; use a pk_test_ key with the sandbox")
-    standing = standing_of(url, key)
-    return Session(
-        io,
-        base_url=url,
-        headers=_headers(url, key),
-        on_loopback=on_loopback,
-        budget=standing.budget if budget is SHARED else budget,
-        stk_pause=standing.stk_pause,
-        limits=limits,
-    )
-
-
-def _headers(url: str, key: str) -> Headers:
-    from momopay import __version__
-
-    return common_headers(
-        url,
-        {
-            "Authorization": "Basic " + base64.b64encode(f"{key}:".encode()).decode(),
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": f"momopay/{__version__}",
-        },
-    )
-
-
-def _limits(timeout: float, deadline: float, max_attempts: int) -> Limits:
-    for name, seconds in (("timeout", timeout), ("deadline", deadline)):
-        if (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, int | float)
-            or not seconds > 0
-            or not isfinite(seconds)
-        ):
-            raise ConfigurationError(f"{name} must be a finite number of seconds above 0")
-    if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
-        raise ConfigurationError("max_attempts must be a whole number, at least 1")
-    return Limits(float(timeout), float(deadline), max_attempts)

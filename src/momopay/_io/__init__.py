@@ -10,16 +10,10 @@ from __future__ import annotations
 from httpx import Headers
 
 from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, UnreadableError
-from momopay._io.blocking import BlockingIO, BlockingSignal
 from momopay._io.requests import common_headers
-from momopay._io.suspending import AsyncIO, AsyncSignal
 
 __all__ = [
     "Answer",
-    "AsyncIO",
-    "AsyncSignal",
-    "BlockingIO",
-    "BlockingSignal",
     "Headers",
     "NoAnswerError",
     "NoReplyError",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from momopay.phones import mask_phone, mask_phones
 
 
 class MaskedModel(BaseModel):
     """A model whose repr and str may be logged."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

@@ -64,7 +64,7 @@ class Payouts(Resource[IO]):
             APIError: Any other refusal; no money moved.
         """
         request = PayoutRequest.checked(
-            on_loopback=self._session.on_loopback,
+            on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
             reference=reference,

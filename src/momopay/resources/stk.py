@@ -66,7 +66,7 @@ class Stk(Resource[IO]):
             APIError: Any other refusal; no money moved.
         """
         request = StkRequest.checked(
-            on_loopback=self._session.on_loopback,
+            on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
             account_reference=account_reference,
