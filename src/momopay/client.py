@@ -41,6 +41,7 @@ KEEP = Sentinel("KEEP")
 class _Shared(Generic[IO]):
     """What a client and its copies have in common, made at the first use."""
 
+    _budget: Budget | SHARED | None
     _connect: Callable[[], IO]
     _made: tuple[IO, WaitingRoom] | None
 
@@ -66,9 +67,8 @@ class _Shared(Generic[IO]):
         from momopay._standing import standing_of
 
         standing = standing_of(self.account.base_url, self.account.api_key)
-        budget = self._budget
-        if budget is SHARED:
-            budget = standing.budget
+        given = self._budget
+        budget = standing.budget if given is SHARED else given
         io, _ = self.io_and_room()
         return Session(io, self.account, budget=budget, stk_pause=standing.stk_pause, limits=limits)
 
