@@ -43,7 +43,7 @@ class VirtualIO(BlockingIO):
         self.agenda.sort(key=lambda entry: entry[0])
 
     async def send(
-        self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, repeatable: bool
+        self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, careful: bool
     ) -> Answer:
         path = url.partition("/v1")[2]
         self.requests.append((self.clock - 1000.0, method, path))

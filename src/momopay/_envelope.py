@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from momopay.errors import (
     RateLimitExceededError,
     ServerError,
     ThrottledError,
+    moment_or_none,
     number_or_none,
 )
 from momopay.models.records import Envelope
@@ -124,13 +126,20 @@ def _api_error(answer: Answer, refusal: _Refusal | None, otherwise: type[APIErro
     }
     kind = ERRORS_BY_CODE.get(refusal.code, otherwise)
     if issubclass(kind, ThrottledError):
-        asked = (
-            retry_after(answer.headers),
-            number_or_none(refusal.details.get("resetInSeconds")),
-            number_or_none(refusal.details.get("retryAfterSeconds")),
-        )
-        of_the_answer["retry_after"] = max((pause for pause in asked if pause is not None), default=None)
+        of_the_answer["retry_after"] = _pause(answer, refusal.details)
     return kind(refusal.message, **of_the_answer)
+
+
+def _pause(answer: Answer, details: Mapping[str, Any]) -> float | None:
+    """The longest pause that the answer asks for, by its header or its details, seconds."""
+    end = moment_or_none(details.get("blockedUntil"))
+    asked = (
+        retry_after(answer.headers),
+        number_or_none(details.get("resetInSeconds")),
+        number_or_none(details.get("retryAfterSeconds")),
+        None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds()),
+    )
+    return max((pause for pause in asked if pause is not None), default=None)
 
 
 def _say(error: ValidationError) -> str:

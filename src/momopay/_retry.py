@@ -21,6 +21,7 @@ logger = logging.getLogger("momopay")
 
 BACKOFF = 0.5
 LONGEST_BACKOFF = 8.0
+_FOREVER = 1e9
 
 
 class Kind(Enum):
@@ -172,8 +173,8 @@ def _failure(state: object) -> Failed:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Read a Retry-After header: digits or an HTTP date; its format is not shown, so junk is ignored."""
     text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit() and len(text) <= 9:  # noqa: PLR2004  thirty years will do
-        return float(text)
+    if text.isascii() and text.isdigit():
+        return min(float(text), _FOREVER)
     try:
         when = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):

@@ -330,11 +330,7 @@ class TransactionHealthBlockedError(ThrottledError):
     @property
     def blocked_until(self) -> datetime | None:
         """The end of the pause."""
-        try:
-            when = datetime.fromisoformat(self.details["blockedUntil"])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return moment_or_none(self.details.get("blockedUntil"))
 
     @property
     def success_rate(self) -> float | None:
@@ -385,6 +381,17 @@ def number_or_none(value: object) -> float | None:
     except OverflowError:
         return None
     return number if 0 <= number < math.inf else None
+
+
+def moment_or_none(value: object) -> datetime | None:
+    """Take an ISO 8601 time, as UTC if it names no zone; anything else is None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _whole(value: object) -> int | None:

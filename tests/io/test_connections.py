@@ -27,19 +27,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_last_used_is_taken_first(clock: list[float]) -> None:
     idle: Idle[str] = Idle()
-    assert idle.take(1.0) is None
+    assert idle.take() is None
     idle.put("a")
     idle.put("b")
-    assert [idle.take(1.0), idle.take(1.0), idle.take(1.0)] == ["b", "a", None]
+    assert [idle.take(), idle.take(), idle.take()] == ["b", "a", None]
     assert clock == [100.0]
 
 
 def test_one_that_rested_for_too_long_is_not_taken(clock: list[float]) -> None:
     idle: Idle[str] = Idle()
     idle.put("a")
-    clock[0] += 2.0
-    assert idle.take(1.0) is None
-    assert idle.take(3.0) == "a"
+    clock[0] += connections.KEEP_ALIVE + 1
+    assert idle.take() is None
 
 
 def test_the_oldest_is_given_back_to_be_closed_once_its_time_is_over(clock: list[float]) -> None:
@@ -54,7 +53,7 @@ def test_a_child_process_starts_with_none(monkeypatch: pytest.MonkeyPatch) -> No
     idle: Idle[str] = Idle()
     idle.put("parent's")
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert idle.take(1.0) is None
+    assert idle.take() is None
 
 
 def test_the_tls_context_is_built_once_and_only_for_https() -> None:

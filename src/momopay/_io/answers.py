@@ -23,7 +23,15 @@ class Answer(NamedTuple):
 
 
 class NoAnswerError(Exception):
-    """An attempt that brought no whole answer; says so without the request, hence without key or phone."""
+    """An attempt that brought no whole answer; says so without the request, hence without key or phone.
+
+    Attributes:
+        status: The HTTP status, if the answer began.
+    """
+
+    def __init__(self, reason: str, *, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class NotSentError(NoAnswerError):
@@ -33,17 +41,13 @@ class NotSentError(NoAnswerError):
 class NoReplyError(NoAnswerError):
     """The request was sent, or may have been; `partial` is what came back of the body."""
 
-    def __init__(self, reason: str, partial: bytes = b"") -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, *, status: int | None = None, partial: bytes = b"") -> None:
+        super().__init__(reason, status=status)
         self.partial = partial
 
 
 class UnreadableError(NoAnswerError):
     """An answer came, and its body is refused: too large, or in an encoding that was not asked for."""
-
-    def __init__(self, reason: str, status: int) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 def check_open(closed: bool) -> None:
@@ -52,18 +56,23 @@ def check_open(closed: bool) -> None:
         raise ConfigurationError("this client is closed; make another. Nothing was sent")
 
 
-class Body:
-    """An answer's body as it comes in, chunk by chunk, never more than `MAX_BODY`."""
+class Reception:
+    """An answer as it comes in, chunk by chunk, never more than `MAX_BODY`."""
 
     def __init__(self) -> None:
-        self.chunks: list[bytes] = []
+        self._response: httpx.Response | None = None
+        self._chunks: list[bytes] = []
         self._size = 0
 
-    def add(self, chunk: bytes, response: httpx.Response) -> None:
+    def begin(self, response: httpx.Response) -> None:
+        """Take the answer's head."""
+        self._response = response
+
+    def add(self, chunk: bytes) -> None:
         """Take one more chunk, or refuse the body as too large."""
-        self.chunks.append(chunk)
+        self._chunks.append(chunk)
         self._size += len(chunk)
-        _check_size(self._size, response)
+        self._check(self._size)
 
     def failed(self, error: Exception) -> NoAnswerError:
         """Say what became of an attempt that the transport gave up."""
@@ -71,31 +80,33 @@ class Body:
         return NotSentError(reason) if isinstance(error, _NOT_SENT) else self.cut(reason)
 
     def cut(self, reason: str) -> NoReplyError:
-        """Say that no more of the body will come."""
-        return NoReplyError(reason, b"".join(self.chunks))
+        """Say that no more of the answer will come."""
+        return NoReplyError(reason, status=self._status, partial=b"".join(self._chunks))
 
     def answer(self, response: httpx.Response) -> Answer:
-        """Join the body; undo gzip and deflate, which were not asked for, within the same bound."""
-        body = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+        """Give the whole; gzip and deflate, which were not asked for, are undone within the same bound."""
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         encoding = response.headers.get("content-encoding")
         if encoding is not None:
-            body = _decode(body, encoding.strip().lower(), response)
+            body = self._decode(body, encoding.strip().lower())
         return Answer(response.status_code, response.headers, body)
 
+    @property
+    def _status(self) -> int | None:
+        return None if self._response is None else self._response.status_code
 
-def _decode(body: bytes, encoding: str, response: httpx.Response) -> bytes:
-    if encoding in {"identity", ""}:
+    def _check(self, size: int) -> None:
+        if size > MAX_BODY:
+            raise UnreadableError("a body over 8 MiB", status=self._status)
+
+    def _decode(self, body: bytes, encoding: str) -> bytes:
+        if encoding in {"identity", ""}:
+            return body
+        if encoding not in {"gzip", "deflate"}:
+            raise UnreadableError("a content-encoding that was not asked for", status=self._status)
+        try:
+            body = zlib.decompressobj(wbits=47).decompress(body, MAX_BODY + 1)
+        except zlib.error:
+            raise UnreadableError(f"a body that is not the {encoding} it says", status=self._status) from None
+        self._check(len(body))
         return body
-    if encoding not in {"gzip", "deflate"}:
-        raise UnreadableError("a content-encoding that was not asked for", response.status_code)
-    try:
-        body = zlib.decompressobj(wbits=47).decompress(body, MAX_BODY + 1)
-    except zlib.error:
-        raise UnreadableError(f"a body that is not the {encoding} it says", response.status_code) from None
-    _check_size(len(body), response)
-    return body
-
-
-def _check_size(size: int, response: httpx.Response) -> None:
-    if size > MAX_BODY:
-        raise UnreadableError("a body over 8 MiB", response.status_code)

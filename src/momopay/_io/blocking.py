@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 
 import httpx
 
-from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
-from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
+from momopay._io.answers import Answer, NoAnswerError, NotSentError, Reception, check_open
+from momopay._io.connections import MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
 from momopay._io.requests import build_request
 
 
@@ -32,7 +32,7 @@ class BlockingIO:
         body: bytes | None,
         *,
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
-        repeatable: bool,
+        careful: bool,
     ) -> Answer:
         """Make one attempt, over within `timeout` seconds as a whole.
 
@@ -42,7 +42,7 @@ class BlockingIO:
             headers: The headers.
             body: The body, None for none.
             timeout: Seconds, from the first thought of connecting to the last byte of the body.
-            repeatable: False for a request that must not meet a hang-up: it goes out on a fresh connection.
+            careful: For a request that changes something: a connection of its own, which no hang-up crosses.
 
         Raises:
             NoAnswerError: No whole answer came.
@@ -51,22 +51,25 @@ class BlockingIO:
         deadline = time.monotonic() + timeout
         request = build_request(method, url, headers, body)
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
-        received = Body()
+        received = Reception()
         try:
             if self._given is not None:
                 return _exchange(self._given, request, received, deadline)
-            return self._on_a_connection(request, received, deadline, KEEP_ALIVE if repeatable else FRESH)
+            return self._on_a_connection(request, received, deadline, careful=careful)
         except NoAnswerError:
             raise
         except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
             failure = received.failed(error)
         raise failure  # out here, so that no chain leads to the request and its key
 
-    def _on_a_connection(self, request: httpx.Request, received: Body, deadline: float, longest_rest: float) -> Answer:
+    def _on_a_connection(
+        self, request: httpx.Request, received: Reception, deadline: float, *, careful: bool
+    ) -> Answer:
         if not self._slots.acquire(timeout=deadline - time.monotonic()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
-            connection = self._idle.take(longest_rest) or BlockingConnection(tls_for(request.url))
+            connection = None if careful else self._idle.take()
+            connection = connection or BlockingConnection(tls_for(request.url))
             connection.clock.deadline = deadline
             try:
                 answer = _exchange(connection, request, received, deadline)
@@ -101,11 +104,12 @@ class BlockingIO:
             self._given.close()
 
 
-def _exchange(transport: httpx.BaseTransport, request: httpx.Request, received: Body, deadline: float) -> Answer:
+def _exchange(transport: httpx.BaseTransport, request: httpx.Request, received: Reception, deadline: float) -> Answer:
     response = transport.handle_request(request)
+    received.begin(response)
     try:
         for chunk in cast("httpx.SyncByteStream", response.stream):
-            received.add(chunk, response)
+            received.add(chunk)
             if time.monotonic() > deadline:
                 raise received.cut("no whole answer in time")
     finally:

@@ -1,7 +1,8 @@
 """Connections: transports of one connection each, and the stack on which they rest between requests.
 
-httpcore's own pool costs more with every idle connection that it holds; a stack does not, and it lets a
-payment choose a connection that is surely alive.
+httpcore's own pool costs more with every idle connection that it holds; a stack does not. Whatever changes
+something at the service takes none from it: a server that hangs up on an idle connection just as a payment
+goes out on it would leave that payment unknown, while a failure to connect is surely not sent.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ import httpx
 MAX_CONNECTIONS = 100
 KEEP_ALIVE = 4.0
 """Shorter than the five seconds after which the commonest servers hang up on an idle connection."""
-FRESH = 1.0
-"""How long a connection may have idled to carry a payment: a hang-up that crosses one leaves it unknown."""
 
 T = TypeVar("T")
 
@@ -43,8 +42,8 @@ class Idle(Generic[T]):
         self._resting: deque[tuple[float, T]] = deque()
         self._process = os.getpid()
 
-    def take(self, longest: float) -> T | None:
-        """Give the last used connection, unless it rested for longer than that."""
+    def take(self) -> T | None:
+        """Give the last used connection, unless it rested for too long."""
         if self._process != os.getpid():
             self._resting.clear()
             self._process = os.getpid()
@@ -52,7 +51,7 @@ class Idle(Generic[T]):
             since, connection = self._resting.pop()
         except IndexError:
             return None
-        if time.monotonic() - since <= longest:
+        if time.monotonic() - since <= KEEP_ALIVE:
             return connection
         self._resting.append((since, connection))
         return None

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import httpx
 
-from momopay._io.answers import Answer, Body, NoAnswerError, NotSentError, check_open
-from momopay._io.connections import FRESH, KEEP_ALIVE, MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
+from momopay._io.answers import Answer, NoAnswerError, NotSentError, Reception, check_open
+from momopay._io.connections import MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
 from momopay._io.requests import build_request
 from momopay.errors import ConfigurationError
 
@@ -49,7 +49,7 @@ class AsyncIO:
         body: bytes | None,
         *,
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, kept by a cancel scope
-        repeatable: bool,
+        careful: bool,
     ) -> Answer:
         """Make one attempt; see `BlockingIO.send`."""
         check_open(self._closed)
@@ -57,14 +57,14 @@ class AsyncIO:
         request = build_request(method, url, headers, body)
         request.extensions["timeout"] = {"connect": timeout * _CONNECT_SHARE}
         phase = _Phase()
-        if not repeatable:
+        if careful:
             request.extensions["trace"] = phase.watch
-        received = Body()
+        received = Reception()
         with anyio.move_on_after(timeout):
             try:
                 if self._given is not None:
                     return await _exchange(self._given, request, received)
-                return await self._on_a_connection(request, received, KEEP_ALIVE if repeatable else FRESH, phase)
+                return await self._on_a_connection(request, received, phase, careful=careful)
             except NoAnswerError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
@@ -75,12 +75,13 @@ class AsyncIO:
         raise received.cut("no whole answer in time")
 
     async def _on_a_connection(
-        self, request: httpx.Request, received: Body, longest_rest: float, phase: _Phase
+        self, request: httpx.Request, received: Reception, phase: _Phase, *, careful: bool
     ) -> Answer:
         phase.connecting = True
         async with self._slots:
             phase.connecting = False
-            connection = self._idle.take(longest_rest) or AsyncConnection(tls_for(request.url))
+            connection = None if careful else self._idle.take()
+            connection = connection or AsyncConnection(tls_for(request.url))
             try:
                 answer = await _exchange(connection, request, received)
             except BaseException:
@@ -122,11 +123,12 @@ def _event_loop() -> object:
         return anyio.lowlevel.current_token()
 
 
-async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, received: Body) -> Answer:
+async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, received: Reception) -> Answer:
     response = await transport.handle_async_request(request)
+    received.begin(response)
     try:
         async for chunk in cast("httpx.AsyncByteStream", response.stream):
-            received.add(chunk, response)
+            received.add(chunk)
     finally:
         await response.aclose()
     return received.answer(response)

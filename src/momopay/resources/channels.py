@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
 from momopay._retry import ONCE, READ, REPLACE
 from momopay._session import Endpoint, Facts
-from momopay.errors import ChannelNotFoundError
+from momopay.errors import APIError
 from momopay.models.channels import ChannelChanges, ChannelItems, ChannelRequest, PaymentChannel
 from momopay.models.enums import ChannelType
 from momopay.models.fields import ChannelRef
@@ -146,6 +148,6 @@ class Channels(Resource[IO]):
         """
         try:
             await self._session.call(DELETE, channel_path(channel_id))
-        except ChannelNotFoundError as error:
-            if not error.may_have_executed:
+        except APIError as error:
+            if not (error.status_code == HTTPStatus.NOT_FOUND and error.may_have_executed):
                 raise

@@ -1,0 +1,63 @@
+"""What a client is told when it is made: checked at once, used at the first call. Times are in seconds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+from momopay.errors import ConfigurationError
+from momopay.urls import check_base_url, is_loopback
+
+_ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long and how often.
+
+    Raises:
+        ConfigurationError: A senseless option.
+    """
+
+    timeout: float
+    deadline: float
+    max_attempts: int
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("timeout", self.timeout), ("deadline", self.deadline)):
+            if (
+                isinstance(seconds, bool)
+                or not isinstance(seconds, int | float)
+                or not isfinite(seconds)
+                or seconds <= 0
+            ):
+                raise ConfigurationError(f"{name} must be a finite number of seconds above 0")
+        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+            raise ConfigurationError("max_attempts must be a whole number, at least 1")
+
+
+class Account:
+    """Who calls, and where."""
+
+    def __init__(self, api_key: str | None, base_url: str | None) -> None:
+        self.api_key: str = _given("api_key", api_key)
+        self.base_url: str = check_base_url(_given("base_url", base_url))
+        self.on_loopback: bool = is_loopback(self.base_url)
+        if not self.api_key.isascii() or any(
+            not "!" <= character <= "~" or character == ":" for character in self.api_key
+        ):
+            raise ConfigurationError("api_key must be visible ASCII without spaces or colons")
+        if self.on_loopback and self.api_key.startswith("pk_live_"):
+            raise ConfigurationError("a live key does not go to loopback; use a pk_test_ key with the sandbox")
+
+    def __repr__(self) -> str:
+        return f"Account(base_url={self.base_url!r})"
+
+
+def _given(name: str, value: str | None) -> str:
+    found = os.environ.get(_ENVIRONMENT[name]) if value is None else value
+    if not isinstance(found, str) or not found:
+        raise ConfigurationError(f"no {name}: pass {name}=..., or set {_ENVIRONMENT[name]}")
+    return found
