@@ -1,0 +1,136 @@
+"""Money is exact to the cent on its way in and out, or refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from momopay.money import format_amount, parse_amount
+
+
+class Price(IntEnum):
+    TEA = 50
+
+
+AMOUNTS = st.decimals(min_value=1, max_value=10**11, places=2) | st.integers(1, 10**11)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (100, "100"),
+        (150_000, "150000"),
+        (Decimal(1), "1"),
+        (Decimal("1.00"), "1"),
+        (Decimal("100.000"), "100"),
+        (Decimal("99.99"), "99.99"),
+        (Decimal("1.01"), "1.01"),
+        (Decimal("1E+2"), "100"),
+        (Decimal("1.5E+3"), "1500"),
+        (Price.TEA, "50"),
+    ],
+)
+def test_amount_is_written_exactly(value: Any, text: str) -> None:
+    assert format_amount(parse_amount(value, 1)) == text
+
+
+@pytest.mark.parametrize("value", [Decimal("100.5"), Decimal("100.50"), Decimal("100.500")])
+def test_half_a_shilling_is_written_as_a_number_of_the_same_value(value: Decimal) -> None:
+    assert format_amount(parse_amount(value, 1)) in {"100.5", "100.50"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        False,
+        1.0,
+        99.99,
+        float("nan"),
+        float("inf"),
+        Decimal("NaN"),
+        Decimal("-NaN"),
+        Decimal("sNaN"),
+        Decimal("NaN123"),
+        Decimal("Infinity"),
+        Decimal("-Infinity"),
+        Decimal("1.001"),
+        Decimal("1.0000000000000000000000000000000001"),
+        Decimal("1E-3"),
+        Decimal("1.001E+0"),
+        "1",
+        "",
+        b"1",
+        None,
+        [],
+        [1],
+        {},
+        Fraction(3, 2),
+        1 + 0j,
+        object(),
+    ],
+    ids=repr,
+)
+def test_what_is_no_amount_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_amount(value, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "minimum"),
+    [(0, 1), (-1, 1), (Decimal("0.99"), 1), (Decimal(0), 1), (Decimal("-0.00"), 1), (9, 10), (Decimal("9.99"), 10)],
+)
+def test_amount_below_the_minimum_is_refused(value: Any, minimum: int) -> None:
+    with pytest.raises(ValueError, match=str(minimum)):
+        parse_amount(value, minimum)
+
+
+@pytest.mark.parametrize(("value", "minimum"), [(1, 1), (Decimal("1.00"), 1), (10, 10), (Decimal(10), 10), (0, 0)])
+def test_minimum_itself_is_accepted(value: Any, minimum: int) -> None:
+    assert parse_amount(value, minimum) == minimum
+
+
+@given(AMOUNTS)
+def test_any_amount_goes_there_and_back(value: Any) -> None:
+    amount = parse_amount(value, 1)
+    text = format_amount(amount)
+    assert type(amount) is Decimal
+    assert amount == value
+    assert re.fullmatch(r"[1-9]\d*(\.\d{1,2})?", text)
+    assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == value
+    assert Decimal(str(json.loads(text))) == value
+
+
+@given(st.integers(0, 20), st.integers(1, 10**9))
+def test_trailing_zeros_change_nothing(zeros: int, cents: int) -> None:
+    value = Decimal(f"{cents // 100 + 1}.{cents % 100:02d}" + "0" * zeros)
+    assert parse_amount(value, 1) == value
+    assert len(format_amount(parse_amount(value, 1)).partition(".")[2]) <= 2
+
+
+@given(st.decimals() | st.floats() | st.integers() | st.booleans() | st.text() | st.none() | st.binary())
+def test_any_value_is_an_amount_or_refused(value: Any) -> None:
+    try:
+        amount = parse_amount(value, 1)
+    except ValueError:
+        return
+    assert isinstance(value, int | Decimal)
+    assert not isinstance(value, bool)
+    assert amount >= 1
+    assert amount == value
+    assert amount == amount.quantize(Decimal("0.01"))
+
+
+@pytest.mark.parametrize("value", [Decimal("1E+1000000"), Decimal("1E+999999999"), 10**4000, Decimal("1E-999999999")])
+def test_monstrous_amount_is_refused_at_once(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_amount(value, 1)

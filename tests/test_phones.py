@@ -1,0 +1,201 @@
+"""A phone is spelt one way or refused, and is never shown whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import momopay
+from momopay.phones import mask_phone, mask_phones, normalise_phone, same_phone
+
+SUBSCRIBERS = st.from_regex(r"[71][0-9]{8}", fullmatch=True)
+FORMS = st.sampled_from(["0{}", "254{}", "+254{}"])
+SEPARATORS = st.sampled_from(["", " ", "-", "  ", " - "])
+
+
+def refused(text: Any) -> ValueError:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is free, the absence of the phone is the point
+        normalise_phone(text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0712345678", "254712345678"),
+        ("0112345678", "254112345678"),
+        ("+254712345678", "254712345678"),
+        ("+254112345678", "254112345678"),
+        ("254712345678", "254712345678"),
+        ("254112345678", "254112345678"),
+        ("254812345678", "254812345678"),
+        ("+254201234567", "254201234567"),
+        ("0712 345 678", "254712345678"),
+        ("0712-345-678", "254712345678"),
+        ("(0712) 345 678", "254712345678"),
+        ("+254 (712) 345-678", "254712345678"),
+        ("+254-712-345-678", "254712345678"),
+        ("07 1 2 3 4 5 6 7 8", "254712345678"),
+    ],
+)
+def test_form_of_the_specification_is_normalised(text: str, expected: str) -> None:
+    assert normalise_phone(text) == expected
+    assert momopay.normalise_phone(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "+",
+        "-",
+        "()",
+        "712345678",
+        "112345678",
+        "0812345678",
+        "0212345678",
+        "0012345678",
+        "071234567",
+        "07123456789",
+        "25471234567",
+        "2547123456789",
+        "+25471234567",
+        "+2547123456789",
+        "+0712345678",
+        "2540712345678",
+        "+2540712345678",
+        "00254712345678",
+        "255712345678",
+        "+1 202 555 0100",
+        "++254712345678",
+        "254+712345678",
+        "254712345678+",
+        "0712345678a",
+        "O712345678",
+        "0712.345.678",
+        "0712/345678",
+        "0712_345_678",
+        "0712,345678",
+        "[0712]345678",
+        "0712\t345678",
+        "0712\n345678",
+        "0712345678\n",
+        "\n0712345678",
+        "0712345678\x00",
+        "0712\u00a0345678",
+        "0712\u2009345678",
+        "0712\u2010345678",
+        "0712\u2013345678",
+        "0712\u200b345678",
+        "\u202a+254712345678\u202c",
+        "٠٧١٢٣٤٥٦٧٨",
+        "०७१२३४५६७८",
+        "\uff10\uff17\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18",
+        "071234567²",
+        "\uff0b254712345678",
+        "2547*****678",
+        "tel:+254712345678",
+        "0712345678, 0712345679",
+        "\ud800",
+    ],
+    ids=repr,
+)
+def test_anything_else_is_refused_without_being_shown(text: str) -> None:
+    error = refused(text)
+    assert "712345678" not in f"{error} {error!r}"
+
+
+@pytest.mark.parametrize("value", [None, 254712345678, 712345678, 7.0, True, b"0712345678", ["0712345678"]], ids=repr)
+def test_what_is_no_text_is_refused_by_name(value: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        normalise_phone(value)
+    assert "712345678" not in f"{caught.value} {caught.value!r}"
+
+
+@given(SUBSCRIBERS, FORMS)
+def test_every_phone_of_every_form_is_normalised(subscriber: str, form: str) -> None:
+    assert normalise_phone(form.format(subscriber)) == f"254{subscriber}"
+
+
+@given(SUBSCRIBERS, FORMS)
+def test_normalising_again_changes_nothing(subscriber: str, form: str) -> None:
+    once = normalise_phone(form.format(subscriber))
+    assert normalise_phone(once) == once
+
+
+@given(SUBSCRIBERS, FORMS, st.data())
+def test_separators_between_digits_change_nothing(subscriber: str, form: str, data: st.DataObject) -> None:
+    plus, digits = form.format(subscriber).startswith("+"), form.format(subscriber).removeprefix("+")
+    pieces = [digits[0]]
+    for digit in digits[1:]:
+        pieces += [data.draw(SEPARATORS), digit]
+    assert normalise_phone("+" * plus + "".join(pieces)) == f"254{subscriber}"
+
+
+@given(st.text(alphabet=st.characters() | st.sampled_from("0123456789+-() ")))
+def test_any_text_is_spelt_right_or_refused(text: str) -> None:
+    try:
+        phone = normalise_phone(text)
+    except ValueError:
+        return
+    assert phone.isascii()
+    assert len(phone) == 12
+    assert phone.startswith("254")
+    digits = "".join(each for each in text if each not in " -()+")
+    assert digits == phone or (digits == f"0{phone[3:]}" and phone[3] in "71")
+
+
+@pytest.mark.parametrize(("phone", "shown"), [("254712345678", "2547*****678"), ("254112345678", "2541*****678")])
+def test_mask_shows_four_and_three(phone: str, shown: str) -> None:
+    assert mask_phone(phone) == shown
+
+
+@given(st.text())
+def test_mask_never_shows_more_than_it_may(text: str) -> None:
+    masked = mask_phone(text)
+    assert isinstance(masked, str)
+    if len(text) >= 9:
+        assert text not in masked
+
+
+@given(SUBSCRIBERS, FORMS, st.sampled_from([("", ""), ("call ", "."), ("'", "'"), ("phone=", "&x"), ("\n", "\n")]))
+def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tuple[str, str]) -> None:
+    before, after = around
+    phone = form.format(subscriber)
+    shown = mask_phones(f"{before}{phone}{after}")
+    assert subscriber not in shown
+    assert shown.startswith(before)
+    assert shown.endswith(after)
+    assert mask_phones(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "INV-42", "100.50", "3b241101-e2bb-4255-8caf-4136c566a962", "2025-03-01T10:15:30Z", "KES 150000", "600100"],
+)
+def test_what_is_no_phone_is_left_as_it_was(text: str) -> None:
+    assert mask_phones(text) == text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("254712345678", "254712345678", True),
+        ("254712345678", "0712345678", True),
+        ("+254712345678", "0712 345 678", True),
+        ("2547*****678", "254712345678", True),
+        ("254712345678", "2547*****678", True),
+        ("254712345678", "254712345679", False),
+        ("2547*****679", "254712345678", False),
+        ("2541*****678", "254712345678", False),
+        ("2547****678", "254712345678", False),
+        ("", "254712345678", False),
+    ],
+)
+def test_which_spellings_name_one_phone(one: str, other: str, same: bool) -> None:
+    assert same_phone(one, other) is same
+    assert same_phone(other, one) is same

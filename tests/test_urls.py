@@ -1,0 +1,237 @@
+"""The service is spoken to over HTTPS, and is told to call back only where the public can be reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import momopay
+from momopay.urls import check_base_url, check_callback_url, is_loopback
+
+PUBLIC = [
+    "https://shop.example/momo",
+    "https://shop.example",
+    "https://shop.example/",
+    "https://shop.example:8443/momo?order=42&token=a%2Fb#x",
+    "https://sub.shop.co.ke/a/b",
+    "https://xn--bcher-kva.example/momo",
+    "https://8.8.8.8/momo",
+    "https://172.15.255.255/momo",
+    "https://172.32.0.1/momo",
+    "https://192.169.0.1/momo",
+    "https://11.0.0.1/momo",
+    "https://[2606:4700:4700::1111]/momo",
+    "https://localhost.example/momo",
+    "https://10.example/momo",
+    "HTTPS://SHOP.EXAMPLE/momo",
+]
+NOT_PUBLIC = [
+    "https://localhost",
+    "https://localhost:8000/momo",
+    "https://LocalHost/momo",
+    "https://localhost./momo",
+    "https://a.localhost/momo",
+    "https://127.0.0.1/momo",
+    "https://127.0.0.1./momo",
+    "https://127.255.255.254/momo",
+    "https://127.1/momo",
+    "https://0/momo",
+    "https://0.0.0.0/momo",
+    "https://2130706433/momo",
+    "https://0x7f.0.0.1/momo",
+    "https://0x7f000001/momo",
+    "https://0177.0.0.1/momo",
+    "https://017700000001/momo",
+    "https://10.0.0.1/momo",
+    "https://10.1/momo",
+    "https://172.16.0.1/momo",
+    "https://172.31.255.255/momo",
+    "https://192.168.0.1/momo",
+    "https://169.254.169.254/momo",
+    "https://100.64.0.1/momo",
+    "https://224.0.0.1/momo",
+    "https://255.255.255.255/momo",
+    "https://[::1]/momo",
+    "https://[::]/momo",
+    "https://[0:0:0:0:0:0:0:1]:443/momo",
+    "https://[fe80::1]/momo",
+    "https://[fe80::1%25eth0]/momo",
+    "https://[fc00::1]/momo",
+    "https://[fd12:3456::1]/momo",
+    "https://[::ffff:127.0.0.1]/momo",
+    "https://[::ffff:192.168.0.1]/momo",
+    "https://user@127.0.0.1/momo",
+    "https://shop.example@127.0.0.1/momo",
+    "https://\uff11\uff12\uff17.0.0.1/momo",
+    "https://127。0。0。1/momo",
+    "https://ⓛocalhost/momo",
+]
+NO_URLS: list[Any] = [
+    "",
+    " ",
+    "momo",
+    "/momo",
+    "//shop.example/momo",
+    "shop.example/momo",
+    "https:",
+    "https://",
+    "https:///momo",
+    "https://:443/momo",
+    "https:shop.example",
+    "https:/shop.example",
+    "https://[::1/momo",
+    "https://[not-an-address]/momo",
+    "https://shop.example:0x50/momo",
+    "https://shop.example:99999/momo",
+    "https://shop.example:-1/momo",
+    "https://shop example/momo",
+    "https://shop.example/mo mo",
+    " https://shop.example/momo",
+    "https://shop.example/momo\n",
+    "https://shop.example/\r\nX-Evil: 1",
+    "https://shop.example/\tmomo",
+    "https://shop.example/\x00",
+    "https://shop\\.example/momo",
+    "https://shop..example/momo",
+    "https://-/momo\ud800",
+    None,
+    5,
+    True,
+    b"https://shop.example/momo",
+    ["https://shop.example/momo"],
+]
+OTHER_SCHEMES = [
+    "ftp://shop.example/momo",
+    "ws://shop.example/momo",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "data:text/plain,x",
+    "httpss://shop.example",
+]
+
+
+@pytest.mark.parametrize("url", PUBLIC)
+@pytest.mark.parametrize("on_loopback", [False, True])
+def test_public_https_is_accepted_as_it_was_given(url: str, on_loopback: bool) -> None:
+    assert check_callback_url(url, on_loopback=on_loopback) == url
+
+
+@pytest.mark.parametrize("url", NOT_PUBLIC)
+def test_host_that_is_not_public_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        check_callback_url(url, on_loopback=False)
+
+
+@pytest.mark.parametrize("url", ["http://shop.example/momo", "http://8.8.8.8/momo", "HTTP://shop.example"])
+def test_plain_http_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"(?i)https"):
+        check_callback_url(url, on_loopback=False)
+
+
+@pytest.mark.parametrize("on_loopback", [False, True])
+@pytest.mark.parametrize("url", [*NO_URLS, *OTHER_SCHEMES], ids=repr)
+def test_what_is_no_web_address_is_refused_everywhere(url: Any, on_loopback: bool) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        check_callback_url(url, on_loopback=on_loopback)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:8000/momo",
+        "http://127.0.0.1:8000/momo",
+        "http://[::1]:8000/momo",
+        "http://10.0.0.1/momo",
+        "https://localhost/momo",
+        "http://shop.example/momo",
+    ],
+)
+def test_loopback_service_may_call_back_anywhere(url: str) -> None:
+    assert check_callback_url(url, on_loopback=True) == url
+
+
+@given(st.text(alphabet=st.characters()) | st.text(alphabet="htps:/.[]@%?#019afl ", max_size=40))
+def test_any_text_is_a_callback_url_or_refused(text: str) -> None:
+    for url in (text, f"https://{text}", f"https://shop.example/{text}"):
+        try:
+            assert check_callback_url(url, on_loopback=False) == url
+        except ValueError:
+            continue
+        assert url.lower().startswith("https://")
+
+
+@given(st.ip_addresses())
+def test_only_global_addresses_are_public(address: Any) -> None:
+    host = f"[{address}]" if address.version == 6 else str(address)
+    if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
+        with pytest.raises(ValueError, match=r"\w"):
+            check_callback_url(f"https://{host}/momo", on_loopback=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://api.example/v1", "https://api.example/v1"),
+        ("https://api.example/v1/", "https://api.example/v1"),
+        ("https://api.example:8443/v1", "https://api.example:8443/v1"),
+        ("https://10.0.0.1/v1", "https://10.0.0.1/v1"),
+        ("http://127.0.0.1:8787/v1", "http://127.0.0.1:8787/v1"),
+        ("http://localhost:8787/v1/", "http://localhost:8787/v1"),
+        ("http://[::1]:8787/v1", "http://[::1]:8787/v1"),
+    ],
+)
+def test_base_url_is_accepted_without_its_last_slash(url: str, expected: str) -> None:
+    assert check_base_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.example/v1",
+        "http://10.0.0.1/v1",
+        "http://192.168.0.1/v1",
+        "http://127.0.0.1.example/v1",
+        "http://localhost.example/v1",
+        "http://localhost@api.example/v1",
+        "http://0.0.0.0/v1",
+        "http://[::]/v1",
+        "https://api.example/v1?key=x",
+        "https://api.example/v1#x",
+        "https://user:word@api.example/v1",
+        *(each for each in NO_URLS if isinstance(each, str)),
+        *OTHER_SCHEMES,
+    ],
+    ids=repr,
+)
+def test_other_base_url_is_refused(url: str) -> None:
+    with pytest.raises((momopay.ConfigurationError, ValueError)):
+        check_base_url(url)
+
+
+@pytest.mark.parametrize("url", [5, True, b"https://api.example/v1", ["https://api.example/v1"], "", "momo"], ids=repr)
+def test_client_refuses_a_senseless_base_url(url: Any) -> None:
+    with pytest.raises(momopay.ConfigurationError):
+        momopay.Client(api_key="pk_test_1", base_url=url)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://127.9.9.9/v1", True),
+        ("http://localhost/v1", True),
+        ("http://LOCALHOST:80/v1", True),
+        ("http://[::1]/v1", True),
+        ("https://127.0.0.1/v1", True),
+        ("https://api.example/v1", False),
+        ("https://10.0.0.1/v1", False),
+        ("https://127.0.0.1.example/v1", False),
+        ("https://localhost.example/v1", False),
+        ("https://localhost@api.example/v1", False),
+    ],
+)
+def test_which_addresses_are_loopback(url: str, expected: bool) -> None:
+    assert is_loopback(url) is expected

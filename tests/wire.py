@@ -1,0 +1,483 @@
+"""A scripted HTTP/1.1 server on a loopback socket, which counts what reached it and what it executed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final, Self
+
+TRANSACTION_ID: Final = "7b0e1c52-2f0d-4f57-9b1a-3d8f2a6c4e11"
+MEBIBYTE: Final = 1024 * 1024
+DRIP: Final = 0.02
+"""Seconds between two bytes of a slow answer."""
+PATIENCE: Final = 10.0
+"""Seconds after which the server gives a connection up, so that a test always ends."""
+
+_WHEN = {"createdAt": "2026-01-05T09:00:00.000Z", "updatedAt": "2026-01-05T09:00:00.000Z"}
+_TENANT = {"tenantId": "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"}
+_STK: Mapping[str, Any] = {
+    "transactionId": TRANSACTION_ID,
+    **_TENANT,
+    "channelId": None,
+    "type": "STK",
+    "status": "PENDING",
+    "amount": 100,
+    "currency": "KES",
+    "phone": "254712345678",
+    "accountReference": "INV-42",
+    "transactionDesc": "Order 42",
+    "providerRequestId": None,
+    "providerCheckoutId": None,
+    "transactionFee": 1,
+    "resultCode": "0",
+    "resultDescription": "Accepted",
+    **_WHEN,
+}
+_PAYOUT: Mapping[str, Any] = {
+    "transactionId": TRANSACTION_ID,
+    **_TENANT,
+    "channelId": None,
+    "type": "B2C",
+    "status": "PENDING",
+    "amount": 100,
+    "currency": "KES",
+    "phone": "254712345678",
+    "reference": "INV-42",
+    "description": "Refund",
+    "resultDescription": "Queued",
+    "transactionFee": 1,
+    **_WHEN,
+}
+_BALANCE: Mapping[str, Any] = {
+    "walletId": "5f0f3f6e-3c53-4a39-8a43-6c1f0b7d9e21",
+    **_TENANT,
+    "currency": "KES",
+    "availableBalance": 9000.5,
+    "ledgerBalance": 9000.5,
+    "updatedAt": "2026-01-05T09:00:00.000Z",
+}
+_CHANNEL: Mapping[str, Any] = {
+    "id": "2d9a4a0e-8f0c-4a7f-9a43-1b7f5c3d2e10",
+    **_TENANT,
+    "category": "PAYMENT_WALLET",
+    "type": "PAYBILL",
+    "shortcode": "600100",
+    "name": "Shop",
+    "accountNumber": "42",
+    "isDefault": True,
+    "createdAt": "2026-01-05T09:00:00.000Z",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request that reached the socket, and when (monotonic seconds)."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+
+
+def record_for(request: Request) -> Mapping[str, Any]:
+    """The `data` of SPEC.md's normal answer to a request."""
+    if request.method == "DELETE":
+        return {}
+    for ending, record in (("/payments/stk", _STK), ("/payouts", _PAYOUT), ("/topups", _STK), ("/balance", _BALANCE)):
+        if request.path.endswith(ending):
+            return record
+    return _CHANNEL
+
+
+def envelope(data: object) -> bytes:
+    return json.dumps({"success": True, "data": data, "requestId": "9f1c"}).encode()
+
+
+def error_envelope(code: str, details: Mapping[str, Any] | None = None) -> bytes:
+    error = {"message": f"this is {code}", "code": code, "details": details or {}}
+    return json.dumps({"success": False, "error": error, "requestId": "9f1c"}).encode()
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request, the socket to answer it on, and the event that ends the server."""
+
+    sock: socket.socket
+    request: Request
+    stopping: threading.Event
+
+    def reset(self) -> bool:
+        """Close with RST instead of FIN."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return False
+
+    def drip(self, data: bytes) -> bool:
+        for byte in data:
+            self.sock.sendall(bytes([byte]))
+            if self.stopping.wait(DRIP):
+                break
+        return False
+
+    def hang(self) -> bool:
+        self.stopping.wait(PATIENCE)
+        return False
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one request is answered; `play` is True where the connection stays open."""
+
+    play: Callable[[Exchange], bool]
+    commits: bool = False
+    reads: bool = True
+
+
+def head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
+    fields = {"Content-Type": "application/json", **(headers or {})}
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def whole(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+    length = {} if status == HTTPStatus.NO_CONTENT else {"Content-Length": str(len(body))}
+    return head(status, {**length, **(headers or {})}) + body
+
+
+def answers(status: int, body: bytes = b"", *, headers: Mapping[str, str] | None = None, commits: bool = False) -> Step:
+    def play(exchange: Exchange) -> bool:
+        exchange.sock.sendall(whole(status, body, headers))
+        return True
+
+    return Step(play, commits=commits)
+
+
+def succeeds(status: int = 200) -> Step:
+    def play(exchange: Exchange) -> bool:
+        exchange.sock.sendall(whole(status, envelope(record_for(exchange.request))))
+        return True
+
+    return Step(play, commits=True)
+
+
+def refuses(
+    status: int, code: str, details: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> Step:
+    return answers(status, error_envelope(code, details), headers=headers)
+
+
+def html(status: int) -> Step:
+    return answers(status, b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
+
+
+def redirects(location: str | None = None) -> Step:
+    """307, to the same place unless another is given."""
+
+    def play(exchange: Exchange) -> bool:
+        exchange.sock.sendall(whole(307, b"", {"Location": location or exchange.request.path}))
+        return True
+
+    return Step(play)
+
+
+def resets_before_reading() -> Step:
+    return Step(Exchange.reset, reads=False)
+
+
+def resets(*, commits: bool = False) -> Step:
+    return Step(Exchange.reset, commits=commits)
+
+
+def closes(*, commits: bool = False) -> Step:
+    return Step(lambda _: False, commits=commits)
+
+
+def hangs(*, commits: bool = True) -> Step:
+    return Step(Exchange.hang, commits=commits)
+
+
+def half_answer() -> Step:
+    """The connection ends in the middle of the headers."""
+
+    def play(exchange: Exchange) -> bool:
+        exchange.sock.sendall(head(200, {"Content-Length": "40"})[:-12])
+        return False
+
+    return Step(play, commits=True)
+
+
+def truncated(*, with_length: bool = True, end: Callable[[Exchange], bool] = lambda _: False) -> Step:
+    """Half a body, which shows the transaction's id, and then `end`."""
+
+    def play(exchange: Exchange) -> bool:
+        body = envelope(record_for(exchange.request))
+        headers = {"Content-Length": str(len(body))} if with_length else {"Connection": "close"}
+        exchange.sock.sendall(head(200, headers) + body[: len(body) // 2])
+        return end(exchange)
+
+    return Step(play, commits=True)
+
+
+def drips_headers() -> Step:
+    def play(exchange: Exchange) -> bool:
+        body = envelope(record_for(exchange.request))
+        return exchange.drip(whole(200, body, {"X-Slow": "x" * 4000}))
+
+    return Step(play, commits=True)
+
+
+def drips_body(*, chunked: bool = False) -> Step:
+    def play(exchange: Exchange) -> bool:
+        body = envelope(record_for(exchange.request)) + b" " * 4000
+        if chunked:
+            exchange.sock.sendall(head(200, {"Transfer-Encoding": "chunked"}) + f"{len(body):x}\r\n".encode())
+        else:
+            exchange.sock.sendall(head(200, {"Content-Length": str(len(body))}))
+        return exchange.drip(body)
+
+    return Step(play, commits=True)
+
+
+def interim_for_ever() -> Step:
+    """100 Continue, again and again."""
+
+    def play(exchange: Exchange) -> bool:
+        while not exchange.stopping.wait(DRIP):
+            exchange.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return False
+
+    return Step(play, commits=True)
+
+
+def padded(size: int) -> Step:
+    """A normal answer, filled up with blanks to a body of `size` bytes."""
+
+    def play(exchange: Exchange) -> bool:
+        exchange.sock.sendall(whole(200, envelope(record_for(exchange.request)).ljust(size)))
+        return True
+
+    return Step(play, commits=True)
+
+
+def streams(mebibytes: int, *, framing: Mapping[str, str]) -> Step:
+    """A normal answer followed by that many MiB of blanks, never held in memory."""
+    blanks = b" " * (MEBIBYTE // 16)
+
+    def play(exchange: Exchange) -> bool:
+        start = envelope(record_for(exchange.request))
+        chunked = "Transfer-Encoding" in framing
+        exchange.sock.sendall(head(200, framing))
+        for piece in (start, *[blanks] * (16 * mebibytes)):
+            exchange.sock.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" if chunked else piece)
+        return False
+
+    return Step(play, commits=True)
+
+
+@cache
+def _bomb(start: bytes, mebibytes: int) -> bytes:
+    return gzip.compress(start + b" " * (mebibytes * MEBIBYTE), compresslevel=6)
+
+
+def gzip_bomb(mebibytes: int = 64) -> Step:
+    """A normal answer with that many MiB of blanks behind it, compressed to some KiB."""
+
+    def play(exchange: Exchange) -> bool:
+        body = _bomb(envelope(record_for(exchange.request)), mebibytes)
+        exchange.sock.sendall(whole(200, body, {"Content-Encoding": "gzip"}))
+        return True
+
+    return Step(play, commits=True)
+
+
+def closes_after(step: Step, delay: float = 0.0) -> Step:
+    """Answer and close the connection, without having said so in the answer."""
+
+    def play(exchange: Exchange) -> bool:
+        step.play(exchange)
+        exchange.stopping.wait(delay)
+        return False
+
+    return Step(play, commits=step.commits)
+
+
+def first(act: Callable[[], object], step: Step) -> Step:
+    """Do something when the request has arrived, then answer."""
+
+    def play(exchange: Exchange) -> bool:
+        act()
+        return step.play(exchange)
+
+    return Step(play, commits=step.commits)
+
+
+@dataclass
+class Server:
+    """Answers each request by the next step of its script; the last step serves for ever."""
+
+    script: tuple[Step, ...]
+    requests: list[Request] = field(default_factory=list[Request])
+    payments: int = 0
+    connections: int = 0
+    garbled: int = 0
+    """Connections that spoke something else than HTTP."""
+
+    def __post_init__(self) -> None:
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        self._wake, self._waker = socket.socketpair()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._keys: set[str] = set()
+        self._threads: list[threading.Thread] = []
+
+    def listen(self) -> None:
+        """Until then, connections are refused."""
+        self._listener.listen(64)
+        self._spawn(self._accept)
+
+    def stop_listening(self) -> None:
+        """Refuse connections from now on."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._waker.send(b"x")
+        while self._threads:
+            thread = self._threads.pop()
+            thread.join(PATIENCE)
+            if thread.is_alive():
+                raise RuntimeError("the scripted server did not end")
+        for sock in (self._listener, self._wake, self._waker):
+            sock.close()
+
+    def _spawn(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+
+    def _readable(self, sock: socket.socket) -> bool:
+        ready, _, _ = select.select([sock, self._wake], [], [])
+        return self._wake not in ready
+
+    def _accept(self) -> None:
+        while self._readable(self._listener):
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._spawn(self._converse, sock)
+
+    def _converse(self, sock: socket.socket) -> None:
+        sock.settimeout(PATIENCE)
+        with sock, suppress(OSError):
+            while self._readable(sock):
+                opening = sock.recv(MEBIBYTE, socket.MSG_PEEK)
+                if not opening:
+                    return
+                if not opening[:1].isalpha():
+                    self.garbled += 1
+                    sock.sendall(whole(400, b"", {"Connection": "close"}))
+                    return
+                if not self._answer(sock, opening):
+                    return
+
+    def _answer(self, sock: socket.socket, opening: bytes) -> bool:
+        with self._lock:
+            step = self.script[min(len(self.requests), len(self.script) - 1)]
+            if not step.reads:
+                self.requests.append(_parse(opening, b""))
+        if not step.reads:
+            return step.play(Exchange(sock, self.requests[-1], self._stopping))
+        request = _read(sock)
+        with self._lock:
+            self.requests.append(request)
+            if step.commits:
+                self._commit(request)
+        return step.play(Exchange(sock, request, self._stopping))
+
+    def _commit(self, request: Request) -> None:
+        key = request.headers.get("idempotency-key")
+        if request.method == "POST" and (key is None or key not in self._keys):
+            self.payments += 1
+            self._keys.update(() if key is None else (key,))
+
+
+def _read(sock: socket.socket) -> Request:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += _some(sock)
+    opening, _, body = received.partition(b"\r\n\r\n")
+    request = _parse(opening, b"")
+    while len(body) < int(request.headers.get("content-length", "0")):
+        body += _some(sock)
+    return _parse(opening, body)
+
+
+def _some(sock: socket.socket) -> bytes:
+    data = sock.recv(65536)
+    if not data:
+        raise ConnectionError("the client went away in the middle of its request")
+    return data
+
+
+def _parse(opening: bytes, body: bytes) -> Request:
+    line, *fields = opening.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    method, path, _ = line.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in fields)}
+    return Request(method, path, headers, body, time.monotonic())
+
+
+@contextmanager
+def serve(*script: Step, listening: bool = True) -> Generator[Server]:
+    with Server(script) as server:
+        if listening:
+            server.listen()
+        yield server
+
+
+@contextmanager
+def full_backlog() -> Generator[int]:
+    """The port of a listener whose queue is full: connecting to it neither succeeds nor fails."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port: int = listener.getsockname()[1]
+        waiting: list[socket.socket] = []
+        try:
+            for _ in range(32):
+                waiting.append(socket.socket())
+                waiting[-1].setblocking(False)
+                waiting[-1].connect_ex(("127.0.0.1", port))
+                if not select.select([], [waiting[-1]], [], 0.05)[1]:
+                    break
+            yield port
+        finally:
+            for sock in waiting:
+                sock.close()
+
+
+@contextmanager
+def silent() -> Generator[int]:
+    """The port of a listener that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        port: int = listener.getsockname()[1]
+        yield port
