@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -21,7 +20,7 @@ class Driver:
     """One client of either colour, used alike."""
 
     def __init__(self, colour: str, **options: Any) -> None:
-        options = {"api_key": f"{KEY}_{uuid4().hex}", "base_url": "https://api.example/v1", "budget": None, **options}
+        options = {"api_key": KEY, "base_url": "https://api.example/v1", "budget": None, **options}
         self.colour = colour
         self._runner = asyncio.Runner() if colour == "async" else None
         kind: Any = momopay.AsyncClient if colour == "async" else momopay.Client

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from momopay import Client
-from momopay._io import Answer, Headers
+from momopay._io import Answer, Headers, Progress
 from momopay._io.blocking import BlockingIO
 
 Handler = Callable[[str, str], tuple[int, Any]]
@@ -43,7 +43,7 @@ class VirtualIO(BlockingIO):
         self.agenda.sort(key=lambda entry: entry[0])
 
     async def send(
-        self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, careful: bool
+        self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
     ) -> Answer:
         path = url.partition("/v1")[2]
         self.requests.append((self.clock - 1000.0, method, path))

@@ -18,14 +18,13 @@ from momopay import __version__, _retry
 from momopay._budget import Budget, Lane
 from momopay._colours import IO
 from momopay._envelope import check_done, open_envelope, transaction_id_in
-from momopay._io import Answer, Headers, NoAnswerError, NoReplyError, NotSentError, common_headers
+from momopay._io import Answer, Headers, NoAnswerError, NoReplyError, NotSentError, Progress, common_headers
 from momopay._options import Account, Limits
 from momopay._retry import UNCLEAR, Failed, Kind, Rule
 from momopay._standing import StkPause
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
-    ConfigurationError,
     MomoPayError,
     OutcomeUnknownError,
     ProtocolError,
@@ -119,13 +118,18 @@ class Session(Generic[IO]):
         call.started = started
         call.deadline = min(started + self.limits.deadline, until)
         try:
-            return await call.attempt()
-        except Failed as failed:
-            call.last = failed
-        try:
-            return await self._repeat(call, call.last)
-        except (Failed, BudgetExhaustedError):
-            error, cause = call.end()
+            try:
+                return await call.attempt()
+            except Failed as failed:
+                call.last = failed
+            try:
+                return await self._repeat(call, call.last)
+            except (Failed, BudgetExhaustedError):
+                error, cause = call.end()
+        except BaseException as interruption:
+            if not isinstance(interruption, Exception):
+                call.tell_interrupted()
+            raise
         raise error from cause
 
     async def _repeat(self, call: _Call[IO, R], failed: Failed) -> R:
@@ -171,6 +175,8 @@ class _Call(Generic[IO, R]):
         self.attempts = 0
         self.sent_at: datetime | None = None
         self.unclear = False
+        self.progress: Progress | None = None
+        self.transaction_id: str | None = None
 
     async def attempt(self) -> R:
         """Make one attempt.
@@ -194,15 +200,11 @@ class _Call(Generic[IO, R]):
             failed = _failed(failure)
         except Failed as failure:
             failed = failure
-        except ConfigurationError:
-            raise
-        except BaseException:
-            self._tell_interrupted()
-            raise
         else:
             if logger.isEnabledFor(logging.DEBUG):
                 self._tell(begun, f"{answer.status}, request {record.response.request_id}")
             return record
+        self.progress = None
         self._heed(failed)
         self._tell(begun, str(failed.error))
         raise failed
@@ -227,6 +229,7 @@ class _Call(Generic[IO, R]):
         session, endpoint = self.session, self.endpoint
         if endpoint.rule.settles and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
+        self.progress = Progress() if endpoint.rule.changes else None
         try:
             return await session.io.send(
                 endpoint.method,
@@ -234,7 +237,7 @@ class _Call(Generic[IO, R]):
                 self.headers,
                 self.body,
                 timeout=timeout,
-                careful=endpoint.rule.changes,
+                progress=self.progress,
             )
         except NoAnswerError as failure:
             # Where nothing is returned, a success is a success whatever became of its body.
@@ -259,6 +262,7 @@ class _Call(Generic[IO, R]):
         session, now = self.session, self.session.io.now()
         self.last = failed
         self.unclear = self.unclear or failed.kind in UNCLEAR
+        self.transaction_id = self.transaction_id or transaction_id_in(failed.body)
         if failed.kind is Kind.LIMITED and session.budget is not None and failed.retry_after is not None:
             session.budget.stop(now, now + failed.retry_after)
         if isinstance(failed.error, StkTempBannedError | TransactionHealthBlockedError):
@@ -283,7 +287,7 @@ class _Call(Generic[IO, R]):
             amount=facts.amount,
             phone=facts.phone,
             idempotency_key=facts.idempotency_key,
-            transaction_id=transaction_id_in(failed.body),
+            transaction_id=self.transaction_id,
         )
 
     def describe(self) -> str:
@@ -301,10 +305,12 @@ class _Call(Generic[IO, R]):
                 outcome,
             )
 
-    def _tell_interrupted(self) -> None:
-        if self.endpoint.rule.changes:
+    def tell_interrupted(self) -> None:
+        """Say that the outcome is unknown, if a request is under way or one before it ended unclear."""
+        under_way = self.progress is not None and not self.progress.connecting
+        if self.endpoint.rule.changes and (under_way or self.unclear):
             logger.error(
-                "%s was interrupted under way: its outcome is unknown, reference %s",
+                "%s was interrupted: its outcome is unknown, reference %s",
                 self.describe(),
                 mask_phones(repr(self.facts.reference)),
             )

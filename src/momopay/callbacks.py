@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import to_json
+from typing_extensions import Buffer
 
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
+from momopay.models.enums import EventType, TransactionStatus
 from momopay.phones import same_phone
 
 if TYPE_CHECKING:
@@ -34,37 +37,49 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
     Raises:
         InvalidCallbackError: Too large, not JSON, not an object, or not a callback. Answer 400.
     """
-    if isinstance(body, Mapping):
-        return _checked(dict(body))
-    text = bytes(body) if isinstance(body, bytearray | memoryview) else body
-    if not isinstance(text, bytes | str):
-        raise InvalidCallbackError("a callback's body is bytes, text or a mapping")
+    text = body if isinstance(body, bytes) else _encoded(body)
     if len(text) > LARGEST_BODY:
         raise InvalidCallbackError("a callback's body has at most 64 KiB")
-    return _checked(text)
-
-
-def _checked(body: bytes | str | dict[str, Any]) -> Callback:
     try:
-        if isinstance(body, dict):
-            return Callback.model_validate(body)
-        return Callback.model_validate_json(body)
+        return Callback.model_validate_json(text)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         problem = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'body'}: {fault['msg']}" for fault in faults[:5])
-    except (UnicodeError, RecursionError):
-        problem = "body: not UTF-8, or nested too deeply"
     raise InvalidCallbackError(f"not a callback: {problem}")
+
+
+def _encoded(body: object) -> bytes:
+    try:
+        if isinstance(body, str):
+            return body.encode()
+        if isinstance(body, Mapping):
+            return to_json(body, fallback=_plain)
+        if isinstance(body, Buffer):
+            return bytes(body)
+        problem = "bytes, text or a mapping are wanted"
+    except (ValueError, RecursionError):
+        problem = "it cannot be written as JSON in UTF-8"
+    raise InvalidCallbackError(f"not a callback: {problem}")
+
+
+def _plain(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    raise ValueError("not JSON")
 
 
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
     """Compare what the callback tells with what the service's own record says.
 
     Raises:
-        CallbackMismatchError: They differ in status, amount, phone or reference.
+        CallbackMismatchError: They differ in id, status, amount, phone or reference, or the callback's event
+            type belies its own status.
     """
     told = callback.transaction
+    tells_of_success = told.status == TransactionStatus.SUCCESS
     agreement = {
+        "transaction_id": told.id == transaction.transaction_id,
+        "event_type": (callback.event_type == EventType.SUCCESS) == tells_of_success,
         "status": told.status == transaction.status or {str(told.status), str(transaction.status)} <= _UNSUCCESSFUL,
         "amount": told.amount == transaction.amount,
         "phone": same_phone(told.phone, transaction.phone),

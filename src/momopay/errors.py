@@ -65,6 +65,7 @@ class MomoPayError(Exception):
 
 def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:
     error = kind.__new__(kind, *args)
+    error.args = args  # TimeoutError's own __new__ leaves them to an __init__ that is not called
     error.__dict__.update(state)
     return error
 
@@ -397,3 +398,7 @@ def moment_or_none(value: object) -> datetime | None:
 def _whole(value: object) -> int | None:
     number = number_or_none(value)
     return None if number is None else int(number)
+
+
+for _kind in [value for value in globals().values() if isinstance(value, type) and issubclass(value, MomoPayError)]:
+    _kind.__module__ = "momopay"  # they read as momopay.X, where users import them from

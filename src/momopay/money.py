@@ -1,11 +1,14 @@
-"""Amounts in KES: exact in, exact out, never a float between. Pure; knows nothing of the rest."""
+"""Amounts in KES: exact to the cent in both directions. Pure; knows nothing of the rest.
+
+JSON readers hold numbers in 64 bits, this package's among them, so exactness ends at ten trillion shillings; more
+is refused before it is sent.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
 _LARGEST_EXPONENT = 13
-"""Ten trillion KES and more would not survive a reader that holds JSON numbers in 64 bits to the cent."""
 
 
 def parse_amount(value: object, minimum: int) -> Decimal:

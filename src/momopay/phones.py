@@ -6,7 +6,8 @@ import re
 
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
-_ANY_PHONE = re.compile(r"(?<![0-9A-Za-z])(?:\+?254|0(?=[17]))[0-9]{9}(?![0-9A-Za-z])")
+_ANY_PHONE = re.compile(r"(?<![0-9a-f])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9a-f])")
+"""However it is separated; beside a lower-case hexadecimal letter it is a piece of an id."""
 
 
 def normalise_phone(text: str) -> str:

@@ -70,6 +70,8 @@ def _split(url: str) -> SplitResult:
         raise ValueError("must be a URL") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError("must be an http:// or https:// URL with a host")
+    if "" in _host(parts).split("."):
+        raise ValueError("must be a URL whose host has no empty part")
     return parts
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from httpx import Headers
 
-from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, UnreadableError
+from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, Progress, UnreadableError
 from momopay._io.requests import common_headers
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "NoAnswerError",
     "NoReplyError",
     "NotSentError",
+    "Progress",
     "UnreadableError",
     "common_headers",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -48,6 +48,23 @@ class NoReplyError(NoAnswerError):
 
 class UnreadableError(NoAnswerError):
     """An answer came, and its body is refused: too large, or in an encoding that was not asked for."""
+
+
+class Progress:
+    """How far a request that changes something came, by httpcore's word; without its word, it counts as sent."""
+
+    connecting = False
+
+    def watch(self, event: str, _info: dict[str, Any]) -> None:
+        """Hear of the next step."""
+        if event == "connection.connect_tcp.started":
+            self.connecting = True
+        elif event.endswith("send_request_headers.started"):
+            self.connecting = False
+
+    async def watch_async(self, event: str, info: dict[str, Any]) -> None:
+        """Hear of the next step, from httpcore's other colour."""
+        self.watch(event, info)
 
 
 def check_open(closed: bool) -> None:

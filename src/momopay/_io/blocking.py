@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 
 import httpx
 
-from momopay._io.answers import Answer, NoAnswerError, NotSentError, Reception, check_open
+from momopay._io.answers import Answer, NoAnswerError, NotSentError, Progress, Reception, check_open
 from momopay._io.connections import MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
 from momopay._io.requests import build_request
 
@@ -32,7 +32,7 @@ class BlockingIO:
         body: bytes | None,
         *,
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
-        careful: bool,
+        progress: Progress | None,
     ) -> Answer:
         """Make one attempt, over within `timeout` seconds as a whole.
 
@@ -42,7 +42,8 @@ class BlockingIO:
             headers: The headers.
             body: The body, None for none.
             timeout: Seconds, from the first thought of connecting to the last byte of the body.
-            careful: For a request that changes something: a connection of its own, which no hang-up crosses.
+            progress: For a request that changes something; it then gets a connection of its own, which no hang-up
+                crosses, and is watched.
 
         Raises:
             NoAnswerError: No whole answer came.
@@ -51,24 +52,24 @@ class BlockingIO:
         deadline = time.monotonic() + timeout
         request = build_request(method, url, headers, body)
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
+        if progress is not None:
+            request.extensions["trace"] = progress.watch
         received = Reception()
         try:
             if self._given is not None:
                 return _exchange(self._given, request, received, deadline)
-            return self._on_a_connection(request, received, deadline, careful=careful)
+            return self._on_a_connection(request, received, deadline, own=progress is not None)
         except NoAnswerError:
             raise
         except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
             failure = received.failed(error)
         raise failure  # out here, so that no chain leads to the request and its key
 
-    def _on_a_connection(
-        self, request: httpx.Request, received: Reception, deadline: float, *, careful: bool
-    ) -> Answer:
+    def _on_a_connection(self, request: httpx.Request, received: Reception, deadline: float, *, own: bool) -> Answer:
         if not self._slots.acquire(timeout=deadline - time.monotonic()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
-            connection = None if careful else self._idle.take()
+            connection = None if own else self._idle.take()
             connection = connection or BlockingConnection(tls_for(request.url))
             connection.clock.deadline = deadline
             try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import anyio
 import anyio.lowlevel
 import httpx
 
-from momopay._io.answers import Answer, NoAnswerError, NotSentError, Reception, check_open
+from momopay._io.answers import Answer, NoAnswerError, NotSentError, Progress, Reception, check_open
 from momopay._io.connections import MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
 from momopay._io.requests import build_request
 from momopay.errors import ConfigurationError
@@ -49,38 +49,39 @@ class AsyncIO:
         body: bytes | None,
         *,
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, kept by a cancel scope
-        careful: bool,
+        progress: Progress | None,
     ) -> Answer:
         """Make one attempt; see `BlockingIO.send`."""
         check_open(self._closed)
         self._come_home()
         request = build_request(method, url, headers, body)
         request.extensions["timeout"] = {"connect": timeout * _CONNECT_SHARE}
-        phase = _Phase()
-        if careful:
-            request.extensions["trace"] = phase.watch
+        own = progress is not None
+        progress = progress or Progress()
+        if own:
+            request.extensions["trace"] = progress.watch_async
         received = Reception()
         with anyio.move_on_after(timeout):
             try:
                 if self._given is not None:
                     return await _exchange(self._given, request, received)
-                return await self._on_a_connection(request, received, phase, careful=careful)
+                return await self._on_a_connection(request, received, progress, own=own)
             except NoAnswerError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
                 failure = received.failed(error)
             raise failure  # out here, so that no chain leads to the request and its key
-        if phase.connecting:
+        if progress.connecting:
             raise NotSentError("no connection in time")
         raise received.cut("no whole answer in time")
 
     async def _on_a_connection(
-        self, request: httpx.Request, received: Reception, phase: _Phase, *, careful: bool
+        self, request: httpx.Request, received: Reception, progress: Progress, *, own: bool
     ) -> Answer:
-        phase.connecting = True
+        progress.connecting = True
         async with self._slots:
-            phase.connecting = False
-            connection = None if careful else self._idle.take()
+            progress.connecting = False
+            connection = None if own else self._idle.take()
             connection = connection or AsyncConnection(tls_for(request.url))
             try:
                 answer = await _exchange(connection, request, received)
@@ -132,18 +133,6 @@ async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request,
     finally:
         await response.aclose()
     return received.answer(response)
-
-
-class _Phase:
-    """Whether a request is known to be still on its way to a connection; without httpcore's word it is not."""
-
-    connecting = False
-
-    async def watch(self, event: str, _info: dict[str, Any]) -> None:
-        if event == "connection.connect_tcp.started":
-            self.connecting = True
-        elif event.endswith("send_request_headers.started"):
-            self.connecting = False
 
 
 class AsyncSignal:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.records import ProviderCode, Record, Timestamp
@@ -18,7 +18,7 @@ class CallbackTransaction(Record):
         alias_generator=None
     )  # callbacks are snake_case alone, and one look-up is cheaper
 
-    id: str
+    id: Annotated[str, Field(pattern=r"\S")]
     tenant_id: str | None = None
     type: TransactionType
     status: TransactionStatus

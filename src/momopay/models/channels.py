@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from momopay.models.enums import ChannelType
-from momopay.models.fields import Flag, Name, Text
+from momopay.models.fields import ChannelId, Flag, Name, Text
 from momopay.models.records import Record, ResponseInfo, Timestamp
 from momopay.models.requests import UNSET, Request
 
@@ -24,7 +24,7 @@ class ChannelRequest(Request):
     @field_validator("account_number")
     @classmethod
     def _paybill_has_an_account(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if info.data.get("type") == ChannelType.PAYBILL and not value:
+        if info.data.get("type") == ChannelType.PAYBILL and not (value or "").strip():
             raise ValueError("is required for a PAYBILL channel")
         return value
 
@@ -34,6 +34,7 @@ class ChannelChanges(Request):
 
     absent: ClassVar[object] = UNSET
 
+    channel_id: ChannelId = Field(exclude=True)
     name: Name | None = None
     account_number: Text | None = None
     is_default: Flag | None = None

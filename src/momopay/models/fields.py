@@ -85,7 +85,7 @@ def transaction_id(value: object) -> str:
 
 def channel_id(value: object) -> str:
     """Take the id of a payment channel, or of the channel."""
-    return _id(value, "id")
+    return _id(None if isinstance(value, HasTransactionId) else value, "id")
 
 
 def _id(value: object, attribute: str) -> str:

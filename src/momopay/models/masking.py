@@ -11,21 +11,23 @@ from momopay.phones import mask_phone, mask_phones
 
 
 class MaskedModel(BaseModel):
-    """A model whose repr and str may be logged."""
+    """A model whose repr and str may be logged. Ids are shown as they are."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            if not isinstance(value, str) or type(value) is not str:
+            if name is not None and name.endswith("id"):
                 yield name, value
-            elif name in {"phone", "phone_number"}:
+            elif name in {"phone", "phone_number"} and isinstance(value, str):
                 yield name, mask_phone(value)
             else:
-                yield name, mask_phones(value)
+                yield name, _Masked(value)
+
+
+class _Masked:
+    def __init__(self, value: object) -> None:
+        self._text = mask_phones(repr(value))
 
     def __repr__(self) -> str:
-        return mask_phones(super().__repr__())
-
-    def __str__(self) -> str:
-        return mask_phones(super().__str__())
+        return self._text

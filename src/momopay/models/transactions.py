@@ -84,15 +84,14 @@ class TransactionPage(Record):
     def received(self, info: ResponseInfo) -> None:
         """Note which answer this page and its items came in."""
         super().received(info)
+        self.overview.received(info)
         for item in self.items:
             vars(item)["_response"] = info
 
 
-class TransactionQuery(Request):
-    """The query of GET /transactions."""
+class TransactionFilters(Request):
+    """Which transactions are listed."""
 
-    limit: PageSize = 20
-    cursor: Text | None = None
     status: Text | None = None
     type: Text | None = None
     from_: Moment | None = Field(None, serialization_alias="from")
@@ -101,6 +100,20 @@ class TransactionQuery(Request):
     amount_min: Annotated[Decimal, kes(minimum=0)] | None = None
     amount_max: Annotated[Decimal, kes(minimum=0)] | None = None
     q: Text | None = None
+
+
+class TransactionQuery(TransactionFilters):
+    """The query of GET /transactions, for one page."""
+
+    limit: PageSize = 20
+    cursor: Text | None = None
+
+
+class TransactionWalk(TransactionFilters):
+    """The query of GET /transactions, for one page after another."""
+
+    page_size: PageSize = Field(100, serialization_alias="limit")
+    cursor: Text | None = None
 
     def after(self, cursor: str | None) -> Self:
         """Give the same query for the page at that cursor."""

@@ -125,9 +125,10 @@ class Channels(Resource[IO]):
             ServerError: The service failed to the end; read the channel to see whether it changed.
             APIError: Any other refusal; the code for an unknown channel is not shown by SPEC.md.
         """
-        path = channel_path(channel_id)
-        changes = ChannelChanges.checked(name=name, account_number=account_number, is_default=is_default)
-        return await self._session.call(UPDATE, path, body=changes.to_json())
+        changes = ChannelChanges.checked(
+            channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
+        )
+        return await self._session.call(UPDATE, channel_path(changes.channel_id), body=changes.to_json())
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:

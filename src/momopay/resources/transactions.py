@@ -29,6 +29,7 @@ from momopay.models.transactions import (
     TransactionPage,
     TransactionQuery,
     TransactionSummary,
+    TransactionWalk,
 )
 
 GET = Endpoint("GET", READ, Lane.READ, Envelope[Transaction])
@@ -164,8 +165,8 @@ class Transactions(Resource[IO]):
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
-        query = TransactionQuery.checked(
-            limit=page_size,
+        query = TransactionWalk.checked(
+            page_size=page_size,
             status=status,
             type=type,
             from_=from_,
@@ -208,7 +209,7 @@ class Transactions(Resource[IO]):
             MomoPayError: Whatever `list` raises.
         """
         search = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
-        query = TransactionQuery.checked(limit=100, type=search.type)
+        query = TransactionWalk.checked(page_size=100, type=search.type)
         found: builtins.list[TransactionSummary] = []
         walk = Walk(partial(self._page_after, query))
         while (page := await walk.next()) is not None:
@@ -323,10 +324,10 @@ class Transactions(Resource[IO]):
         wanted = {transaction_id_of(each): getattr(each, "created_at", None) for each in ids}
         return Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
 
-    async def _page(self, query: TransactionQuery) -> TransactionPage:
+    async def _page(self, query: TransactionQuery | TransactionWalk) -> TransactionPage:
         return await self._session.call(LIST, "/transactions" + query.to_query())
 
-    async def _page_after(self, query: TransactionQuery, cursor: str | None) -> TransactionPage:
+    async def _page_after(self, query: TransactionWalk, cursor: str | None) -> TransactionPage:
         return await self._page(query.after(cursor))
 
     async def _read(self, transaction_id: str) -> Transaction:
