@@ -2,60 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-import momopay
-
-COLOURS = ("blocking", "async")
-KEY = "pk_test_0123456789"
-LOOPBACK = "http://127.0.0.1:1/v1"
+from drivers import Driver
 
 
-class Driver:
-    """One client of either colour, used alike."""
-
-    def __init__(self, colour: str, **options: Any) -> None:
-        options = {"api_key": KEY, "base_url": "https://api.example/v1", "budget": None, **options}
-        self.colour = colour
-        self._runner = asyncio.Runner() if colour == "async" else None
-        kind: Any = momopay.AsyncClient if colour == "async" else momopay.Client
-        self.client: Any = kind(**options)
-
-    def __call__(self, use: Callable[[Any], Any]) -> Any:
-        """Make a call and give its result."""
-        if self._runner is None:
-            return use(self.client)
-        return self._runner.run(_awaited(use, self.client))
-
-    def collect(self, use: Callable[[Any], Any]) -> list[Any]:
-        """Go over what the call gives."""
-        if self._runner is None:
-            return list(use(self.client))
-        return self._runner.run(_collected(use, self.client))
-
-    def close(self) -> None:
-        if self._runner is None:
-            self.client.close()
-        else:
-            self._runner.run(self.client.aclose())
-            self._runner.close()
-
-
-async def _awaited(use: Callable[[Any], Any], client: Any) -> Any:
-    result = use(client)
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _collected(use: Callable[[Any], Any], client: Any) -> list[Any]:
-    return [each async for each in use(client)]
-
-
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=["blocking", "async"])
 def colour(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

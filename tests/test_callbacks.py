@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from conftest import Driver
+from drivers import Driver
 
 PHONE = "254712345678"
 ID = "3b241101-e2bb-4255-8caf-4136c566a962"

@@ -18,7 +18,7 @@ import trio
 
 import momopay
 import wire
-from conftest import Driver
+from drivers import Driver
 from wire import Server
 
 Drive = Callable[..., Driver]

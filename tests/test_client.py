@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conftest import KEY, Driver
+from drivers import KEY, Driver
 from momopay import AsyncClient, Client, ConfigurationError, Lane, RateBudget
 
 BASE = "https://api.example/v1"

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conftest import KEY
+from drivers import KEY
 from momopay import AsyncClient, Client
 from momopay._colours import finish
 from momopay.resources.stk import Stk

@@ -13,7 +13,7 @@ import pytest
 
 import momopay
 import wire
-from conftest import Driver
+from drivers import Driver
 from momopay import _retry
 from momopay.resources import channels, payouts, stk
 from wire import Server, Step

@@ -21,7 +21,7 @@ import pytest
 
 import momopay
 import wire
-from conftest import Driver
+from drivers import Driver
 from wire import Server, Step
 
 Drive = Callable[..., Driver]

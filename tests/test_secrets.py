@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import momopay
-from conftest import Driver
+from drivers import Driver
 
 KEY = "pk_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()

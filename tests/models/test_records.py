@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from conftest import Driver
+from drivers import Driver
 
 PHONE = "254712345678"
 MASKED = "2547*****678"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from conftest import KEY, LOOPBACK, Driver
+from drivers import KEY, LOOPBACK, Driver
 
 PHONE = "254712345678"
 ID = "3b241101-e2bb-4255-8caf-4136c566a962"

@@ -1,0 +1,30 @@
+"""The payments service itself, on loopback: every rule of SPEC.md, with virtual time and faults on demand.
+
+It imports nothing from the rest of momopay: it is a second, independent reading of SPEC.md.
+"""
+
+from momopay.sandbox._accounts import Account, Channel, Credential
+from momopay.sandbox._deliveries import CallbackRecord
+from momopay.sandbox._faults import Fault
+from momopay.sandbox._outcomes import Outcome, phone_for
+from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._requests import ReceivedRequest
+from momopay.sandbox._sandbox import Sandbox
+from momopay.sandbox._switches import Switches
+from momopay.sandbox._transactions import Movement, MovementKind
+
+__all__ = [
+    "Account",
+    "CallbackRecord",
+    "Channel",
+    "Credential",
+    "Fault",
+    "Movement",
+    "MovementKind",
+    "Outcome",
+    "ReceivedRequest",
+    "Refusal",
+    "Sandbox",
+    "Switches",
+    "phone_for",
+]

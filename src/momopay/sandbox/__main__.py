@@ -1,0 +1,53 @@
+"""`python -m momopay.sandbox`: the sandbox as a program, until Ctrl-C or SIGTERM."""
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from momopay.sandbox import Sandbox
+
+DEFAULT_PORT = 8787
+
+
+def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None = None) -> int:
+    """Run the sandbox until `stop`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service on loopback.")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
+    parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
+    options = parser.parse_args(arguments)
+    stop = stop or _signalled()
+    sandbox = Sandbox(port=options.port, speed=options.speed, state=options.state)
+    try:
+        sandbox.start()
+    except (OSError, OverflowError, ValueError) as error:
+        sys.stderr.write(f"momopay.sandbox: {error}\n")
+        return 1
+    with_state = f", state in {options.state}" if options.state else ", state in memory"
+    sys.stdout.write(
+        f"Service  {sandbox.base_url}  (any pk_test_ key; time x{options.speed:g}{with_state})\n"
+        f"Phone    {sandbox.url}/\n"
+        f"API      {sandbox.url}/docs\n"
+    )
+    sys.stdout.flush()
+    stop.wait()
+    sandbox.close()
+    return 0
+
+
+def _signalled() -> threading.Event:
+    stop = threading.Event()
+
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, tell)
+    return stop
+
+
+if __name__ == "__main__":
+    sys.exit(main())

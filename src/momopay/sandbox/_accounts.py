@@ -1,0 +1,91 @@
+"""An account (SPEC.md: tenant) as tests may change it: balances, fee, limits, channels, switches."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Literal
+from uuid import UUID, uuid4, uuid5
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from momopay.sandbox._money import Money
+from momopay.sandbox._switches import Switches
+
+_NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
+KEY_PREFIX = "pk_test_"
+
+ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
+
+
+class Channel(BaseModel):
+    """One payment channel; `customers` counts linked customer records, which SPEC.md only mentions."""
+
+    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+
+    id: str = Field(default_factory=lambda: str(uuid4()))
+    category: str = "PAYMENT_WALLET"
+    type: ChannelType = "PAYBILL"
+    shortcode: str = "600100"
+    name: str = "Sandbox Paybill"
+    account_number: str | None = None
+    is_default: bool = False
+    created_at: datetime = datetime(2020, 1, 1, tzinfo=UTC)
+    deleted: bool = False
+    customers: int = 0
+
+
+class Credential(BaseModel):
+    """A `MERCHANT_BYOC` profile, as far as it matters here; an unknown id has these defaults."""
+
+    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+
+    shortcode: str = "600999"
+    transaction_type: str | None = None
+
+
+class Account(BaseModel):
+    """One account. Every attribute may be assigned while the sandbox runs; amounts are KES."""
+
+    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+
+    tenant_id: str
+    label: str
+    kyc_approved: bool = True
+    b2c_balance: Money = Decimal(1_000_000)
+    service_balance: Money = Decimal(10_000)
+    service_updated_at: datetime
+    fee: Annotated[Money, Field(ge=0)] = Decimal(1)
+    rate_limit: Annotated[int, Field(ge=1)] | None = 60
+    channels: list[Channel]
+    credentials: dict[str, Credential] = {}
+    switches: Switches = Field(default_factory=Switches)
+
+    def live_channels(self) -> Iterable[Channel]:
+        """The channels that were not deleted, in order of creation."""
+        return (channel for channel in self.channels if not channel.deleted)
+
+
+@lru_cache(maxsize=1024)
+def tenant_of(key: str) -> str:
+    """The account id of a key: derived, so that no key need be kept anywhere."""
+    return str(uuid5(_NAMESPACE, key))
+
+
+def masked(key: str) -> str:
+    """A key as it may be shown."""
+    rest = key.removeprefix(KEY_PREFIX)
+    return KEY_PREFIX + (rest if len(rest) <= 4 else f"…{rest[-4:]}")  # noqa: PLR2004 - last four, as on a card
+
+
+def open_account(tenant_id: str, label: str, now: datetime) -> Account:
+    """A fresh account as docs/sandbox.md describes it."""
+    channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
+    return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel])
+
+
+def restore(account: Account, now: datetime) -> None:
+    """Set everything back, in place: whoever holds the account keeps holding the right one."""
+    fresh = open_account(account.tenant_id, account.label, now)
+    for name in Account.model_fields:
+        setattr(account, name, getattr(fresh, name))

@@ -1,0 +1,149 @@
+"""Request bodies: JSON text in, a checked record out, or VALIDATION_ERROR (a code of the sandbox's own)."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from momopay.sandbox._money import MAXIMUM
+from momopay.sandbox._phones import PATTERN
+from momopay.sandbox._refusals import Refusal
+
+MAXIMUM_BYTES = 1 << 20
+UUID_PATTERN = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+_ANY = {"maximum": float(MAXIMUM), "multipleOf": 0.01}
+StkAmount = Annotated[
+    Decimal,
+    Field(ge=1, le=MAXIMUM, decimal_places=2),
+    WithJsonSchema({"type": "number", "minimum": 1, **_ANY}),
+]
+PayoutAmount = Annotated[
+    Decimal,
+    Field(ge=10, le=MAXIMUM, decimal_places=2),
+    WithJsonSchema({"type": "number", "minimum": 10, **_ANY}),
+]
+Phone = Annotated[str, WithJsonSchema({"type": "string", "pattern": PATTERN})]
+CallbackUrl = Annotated[str, Field(max_length=2048), WithJsonSchema({"type": "string", "format": "uri"})]
+Text = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class Body(BaseModel):
+    """A request body: exact types, camelCase on the wire, unknown fields ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class StkBody(Body):
+    """POST /payments/stk."""
+
+    amount: StkAmount
+    phone: Phone
+    account_reference: Annotated[str, Field(max_length=12)] | None = None
+    transaction_desc: Annotated[str, Field(max_length=13)] | None = None
+    callback_url: CallbackUrl | None = None
+    channel_id: str | None = None
+    credential_id: Annotated[Annotated[str, Field(pattern=UUID_PATTERN)] | None, Field(alias="credential_id")] = None
+
+
+class PayoutBody(Body):
+    """POST /b2c/payouts."""
+
+    amount: PayoutAmount
+    phone: Phone
+    reference: str | None = None
+    currency: Literal["KES"] | None = None
+    description: str | None = None
+    channel_id: str | None = None
+    callback_url: CallbackUrl | None = None
+
+
+class TopUpBody(Body):
+    """POST /wallets/service/topups."""
+
+    amount: StkAmount
+    phone: Phone
+    account_reference: Annotated[str, Field(max_length=120)] | None = None
+    transaction_desc: Annotated[str, Field(max_length=255)] | None = None
+
+
+class NewChannelBody(Body):
+    """POST /payment-wallet/channels; `_channels` asks a PAYBILL for its account number."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"type": {"enum": ["TILL_NUMBER", "SEND_MONEY"]}}},
+                {
+                    "properties": {"accountNumber": {"type": "string", "minLength": 1}},
+                    "required": ["accountNumber"],
+                },
+            ]
+        }
+    )
+
+    name: Text
+    type: Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
+    shortcode: Text
+    account_number: str | None = None
+    is_default: bool | None = None
+
+
+class ChannelChangesBody(Body):
+    """PATCH /payment-wallet/channels/{id}; only the fields sent change, so the defaults here mean nothing."""
+
+    name: Text = "unsent"
+    account_number: str | None = None
+    is_default: bool = False
+    type: str = "unsent"
+    shortcode: str = "unsent"
+
+
+B = TypeVar("B", bound=Body)
+
+
+def refuse(field: str, reason: str) -> Refusal:
+    """VALIDATION_ERROR for one field, by its name on the wire."""
+    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(f"{text} is not JSON")
+
+
+def parse_json(raw: bytes, *, integer: Callable[[str], object] = Decimal) -> object:
+    """The JSON value of a request body, every number a Decimal unless `integer` says otherwise.
+
+    Raises:
+        Refusal: VALIDATION_ERROR, when it is not JSON.
+    """
+    try:
+        return json.loads(raw, parse_float=Decimal, parse_int=integer, parse_constant=_no_constant)
+    except (ValueError, ArithmeticError, RecursionError):
+        raise Refusal("VALIDATION_ERROR", "The request body is not valid JSON") from None
+
+
+def read_body(model: type[B], raw: bytes, *, integer: Callable[[str], object] = Decimal) -> B:
+    """The body as a record.
+
+    Raises:
+        Refusal: VALIDATION_ERROR, with `details.fields` naming each field at fault.
+    """
+    value = parse_json(raw, integer=integer)
+    if not isinstance(value, dict):
+        raise Refusal("VALIDATION_ERROR", "The request body is not a JSON object")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
+        raise Refusal("VALIDATION_ERROR", "The request body is not valid", details={"fields": fields}) from None
+
+
+def require_all(body: Body, optional: frozenset[str]) -> None:
+    """With the switch `strict_fields`: whatever SPEC.md does not call optional has to be there."""
+    for name, field in type(body).model_fields.items():
+        if name not in optional and getattr(body, name) is None:
+            raise refuse(str(field.alias or name), "is required")

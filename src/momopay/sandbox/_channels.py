@@ -1,0 +1,100 @@
+"""Rules of payment channels: order, the one default, changes, deletion, and which one STK takes."""
+
+from datetime import datetime
+
+from momopay.sandbox._accounts import Account, Channel
+from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody, refuse
+from momopay.sandbox._refusals import Refusal
+
+
+def listed(account: Account) -> list[Channel]:
+    """The default channel first, then newest to oldest."""
+    newest_first = list(account.live_channels())[::-1]
+    return sorted(newest_first, key=lambda channel: not channel.is_default)
+
+
+def found(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
+    """The live channel with that id.
+
+    Raises:
+        Refusal: `code`, when there is none on this account.
+    """
+    for channel in account.live_channels():
+        if channel.id == channel_id:
+            return channel
+    raise Refusal(code, "No such payment channel on this account", status=status)
+
+
+def create(account: Account, body: NewChannelBody, now: datetime) -> Channel:
+    """Add a channel."""
+    channel = Channel(
+        type=body.type,
+        shortcode=body.shortcode,
+        name=body.name,
+        account_number=_account_number(body.type, body.account_number),
+        created_at=now,
+    )
+    account.channels.append(channel)
+    if body.is_default:
+        make_default(account, channel)
+    return channel
+
+
+def change(account: Account, channel: Channel, body: ChannelChangesBody) -> Channel:
+    """Change the fields that were sent, and only those."""
+    sent = body.model_fields_set
+    if account.switches.immutable_channel_fields == "refuse":
+        for name in ("type", "shortcode"):
+            if name in sent and getattr(body, name) != getattr(channel, name):
+                raise refuse(name, "cannot be changed after creation")
+    if "account_number" in sent:
+        channel.account_number = _account_number(channel.type, body.account_number)
+    if "name" in sent:
+        channel.name = body.name
+    if body.is_default:
+        make_default(account, channel)
+    elif "is_default" in sent:
+        channel.is_default = False
+    return channel
+
+
+def make_default(account: Account, channel: Channel) -> None:
+    """Move the default flag to this channel."""
+    for other in account.channels:
+        other.is_default = other is channel
+
+
+def delete(channel: Channel, linked: set[str]) -> None:
+    """Soft-delete a channel.
+
+    Raises:
+        Refusal: CHANNEL_IN_USE, when transactions or customers are linked to it.
+    """
+    if channel.id in linked or channel.customers:
+        raise Refusal("CHANNEL_IN_USE", "The channel has linked transactions or customers")
+    channel.deleted, channel.is_default = True, False
+
+
+def for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
+    """The channel of an STK request; None only with a credential profile that has to do without one.
+
+    Raises:
+        Refusal: CHANNEL_NOT_FOUND (400 here), NO_DEFAULT_CHANNEL or NO_PAYMENT_CHANNELS.
+    """
+    if channel_id is not None:
+        return found(account, channel_id, status=400)
+    channels = list(account.live_channels())
+    for channel in channels:
+        if channel.is_default:
+            return channel
+    if credential_id is not None:
+        return None
+    if channels:
+        raise Refusal("NO_DEFAULT_CHANNEL", "The account has channels but none is the default")
+    raise Refusal("NO_PAYMENT_CHANNELS", "The account has no payment channels")
+
+
+def _account_number(channel_type: str, account_number: str | None) -> str | None:
+    if channel_type == "PAYBILL" and not account_number:
+        raise refuse("accountNumber", "is required for a PAYBILL channel")
+    return None if channel_type == "TILL_NUMBER" else account_number

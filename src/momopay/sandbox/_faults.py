@@ -1,0 +1,72 @@
+"""Faults on demand: which request the next one strikes. What it does to the socket is `_wire`'s business."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """What can be made to go wrong; docs/sandbox.md says what the client sees of each."""
+
+    refuse = "refuse"
+    reset_before_read = "reset_before_read"
+    reset_after_commit = "reset_after_commit"
+    hang_after_commit = "hang_after_commit"
+    error_before_commit = "error_before_commit"
+    error_after_commit = "error_after_commit"
+    truncated = "truncated"
+    html_502 = "html_502"
+    slow_drip = "slow_drip"
+    list_lag = "list_lag"
+    callback_duplicate = "callback_duplicate"
+    callback_late = "callback_late"
+    callback_reordered = "callback_reordered"
+    callback_lost = "callback_lost"
+
+    @property
+    def is_twist(self) -> bool:
+        """Whether the answer is in order, and only what follows from the request is twisted."""
+        return self is Fault.list_lag or self.name.startswith("callback_")
+
+    @property
+    def is_before_commit(self) -> bool:
+        """Whether the request is never processed."""
+        return self in {Fault.refuse, Fault.reset_before_read, Fault.error_before_commit, Fault.html_502}
+
+
+@dataclass(slots=True)
+class Planned:
+    """A fault that waits for its requests."""
+
+    method: str
+    pattern: re.Pattern[str]
+    fault: Fault
+    times: int
+    content_length: bool
+
+
+@dataclass(slots=True)
+class FaultPlan:
+    """The faults that wait, first come first served."""
+
+    waiting: list[Planned] = field(default_factory=list[Planned])
+
+    def add(self, method: str, path: str, fault: Fault, times: int = 1, *, content_length: bool = True) -> None:
+        """Let `fault` strike the next `times` requests; `{name}` in the path stands for one segment."""
+        if times < 1:
+            raise ValueError("times must be at least 1")
+        if not path.startswith("/"):
+            raise ValueError('path is relative to /v1 and begins with "/"')
+        pieces = re.split(r"\{[^{}/]*\}", path)
+        pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
+        self.waiting.append(Planned(method.upper(), pattern, Fault(fault), times, content_length))
+
+    def take(self, method: str, path: str) -> Planned | None:
+        """The fault that strikes this request, if one does."""
+        for planned in self.waiting:
+            if planned.method == method and planned.pattern.fullmatch(path):
+                planned.times -= 1
+                if not planned.times:
+                    self.waiting.remove(planned)
+                return planned
+        return None

@@ -1,0 +1,171 @@
+"""Lists of transactions: filters, a cursor that neither drifts nor tires, and the overview."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+
+from momopay.sandbox._bodies import refuse
+from momopay.sandbox._outcomes import Kind, Status
+from momopay.sandbox._transactions import Transaction
+from momopay.sandbox._world import Book
+
+# The two enumerations of GET /transactions: neither EXPIRED nor WALLET_TOPUP can be asked for.
+STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)
+KINDS = (Kind.STK, Kind.B2C)
+_PENDING = frozenset({Status.PENDING, Status.PROCESSING})
+_MAXIMUM_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a list was asked for; bounds are inclusive."""
+
+    limit: int = 20
+    before: int | None = None
+    status: Status | None = None
+    kind: Kind | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    channel_id: str | None = None
+    amount_min: Decimal | None = None
+    amount_max: Decimal | None = None
+    text: str = ""
+    created_by: datetime | None = None
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether the running counts by type and status cannot answer the overview."""
+        bounds = (self.since, self.until, self.channel_id, self.amount_min, self.amount_max, self.created_by)
+        return bool(self.text) or any(bound is not None for bound in bounds)
+
+    def match(self, transaction: Transaction, now: datetime) -> bool:
+        """Whether a transaction belongs to the filtered set."""
+        return (
+            (self.status is None or transaction.status is self.status)
+            and (self.kind is None or transaction.kind is self.kind)
+            and (self.since is None or transaction.created_at >= self.since)
+            and (self.until is None or transaction.created_at <= self.until)
+            and (self.created_by is None or transaction.created_at <= self.created_by)
+            and (self.channel_id is None or transaction.channel_id == self.channel_id)
+            and (self.amount_min is None or transaction.amount >= self.amount_min)
+            and (self.amount_max is None or transaction.amount <= self.amount_max)
+            and (transaction.listed_from is None or transaction.listed_from <= now)
+            and (not self.text or self._mentions(transaction))
+        )
+
+    def _mentions(self, transaction: Transaction) -> bool:
+        fields = (transaction.reference, transaction.phone, transaction.description, transaction.id)
+        return any(self.text in field.casefold() for field in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, newest first."""
+
+    items: list[Transaction]
+    next_cursor: str | None
+    overview: dict[str, int]
+
+
+def read_filters(query: Mapping[str, str]) -> Filters:
+    """The filters of a query string; unknown names are ignored.
+
+    Raises:
+        Refusal: VALIDATION_ERROR, for a value that is none.
+    """
+    limit = query.get("limit", "20")
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 3 and 1 <= int(limit) <= _MAXIMUM_LIMIT):  # noqa: PLR2004
+        raise refuse("limit", "must be an integer from 1 to 100")
+    status, kind = query.get("status"), query.get("type")
+    if status is not None and status not in STATUSES:
+        raise refuse("status", f"must be one of {', '.join(STATUSES)}")
+    if kind is not None and kind not in KINDS:
+        raise refuse("type", f"must be one of {', '.join(KINDS)}")
+    return Filters(
+        limit=int(limit),
+        before=_decode(query["cursor"]) if "cursor" in query else None,
+        status=Status(status) if status else None,
+        kind=Kind(kind) if kind else None,
+        since=_instant(query, "from"),
+        until=_instant(query, "to"),
+        channel_id=query.get("channelId"),
+        amount_min=_amount(query, "amountMin"),
+        amount_max=_amount(query, "amountMax"),
+        text=query.get("q", "").casefold(),
+    )
+
+
+def list_page(book: Book, filters: Filters, now: datetime) -> Page:
+    """The page before the cursor, walked from there and not from the newest: depth costs nothing."""
+    history = book.history
+    index = len(history) if filters.before is None else min(filters.before, len(history))
+    items: list[Transaction] = []
+    while index > 0:
+        index -= 1
+        if filters.match(history[index], now):
+            if len(items) == filters.limit:
+                return Page(items, _encode(items[-1].number), _overview(book, filters, now))
+            items.append(history[index])
+    return Page(items, None, _overview(book, filters, now))
+
+
+def _overview(book: Book, filters: Filters, now: datetime) -> dict[str, int]:
+    counts: Mapping[tuple[Kind, Status], int] = book.counts
+    if filters.needs_scan or book.unlisted:
+        scanned: dict[tuple[Kind, Status], int] = {}
+        for transaction in book.history:
+            if filters.match(transaction, now):
+                pair = transaction.kind, transaction.status
+                scanned[pair] = scanned.get(pair, 0) + 1
+        counts = scanned
+    overview = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
+    for (kind, status), count in counts.items():
+        if filters.kind in {None, kind} and filters.status in {None, status}:
+            overview["total"] += count
+            name = "completed" if status is Status.SUCCESS else "pending" if status in _PENDING else "failed"
+            overview[name] += count
+    return overview
+
+
+def _encode(number: int) -> str:
+    return urlsafe_b64encode(f"before:{number}".encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> int:
+    try:
+        text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError:
+        text = ""
+    number = text.removeprefix("before:")
+    if number.isdigit() and len(number) <= 12 and _encode(int(number)) == cursor:  # noqa: PLR2004 - 10**12 transactions
+        return int(number)
+    raise refuse("cursor", "must be the nextCursor of an earlier page")
+
+
+def _instant(query: Mapping[str, str], name: str) -> datetime | None:
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        if len(value) <= len("2026-01-31"):
+            day = datetime.combine(date.fromisoformat(value), time(), UTC)
+            return day if name == "from" else day + timedelta(days=1) - timedelta(microseconds=1)
+        instant = datetime.fromisoformat(value)
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise refuse(name, "must be an ISO 8601 date or date-time") from None
+
+
+def _amount(query: Mapping[str, str], name: str) -> Decimal | None:
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        amount = Decimal(value)
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or not value.isascii() or "_" in value:
+        raise refuse(name, "must be a number of KES")
+    return amount

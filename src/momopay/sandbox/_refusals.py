@@ -1,0 +1,56 @@
+"""Definite refusals: the codes of SPEC.md with their HTTP status, and a few of the sandbox's own."""
+
+from collections.abc import Mapping
+
+STATUS_BY_CODE: Mapping[str, int] = {
+    "INVALID_PHONE": 400,
+    "NO_PAYMENT_CHANNELS": 400,
+    "NO_DEFAULT_CHANNEL": 400,
+    "CHANNEL_NOT_FOUND": 404,
+    "INVALID_API_KEY": 401,
+    "INSUFFICIENT_SERVICE_BALANCE": 402,
+    "KYC_NOT_VERIFIED": 403,
+    "INSUFFICIENT_FUNDS": 409,
+    "CHANNEL_IN_USE": 409,
+    "TRANSACTION_NOT_FOUND": 404,
+    "RATE_LIMIT_EXCEEDED": 429,
+    "STK_TEMP_BANNED": 429,
+    "TRANSACTION_HEALTH_BLOCKED": 429,
+    # Not in SPEC.md: it shows no code for these.
+    "VALIDATION_ERROR": 400,
+    "PAYLOAD_TOO_LARGE": 413,
+    "NOT_FOUND": 404,
+    "METHOD_NOT_ALLOWED": 405,
+    "NOT_PENDING": 409,
+    "FORBIDDEN": 403,
+    "INTERNAL_ERROR": 500,
+}
+
+
+class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service, not a defect of it
+    """The service says no: nothing has changed, and the answer is an error envelope."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        details: Mapping[str, object] | None = None,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """`status` and `headers` override what the code alone would give."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = dict(details or {})
+        self.status = status or STATUS_BY_CODE[code]
+        self.headers = dict(headers or {})
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+def throttled(code: str, message: str, seconds: int, details: Mapping[str, object]) -> Refusal:
+    """A 429, with its wait in a Retry-After header too (whole seconds)."""
+    return Refusal(code, message, details=details, headers={"retry-after": str(seconds)})

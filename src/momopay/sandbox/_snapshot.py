@@ -1,0 +1,80 @@
+"""What the page and the control routes show of the state, as plain JSON."""
+
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from momopay.sandbox._accounts import Account
+from momopay.sandbox._clock import iso
+from momopay.sandbox._deliveries import CallbackRecord
+from momopay.sandbox._engine import Engine
+from momopay.sandbox._money import number
+from momopay.sandbox._outcomes import Kind, Status, outcome_of
+from momopay.sandbox._requests import ReceivedRequest
+from momopay.sandbox._transactions import Movement, Transaction
+
+Json = dict[str, Any]
+_SHOWN = 100
+
+
+def account_json(account: Account) -> Json:
+    """An account with everything that may be changed."""
+    data = account.model_dump(mode="json")
+    for name in ("b2c_balance", "service_balance", "fee"):
+        data[name] = number(getattr(account, name))
+    return data
+
+
+def transaction_json(transaction: Transaction) -> Json:
+    """A transaction as the page shows it, with what the customer's prompt says."""
+    return {
+        "id": transaction.id,
+        "tenant_id": transaction.tenant_id,
+        "type": transaction.kind,
+        "status": transaction.status,
+        "amount": number(transaction.amount),
+        "fee": number(transaction.fee),
+        "phone": transaction.phone,
+        "reference": transaction.reference,
+        "description": transaction.description,
+        "shortcode": transaction.shortcode,
+        "transaction_type": transaction.transaction_type,
+        "outcome": outcome_of(transaction.phone),
+        "prompt": transaction.kind is not Kind.B2C and transaction.status is Status.PENDING,
+        "result_code": transaction.result_code,
+        "result_desc": transaction.result_desc,
+        "receipt": transaction.receipt,
+        "created_at": iso(transaction.created_at),
+        "updated_at": iso(transaction.updated_at),
+        "next_step_at": iso(transaction.due) if transaction.due else None,
+    }
+
+
+def callback_json(record: CallbackRecord) -> Json:
+    """One delivery."""
+    return {**asdict(record), "at": iso(record.at), "acknowledged": record.acknowledged}
+
+
+def movement_json(movement: Movement) -> Json:
+    """One movement of money."""
+    return {**asdict(movement), "amount": number(movement.amount), "at": iso(movement.at)}
+
+
+def request_json(request: ReceivedRequest) -> Json:
+    """One request; the body as text."""
+    return {**asdict(request), "body": request.body.decode("utf-8", "replace"), "at": iso(request.at)}
+
+
+def snapshot(engine: Engine) -> Json:
+    """The state as the page shows it: all accounts, and the newest transactions and deliveries."""
+    world = engine.world
+    return {
+        "now": iso(engine.clock.now()),
+        "speed": engine.clock.speed,
+        "accounts": [account_json(book.account) for book in world.books.values()],
+        "transactions": [
+            transaction_json(transaction) for transaction in islice(reversed(world.transactions.values()), _SHOWN)
+        ],
+        "callbacks": [callback_json(record) for record in world.callbacks[: -_SHOWN - 1 : -1]],
+        "callbacks_total": len(world.callbacks),
+    }

@@ -1,0 +1,101 @@
+"""What the sandbox's tests share: a receiver of callbacks, the endpoints, envelope checks."""
+
+import json
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = "pk_test_suite"
+
+
+class Receiver:
+    """A loopback endpoint that records callbacks and answers as `answer` says."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.text = b"ok"
+        self.answer: Callable[[dict[str, Any]], int] = lambda _body: 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                receiver.bodies.append(body)
+                status = receiver.answer(body)
+                self.send_response(status)
+                self.send_header("content-length", str(len(receiver.text)))
+                self.end_headers()
+                with suppress(ConnectionError):
+                    self.wfile.write(receiver.text)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/momo"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Service:
+    """The endpoints, with bodies that are right unless told otherwise."""
+
+    def __init__(self, api: httpx.Client) -> None:
+        self.api = api
+
+    def stk(self, **changes: Any) -> httpx.Response:
+        body: dict[str, Any] = {"amount": 100, "phone": "0712345678", "accountReference": "INV-42"}
+        return self.api.post("/payments/stk", json={**body, "transactionDesc": "Order 42", **changes})
+
+    def payout(self, **changes: Any) -> httpx.Response:
+        body: dict[str, Any] = {"amount": 250.5, "phone": "+254712345678", "reference": "SAL-7"}
+        return self.api.post("/b2c/payouts", json={**body, "description": "Salary", **changes})
+
+    def top_up(self, key: str | None = None, **changes: Any) -> httpx.Response:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        body: dict[str, Any] = {"amount": 500, "phone": "0112345678", **changes}
+        return self.api.post("/wallets/service/topups", json=body, headers=headers)
+
+    def read(self, initiated: httpx.Response) -> dict[str, Any]:
+        record: dict[str, Any] = data(self.api.get(f"/transactions/{transaction_id(initiated)}"))
+        return record
+
+    def channel(self, **changes: Any) -> httpx.Response:
+        body: dict[str, Any] = {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345"}
+        return self.api.post("/payment-wallet/channels", json={**body, **changes})
+
+
+def data(response: httpx.Response) -> Any:
+    """The data of a success, once the envelope around it is right."""
+    assert response.status_code == 200, response.text
+    envelope = response.json()
+    assert set(envelope) == {"success", "data", "requestId"}
+    assert envelope["success"] is True
+    return envelope["data"]
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    """Status and code of an error, once the envelope around it is right."""
+    envelope = response.json()
+    assert set(envelope) == {"success", "error", "requestId"}
+    assert envelope["success"] is False
+    assert set(envelope["error"]) == {"message", "code", "details"}
+    assert isinstance(envelope["error"]["details"], dict)
+    return response.status_code, envelope["error"]["code"]
+
+
+def transaction_id(response: httpx.Response) -> str:
+    """The id that an initiation returned."""
+    identifier: str = data(response)["transactionId"]
+    return identifier

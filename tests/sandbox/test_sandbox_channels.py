@@ -1,0 +1,121 @@
+import httpx
+
+from momopay.sandbox import Sandbox
+from sandbox.kit import KEY, Service, data, refusal
+
+PATH = "/payment-wallet/channels"
+
+
+def test_a_channel_as_it_is_answered(service: Service, api: httpx.Client) -> None:
+    record = data(service.channel())
+    assert set(record) == {
+        "id",
+        "tenantId",
+        "category",
+        "type",
+        "shortcode",
+        "name",
+        "accountNumber",
+        "isDefault",
+        "createdAt",
+    }
+    assert record["category"] == "PAYMENT_WALLET"
+    assert record["accountNumber"] is None
+    assert record["isDefault"] is False
+    assert data(api.get(f"{PATH}/{record['id']}")) == record
+
+
+def test_the_default_comes_first_then_newest_to_oldest(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+    names = [data(service.channel(name=name, isDefault=name == "b"))["name"] for name in "abc"]
+    listed = [item["name"] for item in data(api.get(PATH))["items"]]
+    assert names == ["a", "b", "c"]
+    assert listed == ["b", "c", "a", sandbox.account(KEY).channels[0].name]
+
+
+def test_at_most_one_default(service: Service, api: httpx.Client) -> None:
+    first = data(service.channel(isDefault=True))
+    second = data(service.channel())
+    changed = data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": True}))
+    assert changed["isDefault"] is True
+    assert [item["isDefault"] for item in data(api.get(PATH))["items"]] == [True, False, False]
+    assert data(api.get(f"{PATH}/{first['id']}"))["isDefault"] is False
+    assert data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": False}))["isDefault"] is False
+    assert not any(item["isDefault"] for item in data(api.get(PATH))["items"])
+
+
+def test_a_paybill_needs_an_account_number(service: Service, api: httpx.Client) -> None:
+    assert refusal(service.channel(type="PAYBILL")) == (400, "VALIDATION_ERROR")
+    paybill = data(service.channel(type="PAYBILL", accountNumber="A1"))
+    assert paybill["accountNumber"] == "A1"
+    assert refusal(api.patch(f"{PATH}/{paybill['id']}", json={"accountNumber": None})) == (
+        400,
+        "VALIDATION_ERROR",
+    )
+    assert data(service.channel(accountNumber="unused"))["accountNumber"] is None
+    send_money = data(service.channel(type="SEND_MONEY", accountNumber="x"))
+    assert data(api.patch(f"{PATH}/{send_money['id']}", json={"accountNumber": None}))["accountNumber"] is None
+
+
+def test_bad_channels_are_refused(service: Service) -> None:
+    for changes in ({"type": "TILL"}, {"type": None}, {"name": ""}, {"shortcode": 5}, {"isDefault": "yes"}):
+        assert refusal(service.channel(**changes)) == (400, "VALIDATION_ERROR")
+
+
+def test_only_what_is_sent_changes(service: Service, api: httpx.Client) -> None:
+    record = data(service.channel(type="PAYBILL", accountNumber="A1", isDefault=True))
+    path = f"{PATH}/{record['id']}"
+    assert data(api.patch(path, json={})) == record
+    assert data(api.patch(path, json={"name": "New"})) == {**record, "name": "New"}
+    assert data(api.patch(path, json={"accountNumber": "A2"})) == {
+        **record,
+        "name": "New",
+        "accountNumber": "A2",
+    }
+    for body in ({"name": None}, {"name": ""}, {"isDefault": None}, {"isDefault": 1}):
+        assert refusal(api.patch(path, json=body)) == (400, "VALIDATION_ERROR")
+
+
+def test_type_and_shortcode_cannot_change(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+    record = data(service.channel())
+    path = f"{PATH}/{record['id']}"
+    for body in ({"type": "PAYBILL"}, {"shortcode": "9"}):
+        assert refusal(api.patch(path, json=body)) == (400, "VALIDATION_ERROR")
+    assert data(api.patch(path, json={"type": "TILL_NUMBER", "shortcode": "512345"})) == record
+    sandbox.account(KEY).switches.immutable_channel_fields = "ignore"
+    assert data(api.patch(path, json={"type": "PAYBILL", "shortcode": "9"})) == record
+
+
+def test_a_deleted_channel_is_gone_for_every_read(service: Service, api: httpx.Client) -> None:
+    identifier = data(service.channel(isDefault=True))["id"]
+    path = f"{PATH}/{identifier}"
+    assert data(api.delete(path)) == {}
+    assert refusal(api.get(path)) == (404, "CHANNEL_NOT_FOUND")
+    assert refusal(api.patch(path, json={})) == (404, "CHANNEL_NOT_FOUND")
+    assert refusal(api.delete(path)) == (404, "CHANNEL_NOT_FOUND")
+    assert refusal(service.stk(channelId=identifier)) == (400, "CHANNEL_NOT_FOUND")
+    assert identifier not in [item["id"] for item in data(api.get(PATH))["items"]]
+
+
+def test_a_channel_in_use_cannot_be_deleted(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+    used, customers, payout = (data(service.channel())["id"] for _ in range(3))
+    service.stk(channelId=used)
+    service.payout(channelId=payout)
+    sandbox.account(KEY).channels[2].customers = 1
+    for identifier in (used, customers, payout):
+        assert refusal(api.delete(f"{PATH}/{identifier}")) == (409, "CHANNEL_IN_USE")
+
+
+def test_another_accounts_channel_is_unknown(service: Service, sandbox: Sandbox) -> None:
+    identifier = data(service.channel())["id"]
+    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False) as other:
+        assert refusal(other.get(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
+        assert refusal(other.delete(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
+
+
+def test_two_answers_are_switches(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+    switches = sandbox.account(KEY).switches
+    switches.patch_unknown_channel = "TRANSACTION_NOT_FOUND"
+    switches.delete_answer = "empty"
+    assert refusal(api.patch(f"{PATH}/nope", json={})) == (404, "TRANSACTION_NOT_FOUND")
+    response = api.delete(f"{PATH}/{data(service.channel())['id']}")
+    assert (response.status_code, response.content) == (204, b"")

@@ -1,0 +1,173 @@
+"""The page, end to end in headless Chromium: prompt, PIN, transactions, callbacks."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+import pytest
+
+from momopay.sandbox import Outcome, Sandbox, phone_for
+from sandbox.kit import KEY, Receiver, Service, data, transaction_id
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+SWITCHES = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+)
+WAIT = 10.0
+
+
+class Page:
+    """The page in one browser window."""
+
+    def __init__(self, folder: Path) -> None:
+        webdriver = pytest.importorskip("selenium.webdriver")
+        options = webdriver.ChromeOptions()
+        for switch in (*SWITCHES, f"--user-data-dir={folder}"):
+            options.add_argument(switch)
+        options.binary_location = CHROMIUM
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(executable_path=DRIVER)
+        self.driver = webdriver.Chrome(options=options, service=service)
+
+    def script(self, text: str) -> object:
+        result: object = self.driver.execute_script(text)
+        return result
+
+    def text(self, selector: str) -> str:
+        return str(self.script(f"return document.querySelector({selector!r})?.innerText ?? ''"))
+
+    def shows_prompt(self) -> bool:
+        return self.script("return !document.getElementById('veil').hidden") is True
+
+    def click(self, selector: str) -> None:
+        self.driver.find_element("css selector", selector).click()
+
+    @staticmethod
+    def _holds(holds: Callable[[], bool]) -> Callable[[object], bool]:
+        return lambda _driver: holds()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        support = pytest.importorskip("selenium.webdriver.support.wait")
+        support.WebDriverWait(self.driver, WAIT, poll_frequency=0.05).until(self._holds(holds))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if not (CHROMIUM and DRIVER and find_spec("selenium")):
+        if os.environ.get("CI_REQUIRE_ALL") == "1":
+            pytest.fail("chromium, chromedriver and selenium are required here, and one is missing")
+        pytest.skip("needs selenium, chromium and chromedriver (Debian: chromium, chromium-driver)")
+    page = Page(tmp_path_factory.mktemp("chromium"))
+    yield page
+    page.driver.quit()
+
+
+@pytest.fixture
+def page(browser: Page, sandbox: Sandbox) -> Page:
+    browser.driver.get(f"{sandbox.url}/")
+    browser.until(lambda: browser.text("#link") == "live")
+    return browser
+
+
+def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
+    assert not page.shows_prompt()
+    sent = service.stk(
+        amount=1250.5, phone=phone_for(Outcome.by_hand), transactionDesc="Basket", callbackUrl=receiver.url
+    )
+    page.until(page.shows_prompt)
+    prompt = page.text("#prompt")
+    for shown in ("1,250.50", "600100", "INV-42", "Basket", "0712 349 945"):
+        assert shown in prompt
+    assert "PENDING" in page.text("#transactions")
+    page.click("#pin")
+    page.until(lambda: "PROCESSING" in page.text("#transactions"))
+    page.until(lambda: not page.shows_prompt())
+    page.click('[data-seconds="60"]')
+    page.until(lambda: "SUCCESS" in page.text("#transactions"))
+    assert service.read(sent)["status"] == "SUCCESS"
+    page.until(lambda: "transaction.success" in page.text("#callbacks"))
+    page.click("#callbacks summary")
+    payload = page.text("#callbacks pre")
+    assert transaction_id(sent) in payload
+    assert "200\nok" in page.text("#callbacks .payload > div:last-child pre")
+    assert "confirmed" in page.text("#messages")
+    assert sandbox.callbacks[0].acknowledged
+
+
+@pytest.mark.parametrize(("button", "status"), [("#cancel", "CANCELLED"), ("#ignore", "EXPIRED")])
+def test_the_other_buttons_by_keyboard(
+    page: Page, sandbox: Sandbox, service: Service, button: str, status: str
+) -> None:
+    sent = service.stk(phone=phone_for(Outcome.by_hand))
+    page.until(page.shows_prompt)
+    page.script(f"document.querySelector({button!r}).focus()")
+    page.driver.switch_to.active_element.send_keys("\ue007")
+    page.until(lambda: not page.shows_prompt())
+    sandbox.advance(60)
+    page.until(lambda: status in page.text("#transactions"))
+    assert service.read(sent)["status"] == status
+
+
+def test_what_callers_send_is_shown_as_text(page: Page, service: Service) -> None:
+    service.payout(reference="<img src=x onerror=alert(1)>", description="<b>bold</b>")
+    page.until(lambda: "<b>bold</b>" in page.text("#transactions"))
+    assert page.script("return document.querySelectorAll('#transactions img, #transactions b').length") == 0
+
+
+def test_several_accounts_and_prompts(page: Page, sandbox: Sandbox, service: Service) -> None:
+    service.stk(amount=11, phone=phone_for(Outcome.by_hand))
+    service.stk(amount=12, phone=phone_for(Outcome.by_hand))
+    page.until(lambda: page.text("#prompt-count") == "1 OF 2")
+    assert page.text("#prompt-amount") == "11.00"
+    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_second", ""), trust_env=False) as api:
+        data(Service(api).payout())
+    page.until(lambda: "999,749.50" in page.text("#accounts"))
+    tenant = sandbox.account("pk_test_second").tenant_id
+    choose = "const box = document.getElementById('account'); box.dispatchEvent(new Event('change'))"
+    page.script(choose.replace("; ", f"; box.value = {tenant!r}; "))
+    page.until(lambda: not page.shows_prompt())
+    assert page.text("#n-transactions") == "1"
+    assert KEY not in page.text("#accounts")
+
+
+def test_a_prompt_may_be_sent_from_the_page(page: Page, sandbox: Sandbox) -> None:
+    page.click("#try")
+    page.until(page.shows_prompt)
+    assert page.text("#prompt-amount") == "50.00"
+    assert len(sandbox.requests) == 1
+
+
+def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, service: Service) -> None:
+    service.stk(accountReference="W" * 12, phone=phone_for(Outcome.by_hand))
+    service.payout(reference="R" * 400)
+    page.until(page.shows_prompt)
+    for width in (320, 390, 768, 1280):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth") is True
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert page.driver.get_log("browser") == []
+
+
+def test_the_description_of_the_api(page: Page, sandbox: Sandbox) -> None:
+    page.driver.get(f"{sandbox.url}/docs")
+    page.until(lambda: "/v1/payments/stk" in page.text("#operations"))
+    page.click("summary")
+    assert "accountReference" in page.text("#operations")
+    assert page.script("return document.querySelectorAll('#operations > details').length") == 11
+    assert page.driver.get_log("browser") == []
