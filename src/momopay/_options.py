@@ -49,6 +49,8 @@ class Account:
             not "!" <= character <= "~" or character == ":" for character in self.api_key
         ):
             raise ConfigurationError("api_key must be visible ASCII without spaces or colons")
+        if self.api_key.startswith("pk_live_") and os.environ.get("MOMOPAY_TEST_RUN"):
+            raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
         if self.on_loopback and self.api_key.startswith("pk_live_"):
             raise ConfigurationError("a live key does not go to loopback; use a pk_test_ key with the sandbox")
 

@@ -1,0 +1,120 @@
+"""A first payment, start to end: prompt, callback, confirmation, wait, payout.
+
+Without settings it runs against the embedded sandbox and ends within seconds. With MOMOPAY_API_KEY and
+MOMOPAY_BASE_URL set it talks to the real service, after asking: real shillings move then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Empty, Queue
+
+from momopay import Callback, Client, InvalidCallbackError, PollSchedule, WaitTimeoutError, parse_callback, settled
+
+
+def main() -> None:
+    """Run on the real service if one is set, else on the sandbox."""
+    if os.environ.get("MOMOPAY_API_KEY") and os.environ.get("MOMOPAY_BASE_URL"):
+        on_the_real_service()
+    else:
+        on_the_sandbox()
+
+
+def on_the_sandbox() -> None:
+    """Start the service on this machine, its clock twenty times as fast as ours."""
+    from momopay.sandbox import Sandbox
+
+    with Sandbox(speed=20) as sandbox, callbacks() as (callback_url, inbox):
+        print(f"The sandbox is at {sandbox.base_url}")
+        with Client("pk_test_quickstart", base_url=sandbox.base_url) as client:
+            soon = PollSchedule(first=0.5, every=0.5, limit=60)
+            collect(client, "0712 345 678", callback_url, inbox, soon)
+            pay_out(client, "0798 765 432", soon)
+            say("Wallet", f"KES {client.wallet.balance().available_balance} are left for fees")
+
+
+def on_the_real_service() -> None:
+    """Ask before anything moves; callbacks need a public address of yours, so this waits by polling."""
+    print(f"This will move real money at {os.environ['MOMOPAY_BASE_URL']}: KES 1 from your phone.")
+    phone = input("Your phone number, or nothing to stop: ").strip()
+    if not phone:
+        sys.exit("Stopped; nothing was sent.")
+    with Client() as client:
+        collect(client, phone, None, Queue(), PollSchedule())
+        if input("Pay KES 10 out to the same phone? Type yes: ").strip() == "yes":
+            pay_out(client, phone, PollSchedule())
+
+
+def collect(
+    client: Client, phone: str, callback_url: str | None, inbox: Queue[Callback], schedule: PollSchedule
+) -> None:
+    """Prompt for a PIN, take the callback, hold it against the service's record, and wait for the end."""
+    say("Wallet", f"KES {client.wallet.balance().available_balance} for fees")
+    prompt = client.stk.initiate(
+        amount=1, phone=phone, account_reference="INV-42", transaction_desc="Order 42", callback_url=callback_url
+    )
+    say("Prompt", f"KES {prompt.amount} asked for, {prompt.status}, fee KES {prompt.transaction_fee}")
+    if callback_url is not None:
+        try:
+            callback = inbox.get(timeout=30)
+        except Empty:
+            say("Callback", "none came; polling will do")
+        else:
+            say("Callback", f"{callback.event_type}, receipt {callback.transaction.momo_receipt}")
+            confirmed = client.transactions.confirm(callback)
+            say("Confirmed", f"the service's own record says {confirmed.status}")
+    try:
+        paid = client.transactions.wait(prompt, schedule=schedule)
+    except WaitTimeoutError as late:
+        sys.exit(f"No end yet: {late}")
+    say("Paid" if paid.status == "SUCCESS" else "Not paid", f"{paid.status} {paid.result_desc or ''}")
+
+
+def pay_out(client: Client, phone: str, schedule: PollSchedule) -> None:
+    """Send money to a phone, at most once, and wait until it is where it will stay."""
+    payout = client.payouts.initiate(amount=10, phone=phone, reference="REFUND-42", description="Refund")
+    say("Payout", f"KES {payout.amount} on its way, {payout.status}")
+    ended = client.transactions.wait(payout, until=settled, schedule=schedule)
+    say("Settled", str(ended.status))
+
+
+def say(step: str, text: str) -> None:
+    """Print one step."""
+    print(f"{step:>10}  {text}")
+
+
+@contextmanager
+def callbacks() -> Generator[tuple[str, Queue[Callback]]]:
+    """Receive callbacks on a local port: 200 for a callback, 400 for anything else."""
+    inbox: Queue[Callback] = Queue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            try:
+                inbox.put(parse_callback(body))
+            except InvalidCallbackError:
+                self.send_response(400)
+            else:
+                self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/momo", inbox
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+if __name__ == "__main__":
+    main()

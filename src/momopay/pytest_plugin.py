@@ -1,0 +1,82 @@
+"""Fixtures for merchants' tests: the sandbox, an account of its own for each test, and clients for it.
+
+Loaded by pytest wherever momopay is installed, so it imports nothing before a fixture is used. While tests run,
+live keys are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+if TYPE_CHECKING:
+    from momopay import AsyncClient, Client
+    from momopay.sandbox import Account, Sandbox
+
+TEST_RUN = "MOMOPAY_TEST_RUN"
+
+
+def pytest_configure() -> None:
+    """Have live keys refused, in this process and in those that it starts."""
+    os.environ[TEST_RUN] = "1"
+
+
+def pytest_unconfigure() -> None:
+    """Let them pass again."""
+    os.environ.pop(TEST_RUN, None)
+
+
+@pytest.fixture(scope="session")
+def _momopay_sandbox_of_the_session() -> Iterator[Sandbox]:
+    try:
+        from momopay.sandbox import Sandbox
+    except ImportError as error:
+        pytest.fail(f"the sandbox is an extra: pip install 'momopay[sandbox]' ({error})", pytrace=False)
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def momopay_sandbox(_momopay_sandbox_of_the_session: Sandbox) -> Sandbox:
+    """The service on loopback: one server a session, as new for each test. `advance(seconds)` moves its time."""
+    _momopay_sandbox_of_the_session.reset()
+    return _momopay_sandbox_of_the_session
+
+
+@pytest.fixture
+def momopay_api_key() -> str:
+    """The key of this test's own account."""
+    return f"pk_test_{uuid4().hex}"
+
+
+@pytest.fixture
+def momopay_account(momopay_sandbox: Sandbox, momopay_api_key: str) -> Account:
+    """This test's own account: KYC, balances, fee, channels and switches, to be changed at will."""
+    return momopay_sandbox.account(momopay_api_key)
+
+
+@pytest.fixture
+def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[Client]:
+    """A `Client` of this test's account."""
+    from momopay import Client
+
+    with Client(momopay_api_key, base_url=momopay_sandbox.base_url) as client:
+        yield client
+
+
+@pytest.fixture
+def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> AsyncClient:
+    """An `AsyncClient` of this test's account, for whatever runs your event loop.
+
+    It keeps no connection between requests, so a loop that ends with the test leaves nothing open.
+    """
+    import httpx
+
+    from momopay import AsyncClient
+
+    transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+    return AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, transport=transport)

@@ -1,0 +1,85 @@
+"""The pytest plugin, from a merchant's side: run by pytest on tests of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CHECKOUT = """
+    from momopay import PollSchedule, parse_callback
+
+    def test_checkout(momopay_sandbox, momopay_client):
+        prompt = momopay_client.stk.initiate(amount=100, phone="0712345678", account_reference="INV-42")
+        momopay_sandbox.advance(60)
+        paid = momopay_client.transactions.wait(prompt, schedule=PollSchedule(first=0))
+        assert paid.status == "SUCCESS"
+        assert [movement.kind for movement in momopay_sandbox.ledger].count("stk") == 1
+
+    def test_each_test_starts_anew(momopay_sandbox, momopay_client):
+        assert momopay_sandbox.requests == []
+        assert momopay_client.transactions.list().items == []
+
+    def test_without_kyc(momopay_client, momopay_account):
+        import momopay, pytest
+        momopay_account.kyc_approved = False
+        with pytest.raises(momopay.KycNotVerifiedError):
+            momopay_client.payouts.initiate(amount=10, phone="0712345678", reference="P-1")
+"""
+
+ASYNC = """
+    import asyncio, gc
+
+    def test_async(momopay_async_client):
+        async def main():
+            first = await momopay_async_client.wallet.balance()
+            second = await momopay_async_client.wallet.balance()
+            return first.available_balance + second.available_balance
+        assert asyncio.run(main()) == 20000
+        gc.collect()
+"""
+
+LIVE = """
+    import momopay, pytest
+
+    def test_live(monkeypatch):
+        with pytest.raises(momopay.ConfigurationError, match="live key in a test run"):
+            momopay.Client("pk_live_real", base_url="https://api.example/v1")
+        monkeypatch.setenv("MOMOPAY_API_KEY", "pk_live_real")
+        with pytest.raises(momopay.ConfigurationError, match="live key in a test run"):
+            momopay.AsyncClient(base_url="https://api.example/v1")
+"""
+
+
+def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    pytester.makepyfile(tests)
+    return pytester.runpytest_inprocess("-p", "momopay.pytest_plugin", "-W", "error")
+
+
+def test_a_merchant_tests_a_checkout(pytester: pytest.Pytester) -> None:
+    run(pytester, CHECKOUT).assert_outcomes(passed=3)
+
+
+def test_an_async_test_leaves_nothing_open(pytester: pytest.Pytester) -> None:
+    run(pytester, ASYNC).assert_outcomes(passed=1)
+
+
+def test_a_live_key_is_refused_in_a_test_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(LIVE)
+    pytester.runpytest_subprocess("-p", "no:momopay", "-p", "momopay.pytest_plugin").assert_outcomes(passed=1)
+
+
+def test_without_the_extra_the_fixture_says_what_to_install(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "momopay.sandbox", None)
+    result = run(pytester, "def test_it(momopay_sandbox): ...")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*pip install 'momopay[[]sandbox[]]'*"])
+
+
+def test_a_run_that_uses_no_fixture_loads_nothing() -> None:
+    code = "import sys, pytest, momopay.pytest_plugin; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"httpx", "pydantic", "fastapi", "uvicorn", "momopay.client", "momopay.sandbox"} & set(loaded)
