@@ -21,7 +21,7 @@ FLOORS = [
     {"_waiting"},
     {"_schedule"},
     {"_session"},
-    {"_colours", "_envelope", "_standing"},
+    {"_colours", "_endpoint", "_envelope", "_standing"},
     {"_retry"},
     {"_budget", "_io"},
     {"callbacks", "_options"},

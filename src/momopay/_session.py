@@ -8,19 +8,18 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from math import inf
-from typing import Generic, TypeVar, cast
+from typing import Generic, cast
 
 from momopay import __version__, _retry
 from momopay._budget import Budget, Lane
 from momopay._colours import IO
+from momopay._endpoint import NO_FACTS, Endpoint, Facts, R
 from momopay._envelope import check_done, open_envelope, transaction_id_in
 from momopay._io import Answer, Headers, NoAnswerError, NoReplyError, NotSentError, Progress, common_headers
 from momopay._options import Account, Limits
-from momopay._retry import UNCLEAR, Failed, Kind, Rule
+from momopay._retry import UNCLEAR, Failed, Kind
 from momopay._standing import StkPause
 from momopay.errors import (
     APIConnectionError,
@@ -31,43 +30,10 @@ from momopay.errors import (
     StkTempBannedError,
     TransactionHealthBlockedError,
 )
-from momopay.models.records import Envelope, Nothing, Record, ResponseInfo
+from momopay.models.records import Nothing, ResponseInfo
 from momopay.phones import mask_phones
 
-R = TypeVar("R", bound=Record)
 logger = logging.getLogger("momopay")
-
-
-@dataclass(frozen=True)
-class Endpoint(Generic[R]):
-    """What is fixed about an endpoint.
-
-    Attributes:
-        method: The HTTP method.
-        rule: What may follow a failure.
-        lane: Whose share of the budget it draws on.
-        envelope: What a success parses into, None where nothing is returned.
-        prompts: Whether it sends an STK prompt, and so waits for the pauses that the service orders.
-    """
-
-    method: str
-    rule: Rule
-    lane: Lane
-    envelope: type[Envelope[R]] | None
-    prompts: bool = False
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a payment can be found by, should its outcome be unknown."""
-
-    reference: str | None = None
-    amount: Decimal | None = None
-    phone: str | None = None
-    idempotency_key: str | None = None
-
-
-NO_FACTS = Facts()
 
 
 class Session(Generic[IO]):

@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
+from momopay._endpoint import Endpoint, Facts
 from momopay._retry import ONCE, READ, REPLACE
-from momopay._session import Endpoint, Facts
 from momopay.errors import APIError
 from momopay.models.channels import ChannelChanges, ChannelItems, ChannelRequest, PaymentChannel
 from momopay.models.enums import ChannelType

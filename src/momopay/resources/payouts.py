@@ -7,8 +7,8 @@ from typing import Literal
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
+from momopay._endpoint import Endpoint, Facts
 from momopay._retry import ONCE
-from momopay._session import Endpoint, Facts
 from momopay.models.fields import ChannelRef
 from momopay.models.payouts import Payout, PayoutRequest
 from momopay.models.records import Envelope

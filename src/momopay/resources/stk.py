@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
+from momopay._endpoint import Endpoint, Facts
 from momopay._retry import ONCE
-from momopay._session import Endpoint, Facts
 from momopay.models.fields import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.stk import StkRequest, StkTransaction

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
+from momopay._endpoint import Endpoint, Facts
 from momopay._retry import KEYED, READ
-from momopay._session import Endpoint, Facts
 from momopay.models.records import Envelope
 from momopay.models.wallet import TopUp, TopUpRequest, WalletBalance
 
