@@ -54,7 +54,7 @@ LIVE = """
 
 def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
     pytester.makepyfile(tests)
-    return pytester.runpytest_inprocess("-p", "momopay.pytest_plugin", "-W", "error")
+    return pytester.runpytest_inprocess("-p", "no:momopay", "-p", "momopay.pytest_plugin", "-W", "error")
 
 
 def test_a_merchant_tests_a_checkout(pytester: pytest.Pytester) -> None:
