@@ -18,6 +18,7 @@ from momopay import (
     TransactionNotFoundError,
     WaitTimeoutError,
     settled,
+    terminal,
 )
 from virtual import envelope, refusal, transaction, virtual_client, waking
 
@@ -366,3 +367,72 @@ def test_three_hundred_outstanding_payments_stay_within_the_budget_of_one_key() 
 def test_a_senseless_schedule_is_refused(times: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         PollSchedule(**times)
+
+
+def odd_one_out(service: Service, odd: str, answer: tuple[int, Any]) -> Callable[[str, str], tuple[int, Any]]:
+    """A list that shows nothing, and one transaction whose reads are answered otherwise."""
+
+    def handler(method: str, path: str) -> tuple[int, Any]:
+        if path.startswith("/transactions?"):
+            return 200, envelope({"items": [], "overview": OVERVIEW, "nextCursor": None})
+        return answer if path.endswith(odd) else service(method, path)
+
+    return handler
+
+
+def test_one_that_always_fails_to_read_holds_the_others_back_for_one_look_at_most() -> None:
+    service = Service()
+    service.add("poison")
+    service.add("good", (0.0, "SUCCESS"))
+    client, port = waiting_client(service, max_attempts=1)
+    port.handler = odd_one_out(service, "poison", (500, b""))
+    ends = iter(client.transactions.wait_all(["poison", "good"]))
+    assert next(ends).transaction_id == "good"
+    assert port.clock <= 1025.0
+
+
+def test_each_wait_keeps_its_own_pace() -> None:
+    service = Service()
+    service.add("slow")
+    service.add("quick", (0.5, "SUCCESS"))
+    client, port = waiting_client(service)
+    patient = client.transactions._watch(["slow"], terminal, PollSchedule(first=0.1, every=60.0, limit=100.0))
+    with patient.seated():
+        quick = PollSchedule(first=0.1, every=0.3, limit=4.0)
+        assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
+    assert port.clock < 1001.5
+
+
+def test_waits_that_are_over_cost_nobody_a_read() -> None:
+    service = Service()
+    service.add("abandoned")
+    service.add("a", (100.0, "SUCCESS"))
+    client, port = waiting_client(service)
+    held = client.transactions._watch(["abandoned"], terminal, PollSchedule(first=0.0, every=1.0, limit=1.0))
+    with held.seated():
+        port.clock += 2.0
+        assert client.transactions.wait("a").status == "SUCCESS"
+    assert {path for _, _, path in port.requests} == {"/transactions/a"}
+
+
+def test_an_end_that_the_sweep_showed_is_given_even_if_its_reason_cannot_be_read() -> None:
+    service = Service()
+    service.add("a", (0.0, "SUCCESS"))
+    service.add("b", (0.0, "FAILED"))
+    client, port = waiting_client(service, max_attempts=1)
+
+    def handler(method: str, path: str) -> tuple[int, Any]:
+        return (503, b"") if path == "/transactions/b" else service(method, path)
+
+    port.handler = handler
+    ends = {each.transaction_id: each for each in client.transactions.wait_all(["a", "b"])}
+    assert (ends["b"].status, ends["b"].result_desc) == ("FAILED", None)
+
+
+def test_what_the_list_shows_beyond_its_fields_need_not_be_what_a_read_shows() -> None:
+    service = Service()
+    service.add("a", (0.0, "SUCCESS"), provider={"name": "somebody"})
+    service.add("b", (0.0, "SUCCESS"))
+    client, _ = waiting_client(service)
+    ends = {each.transaction_id: each for each in client.transactions.wait_all(["a", "b"])}
+    assert ends["a"].provider is None

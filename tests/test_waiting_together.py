@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from momopay import AsyncClient, Client, PollSchedule, TransactionNotFoundError
+from momopay import APIError, AsyncClient, Client, PollSchedule, TransactionNotFoundError
 from momopay._io.suspending import AsyncIO
 from virtual import envelope, refusal, transaction
 
@@ -49,11 +49,11 @@ class TrioIO(AsyncIO):
         return trio.current_time()
 
 
-def in_virtual_time(ledger: Ledger, work: Callable[[AsyncClient], Awaitable[None]]) -> float:
+def in_virtual_time(service: Any, work: Callable[[AsyncClient], Awaitable[None]]) -> float:
     async def main() -> float:
         begun = trio.current_time()
         async with AsyncClient("pk_test_trio", base_url=BASE, budget=None) as client:
-            client._session.io = TrioIO(httpx.MockTransport(ledger))
+            client._session.io = TrioIO(httpx.MockTransport(service))
             await work(client)
         return trio.current_time() - begun
 
@@ -170,3 +170,63 @@ def test_threads_share_sweeps_too() -> None:
             thread.join(timeout=20)
     assert sorted(ended) == sorted(ledger.identities)
     assert len(ledger.paths) <= 5
+
+
+def test_a_refusal_of_one_id_is_heard_by_its_own_task_alone() -> None:
+    ledger = Ledger("good")
+
+    def service(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("bad"):
+            return httpx.Response(400, json=refusal("INVALID_ID"))
+        if request.url.path == "/v1/transactions":
+            return httpx.Response(200, json=envelope({"items": [], "overview": OVERVIEW, "nextCursor": None}))
+        return ledger(request)
+
+    async def work(client: AsyncClient) -> None:
+        async def bad() -> None:
+            with pytest.raises(APIError, match="INVALID_ID"):
+                await client.transactions.wait("bad")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bad)
+            tasks.start_soon(client.transactions.wait, "good")
+
+    in_virtual_time(service, work)
+    assert ledger.paths == ["/transactions/good"]
+
+
+def test_many_waits_for_one_transaction_are_one_read() -> None:
+    ledger = Ledger("a")
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(client.transactions.wait, "a")
+
+    in_virtual_time(ledger, work)
+    assert ledger.paths == ["/transactions/a"]
+
+
+def test_a_looker_that_is_cancelled_hands_its_look_on_at_once() -> None:
+    ledger = Ledger("a", "b")
+    hung = list[bool]()
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        if not hung:
+            hung.append(True)
+            await anyio.sleep(1000.0)
+        return ledger(request)
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as looker:
+                tasks.start_soon(client.transactions.wait, "b")
+
+                async def cancel() -> None:
+                    await anyio.sleep(16.0)
+                    looker.cancel()
+
+                tasks.start_soon(cancel)
+                await client.transactions.wait("a")
+
+    assert in_virtual_time(service, work) <= 25.0

@@ -6,11 +6,12 @@ client's type, never from whether a loop is running.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from momopay._discretion import forget
 
 if TYPE_CHECKING:
     from momopay._io.blocking import BlockingIO
@@ -57,18 +58,6 @@ async def carry(work: Coroutine[Any, Any, T]) -> T:
     except BaseException as error:
         forget(error)
         raise
-
-
-def forget(error: BaseException) -> None:
-    """Clear the locals of the frames that an error went through.
-
-    They hold the key and whole phone numbers, which a traceback with locals would show. Only causes are
-    followed: a context may be the caller's own.
-    """
-    link: BaseException | None = error
-    while link is not None:
-        traceback.clear_frames(link.__traceback__)
-        link = link.__cause__
 
 
 class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator

@@ -35,6 +35,9 @@ from momopay.phones import mask_phones
 
 logger = logging.getLogger("momopay")
 
+_RESERVE = 0.1
+"""The share of the deadline without which a payment is not begun."""
+
 
 class Session(Generic[IO]):
     """What the calls of one client have in common."""
@@ -77,44 +80,15 @@ class Session(Generic[IO]):
             lane: Instead of the endpoint's.
             until: The monotonic time by which it must be over, where that is before the deadline.
         """
-        started = self.io.now()
-        if endpoint.prompts and (refusal := self.stk_pause.refusal(started)) is not None:
-            raise refusal
         call = _Call(self, endpoint, path, body, headers, facts, lane or endpoint.lane)
-        call.started = started
-        call.deadline = min(started + self.limits.deadline, until)
-        try:
-            try:
-                return await call.attempt()
-            except Failed as failed:
-                call.last = failed
-            try:
-                return await self._repeat(call, call.last)
-            except (Failed, BudgetExhaustedError):
-                error, cause = call.end()
-        except BaseException as interruption:
-            if not isinstance(interruption, Exception):
-                call.tell_interrupted()
-            raise
-        raise error from cause
-
-    async def _repeat(self, call: _Call[IO, R], failed: Failed) -> R:
-        return await _retry.repeat(
-            call.attempt,
-            failed,
-            rule=call.endpoint.rule,
-            clock=self.io,
-            max_attempts=self.limits.max_attempts,
-            deadline=call.deadline,
-            describe=call.describe,
-        )
+        call.deadline = min(call.started + self.limits.deadline, until)
+        return await call.run()
 
 
 class _Call(Generic[IO, R]):
     """One call under way, over all its attempts."""
 
     session: Session[IO]
-    last: Failed
 
     def __init__(
         self,
@@ -136,15 +110,42 @@ class _Call(Generic[IO, R]):
             self.headers.update(headers)
         self.facts = facts
         self.lane = lane
-        self.started = 0.0
+        self.started = session.io.now()
         self.deadline = 0.0
         self.attempts = 0
         self.sent_at: datetime | None = None
+        self.last: Failed | None = None
         self.unclear = False
         self.progress: Progress | None = None
         self.transaction_id: str | None = None
 
-    async def attempt(self) -> R:
+    async def run(self) -> R:
+        """Attempt, repeat as the rule allows, and end in a record or in the error that tells the truth."""
+        try:
+            try:
+                return await self._attempt()
+            except Failed as failed:
+                first = failed
+            return await _retry.repeat(
+                self._attempt,
+                first,
+                rule=self.endpoint.rule,
+                clock=self.session.io,
+                max_attempts=self.session.limits.max_attempts,
+                deadline=self.deadline,
+                describe=self._describe,
+            )
+        except Exception as obstacle:
+            # What keeps a repeat from being made is not what became of the attempts before it.
+            if self.last is None or not (self.unclear or isinstance(obstacle, Failed | BudgetExhaustedError)):
+                raise
+            error, cause = self._end(self.last)
+        except BaseException:
+            self._tell_interrupted()
+            raise
+        raise error from cause
+
+    async def _attempt(self) -> R:
         """Make one attempt.
 
         Raises:
@@ -152,15 +153,13 @@ class _Call(Generic[IO, R]):
             BudgetExhaustedError: There is no slot before the deadline; this attempt was not made.
         """
         session = self.session
-        if session.budget is not None:
-            await self._take_a_slot(session.budget)
+        self._heed_a_pause()
+        if session.budget is not None and await self._take_a_slot(session.budget):
+            self._heed_a_pause()
         begun = session.io.now()
-        timeout = min(session.limits.timeout, self.deadline - begun)
         self.attempts += 1
         try:
-            if timeout <= 0:
-                raise NotSentError("the deadline passed")
-            answer = await self._send(timeout)
+            answer = await self._send(self.deadline - begun)
             record = self._read(answer)
         except NoAnswerError as failure:
             failed = _failed(failure)
@@ -175,24 +174,38 @@ class _Call(Generic[IO, R]):
         self._tell(begun, str(failed.error))
         raise failed
 
-    async def _take_a_slot(self, budget: Budget) -> None:
+    def _heed_a_pause(self) -> None:
+        if self.endpoint.prompts and (refusal := self.session.stk_pause.refusal(self.session.io.now())) is not None:
+            raise refusal
+
+    async def _take_a_slot(self, budget: Budget) -> bool:
+        """Take a slot in the budget; tell whether it had to be waited for."""
         io = self.session.io
+        waited = False
         while True:
             now = io.now()
-            delay = budget.reserve(now, self.lane, self.deadline - now)
+            patience = max(0.0, self.deadline - now - self._needed())
+            delay = budget.reserve(now, self.lane, patience)
             if delay <= 0:
-                return
-            if delay > self.deadline - now:
+                return waited
+            if delay > patience:
                 raise BudgetExhaustedError(
-                    f"{self.describe()}: the rate budget has no slot for {delay:.1f} s; not sent",
+                    f"{self._describe()}: the rate budget has no slot for {delay:.1f} s; not sent",
                     retry_after=delay,
                 )
             await io.sleep(delay)
+            waited = True
             if not budget.stopped(io.now()):
-                return
+                return waited
 
-    async def _send(self, timeout: float) -> Answer:  # noqa: ASYNC109  a bound on the attempt
+    def _needed(self) -> float:
+        """How long before the deadline an attempt must begin: one cut short would leave a payment unknown."""
+        return self.session.limits.deadline * _RESERVE if self.endpoint.rule.settles else 0.0
+
+    async def _send(self, left: float) -> Answer:
         session, endpoint = self.session, self.endpoint
+        if left <= self._needed():
+            raise NotSentError("too little is left until the deadline")
         if endpoint.rule.settles and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
         self.progress = Progress() if endpoint.rule.changes else None
@@ -202,7 +215,7 @@ class _Call(Generic[IO, R]):
                 session.account.base_url + self.path,
                 self.headers,
                 self.body,
-                timeout=timeout,
+                timeout=min(session.limits.timeout, left),
                 progress=self.progress,
             )
         except NoAnswerError as failure:
@@ -234,9 +247,9 @@ class _Call(Generic[IO, R]):
         if isinstance(failed.error, StkTempBannedError | TransactionHealthBlockedError):
             session.stk_pause.begin(now, failed.error)
 
-    def end(self) -> tuple[MomoPayError, MomoPayError | None]:
+    def _end(self, failed: Failed) -> tuple[MomoPayError, MomoPayError | None]:
         """Turn the last failure into the error to raise, and its cause."""
-        rule, failed = self.endpoint.rule, self.last
+        rule = self.endpoint.rule
         if rule.settles and self.unclear and failed.kind is not Kind.REFUSED:
             return self._outcome_unknown(failed), failed.error
         if rule.changes and self.unclear:
@@ -246,7 +259,7 @@ class _Call(Generic[IO, R]):
     def _outcome_unknown(self, failed: Failed) -> OutcomeUnknownError:
         facts = self.facts
         return OutcomeUnknownError(
-            f"{self.describe()} may have executed, so it was not repeated further: {failed.error.message}."
+            f"{self._describe()} may have executed, so it was not repeated further: {failed.error.message}."
             f" Reconcile it before anything is sent again (reference {facts.reference!r})",
             sent_at=self.sent_at or datetime.now(UTC),
             reference=facts.reference,
@@ -256,7 +269,7 @@ class _Call(Generic[IO, R]):
             transaction_id=self.transaction_id,
         )
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         """Name the call without its query, which may hold a phone."""
         return f"{self.endpoint.method} {self.path.partition('?')[0]}"
 
@@ -264,20 +277,20 @@ class _Call(Generic[IO, R]):
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s: attempt %d, lane %s, %.3f s: %s",
-                self.describe(),
+                self._describe(),
                 self.attempts,
                 self.lane.value,
                 self.session.io.now() - begun,
                 outcome,
             )
 
-    def tell_interrupted(self) -> None:
+    def _tell_interrupted(self) -> None:
         """Say that the outcome is unknown, if a request is under way or one before it ended unclear."""
         under_way = self.progress is not None and not self.progress.connecting
         if self.endpoint.rule.changes and (under_way or self.unclear):
             logger.error(
                 "%s was interrupted: its outcome is unknown, reference %s",
-                self.describe(),
+                self._describe(),
                 mask_phones(repr(self.facts.reference)),
             )
 

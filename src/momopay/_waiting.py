@@ -1,20 +1,33 @@
-"""Waiting for transactions to end, and sharing what is read among all who wait.
+"""The room where all waits on one client sit: one of them looks at a time, for everyone.
 
-SPEC.md's guidance is a read each, every ten seconds; at 60 requests a minute that serves ten payments. Here
-whoever is due first walks the list, newest first, and everyone takes the answer. Times are in seconds.
+SPEC.md's guidance is a read each, every ten seconds; at 60 requests a minute that serves ten payments. Here whoever is
+due first walks the list, newest first, and everyone takes the answer. Times are in seconds.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from momopay.errors import MomoPayError, TransactionNotFoundError
+from momopay.errors import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    ProtocolError,
+    ServerError,
+    ThrottledError,
+)
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction, TransactionPage
+
+logger = logging.getLogger("momopay")
+
+PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
+"""Failures that do not end a wait; its limit does."""
 
 
 class Reader(Protocol):
@@ -29,26 +42,36 @@ class Reader(Protocol):
         ...
 
 
-class Waiter:
-    """One transaction that is waited for."""
+class News(NamedTuple):
+    """What was read of a transaction: whole by a single read, or in part from the list."""
 
-    def __init__(self, transaction_id: str, created_at: datetime | None, due: float) -> None:
+    transaction: Transaction
+    whole: bool
+
+
+class Waiter:
+    """One transaction that is waited for, until `end`, and looked at when it is `due`."""
+
+    def __init__(
+        self, transaction_id: str, created_at: datetime | None, *, due: float, every: float, end: float
+    ) -> None:
         self.transaction_id = transaction_id
         self.created_at = created_at
         self.due = due
+        self.every = every
+        self.end = end
+        self.read_at = 0.0
         self.notified = False
+        self.news: News | None = None
         self.last: Transaction | None = None
-        self.news: Transaction | None = None
-        self.news_is_whole = False
         self.judged: TransactionStatus | None = None
-        self.failure: MomoPayError | None = None
+        self.failure: APIError | None = None
 
-    def tell(self, transaction: Transaction, *, whole: bool) -> None:
-        """Hand over what was read, whole by a single read or in part from the list."""
-        self.created_at = transaction.created_at
-        self.last = transaction
-        self.news_is_whole = whole
-        self.news = transaction
+    def tell(self, news: News) -> None:
+        """Hand over what was read."""
+        self.created_at = news.transaction.created_at
+        self.last = news.transaction
+        self.news = news
 
 
 class Party(Protocol):
@@ -64,7 +87,7 @@ class Party(Protocol):
 
 
 class WaitingRoom:
-    """Everyone who waits on one client. One looks at a time, for all."""
+    """Everyone who waits on one client."""
 
     def __init__(self) -> None:
         self._parties: list[Party] = []
@@ -90,10 +113,6 @@ class WaitingRoom:
                     waiter.notified = True
                     party.wake()
 
-    def _present(self) -> list[Party]:
-        with self._lock:
-            return list(self._parties)
-
     @contextmanager
     def turn(self) -> Generator[bool]:
         """Take the turn to look, if nobody has it; everyone is woken when it ends."""
@@ -107,47 +126,81 @@ class WaitingRoom:
             yield True
         finally:
             self._someone_looks = False
-            for party in self._present():
-                party.wake()
+            self._wake()
 
-    async def look(self, reader: Reader, now: float, every: float, until: float) -> None:
-        """Look for everyone who is due now, or would be before the next look."""
-        everyone = [waiter for party in self._present() for waiter in party.waiters()]
-        due = [waiter for waiter in everyone if waiter.due <= now + every]
+    async def look(self, reader: Reader, now: float, until: float) -> None:
+        """Look for everyone who is due now, or would be before their next look."""
+        waiting = [waiter for party in self._present() for waiter in party.waiters() if waiter.end > now]
+        due = [waiter for waiter in waiting if waiter.due <= now + waiter.every]
+        try:
+            unseen = _by_id(due)
+            if len(unseen) > 1:
+                await _sweep(reader, _by_id(waiting), unseen, until)
+                self._wake()
+            await _read_each(reader, unseen, now, until)
+        except PASSING as error:
+            logger.info("a wait goes on: %s", error)
         for waiter in due:
-            waiter.due = now + every
-        unseen = due
-        if len({waiter.transaction_id for waiter in due}) > 1:
-            unseen = await self._sweep(reader, everyone, due, until)
-        for waiter in unseen:
-            try:
-                waiter.tell(await reader.read(waiter.transaction_id, until), whole=True)
-            except TransactionNotFoundError as error:
-                waiter.failure = error
+            waiter.due = now + waiter.every
 
-    async def _sweep(self, reader: Reader, everyone: list[Waiter], due: list[Waiter], until: float) -> list[Waiter]:
-        """Walk the list back to the oldest one due; give those that a read each finds sooner."""
-        wanted: dict[str, list[Waiter]] = {}
-        for waiter in everyone:
-            wanted.setdefault(waiter.transaction_id, []).append(waiter)
-        unseen = {waiter.transaction_id: waiter for waiter in due}
-        cursors: set[str | None] = {None}
-        cursor: str | None = None
-        while True:
-            page = await reader.page(cursor, until)
-            for item in page.items:
-                for waiter in wanted.get(item.transaction_id, ()):
-                    waiter.tell(Transaction.from_summary(item), whole=False)
-                unseen.pop(item.transaction_id, None)
-            cursor = page.next_cursor
-            if len(unseen) <= len(cursors) or cursor in cursors or _is_before(page, unseen.values()):
-                return [waiter for waiter in due if waiter.transaction_id in unseen]
-            cursors.add(cursor)
+    def _present(self) -> list[Party]:
+        with self._lock:
+            return list(self._parties)
+
+    def _wake(self) -> None:
+        for party in self._present():
+            party.wake()
 
 
-def _is_before(page: TransactionPage, unseen: Iterable[Waiter]) -> bool:
+def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:
+    grouped: dict[str, list[Waiter]] = {}
+    for waiter in waiters:
+        grouped.setdefault(waiter.transaction_id, []).append(waiter)
+    return grouped
+
+
+async def _sweep(
+    reader: Reader, waiting: dict[str, list[Waiter]], unseen: dict[str, list[Waiter]], until: float
+) -> None:
+    """Walk the list back to the oldest one looked for, taking those seen out of `unseen`.
+
+    It stops where as many pages were walked as transactions are missing: reading those by id costs no more.
+    """
+    walked: set[str | None] = {None}
+    cursor: str | None = None
+    while True:
+        page = await reader.page(cursor, until)
+        for item in page.items:
+            for waiter in waiting.get(item.transaction_id, ()):
+                waiter.tell(News(Transaction.from_summary(item), whole=False))
+            unseen.pop(item.transaction_id, None)
+        cursor = page.next_cursor
+        if len(unseen) <= len(walked) or cursor in walked or _is_older(page, unseen):
+            return
+        walked.add(cursor)
+
+
+def _is_older(page: TransactionPage, unseen: dict[str, list[Waiter]]) -> bool:
     """Whether the list, walked this far, is already older than everything looked for."""
     if not page.items:
         return True
     oldest = page.items[-1].created_at
-    return all(waiter.created_at is not None and waiter.created_at > oldest for waiter in unseen)
+    missing = (waiter.created_at for waiters in unseen.values() for waiter in waiters)
+    return all(created_at is not None and created_at > oldest for created_at in missing)
+
+
+async def _read_each(reader: Reader, unseen: dict[str, list[Waiter]], now: float, until: float) -> None:
+    """Read by id, longest unread first, so that one whose reads keep failing holds nobody else back."""
+    for identity, waiters in sorted(unseen.items(), key=lambda entry: entry[1][0].read_at):
+        for waiter in waiters:
+            waiter.read_at = now
+        try:
+            news = News(await reader.read(identity, until), whole=True)
+        except PASSING:
+            raise
+        except APIError as error:
+            for waiter in waiters:
+                waiter.failure = error
+        else:
+            for waiter in waiters:
+                waiter.tell(news)

@@ -12,22 +12,12 @@ from momopay._colours import IO, carry, finish
 from momopay._io.blocking import BlockingIO
 from momopay._io.suspending import AsyncIO
 from momopay._schedule import PollSchedule
-from momopay._waiting import Reader, Waiter, WaitingRoom
-from momopay.errors import (
-    APIConnectionError,
-    BudgetExhaustedError,
-    ProtocolError,
-    ServerError,
-    ThrottledError,
-    WaitTimeoutError,
-)
+from momopay._waiting import PASSING, Reader, Waiter, WaitingRoom
+from momopay.errors import WaitTimeoutError
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction
 
 logger = logging.getLogger("momopay")
-
-PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
-"""Failures that do not end a wait; its limit does."""
 
 
 class Watch:
@@ -46,10 +36,13 @@ class Watch:
         self._reader = reader
         self._io = io
         self._until = until
-        self._schedule = schedule
-        self._end = io.now() + schedule.limit
-        due = io.now() + schedule.first
-        self._pending = {identity: Waiter(identity, created, due) for identity, created in wanted.items()}
+        self._limit = schedule.limit
+        now = io.now()
+        self._end = now + schedule.limit
+        self._pending = {
+            identity: Waiter(identity, created_at, due=now + schedule.first, every=schedule.every, end=self._end)
+            for identity, created_at in wanted.items()
+        }
         self._signal = io.signal()
 
     def wake(self) -> None:
@@ -89,28 +82,28 @@ class Watch:
     async def _look(self, now: float) -> None:
         with self._room.turn() as mine:
             if mine:
-                try:
-                    await self._room.look(self._reader, now, self._schedule.every, self._end)
-                except PASSING as error:
-                    logger.info("a wait goes on: %s", error)
+                await self._room.look(self._reader, now, self._end)
         if not mine:
             await self._signal.wait(max(0.0, self._end - now))
 
     async def _ended(self, waiter: Waiter) -> Transaction | None:
-        """Give the transaction if the news of it ends the wait; an end without success is read in full."""
+        """Give the transaction if what is known of it ends the wait; an end without success is read in full."""
         if waiter.failure is not None:
             raise waiter.failure
         if waiter.notified:
             waiter.notified = False
             return await self._read(waiter)
-        seen, waiter.news = waiter.news, None
-        if seen is None:
+        news, waiter.news = waiter.news, None
+        if news is None:
             return None
+        seen = news.transaction
         done = self._until(seen)
-        ended_without_success = seen.status.is_terminal and seen.status != TransactionStatus.SUCCESS
-        if waiter.news_is_whole or (done and not ended_without_success):
+        failed = seen.status.is_terminal and seen.status != TransactionStatus.SUCCESS
+        if news.whole or (done and not failed):
             return seen if done else None
-        if done or (seen.status.is_terminal and seen.status != waiter.judged):
+        if done:
+            return await self._read(waiter) or seen
+        if failed and seen.status != waiter.judged:
             waiter.judged = seen.status
             return await self._read(waiter)
         return None
@@ -128,7 +121,7 @@ class Watch:
     def _timeout(self) -> WaitTimeoutError:
         waiting = self.waiters()
         return WaitTimeoutError(
-            f"{len(waiting)} still without an end after {self._schedule.limit:g} s; that they failed is"
+            f"{len(waiting)} still without an end after {self._limit:g} s; that they failed is"
             " likely and no fact: read them again later",
             last=waiting[0].last,
             pending=[waiter.transaction_id for waiter in waiting],

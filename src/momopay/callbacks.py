@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from typing_extensions import Buffer
 
+from momopay._discretion import forget
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
 from momopay.models.enums import EventType, TransactionStatus
@@ -37,6 +38,15 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
     Raises:
         InvalidCallbackError: Too large, not JSON, not an object, or not a callback. Answer 400.
     """
+    try:
+        return _parse(body)
+    except InvalidCallbackError as error:
+        forget(error)
+        del body
+        raise
+
+
+def _parse(body: object) -> Callback:
     text = body if isinstance(body, bytes) else _encoded(body)
     if len(text) > LARGEST_BODY:
         raise InvalidCallbackError("a callback's body has at most 64 KiB")

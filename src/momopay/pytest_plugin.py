@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 TEST_RUN = "MOMOPAY_TEST_RUN"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have live keys refused, in this process and in those that it starts."""
+    before = os.environ.get(TEST_RUN)
     os.environ[TEST_RUN] = "1"
 
+    def restore() -> None:
+        if before is None:
+            os.environ.pop(TEST_RUN, None)
 
-def pytest_unconfigure() -> None:
-    """Let them pass again."""
-    os.environ.pop(TEST_RUN, None)
+    config.add_cleanup(restore)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,12 @@ def check_base_url(url: str) -> str:
     except ValueError as error:
         problem = str(error)
     else:
-        if parts.query or parts.fragment or parts.username is not None:
+        if "?" in url or "#" in url or parts.username is not None:
             problem = "must have no user, query or fragment"
         elif parts.scheme == "http" and not is_loopback(url):
             problem = "must start with https://, since the key and every phone number travel over it"
         else:
-            return url.rstrip("/")
+            return f"{parts.scheme}://{_authority(parts)}{parts.path.rstrip('/')}"
     raise ConfigurationError(f"base_url {problem}")
 
 
@@ -73,6 +73,12 @@ def _split(url: str) -> SplitResult:
     if "" in _host(parts).split("."):
         raise ValueError("must be a URL whose host has no empty part")
     return parts
+
+
+def _authority(parts: SplitResult) -> str:
+    """Host and port in the one spelling, so that one service is one service."""
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else (parts.hostname or "")
+    return host if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f"{host}:{parts.port}"
 
 
 def _host(parts: SplitResult) -> str:

@@ -43,9 +43,9 @@ def test_one_that_rested_for_too_long_is_not_taken(clock: list[float]) -> None:
 
 def test_the_oldest_is_given_back_to_be_closed_once_its_time_is_over(clock: list[float]) -> None:
     idle: Idle[str] = Idle()
-    assert idle.put("old") is None
+    assert idle.put("old") == []
     clock[0] += connections.KEEP_ALIVE + 1
-    assert idle.put("new") == "old"
+    assert idle.put("new") == ["old"]
     assert list(idle.drain()) == ["new"]
 
 

@@ -113,6 +113,11 @@ def test_with_strict_callback_urls_loopback_is_refused(service: Service, sandbox
     data(service.stk(callbackUrl="https://8.8.8.8/momo"))
 
 
+@pytest.mark.parametrize("host", ["10.1", "127.1", "0x7f.1", "10.0.0.0x1", "224.0.0.1", "shop", "localhost.", "."])
+def test_an_address_in_disguise_is_no_public_host(service: Service, host: str) -> None:
+    assert refusal(service.stk(callbackUrl=f"https://{host}/momo")) == (400, "VALIDATION_ERROR")
+
+
 @pytest.mark.parametrize("raw", [b"", b"[]", b'"x"', b"{"])
 def test_a_body_that_is_no_object_is_refused(api: httpx.Client, raw: bytes) -> None:
     assert refusal(api.post("/payments/stk", content=raw)) == (400, "VALIDATION_ERROR")

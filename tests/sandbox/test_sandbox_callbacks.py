@@ -1,6 +1,7 @@
 import threading
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -299,3 +300,41 @@ def test_closing_does_not_wait_for_a_slow_receiver(receiver: Receiver) -> None:
         started = time.monotonic()
     assert time.monotonic() - started < 2
     go_on.set()
+
+
+@pytest.mark.parametrize("by_route", [False, True])
+def test_close_ends_an_advance_that_waits_for_an_answer(
+    receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, by_route: bool
+) -> None:
+    arrived, go_on, told = threading.Event(), threading.Event(), list[object]()
+
+    def handle(_body: dict[str, Any]) -> int:
+        arrived.set()
+        go_on.wait(5)
+        return 200
+
+    def advance() -> None:
+        if by_route:
+            told.append(
+                httpx.post(f"{sandbox.url}/sandbox/advance", json={"seconds": 100}, trust_env=False).status_code
+            )
+        else:
+            with pytest.raises(RuntimeError, match="closed before the time had passed"):
+                sandbox.advance(100)
+            told.append(503)
+
+    receiver.answer = handle
+    with (
+        Sandbox(speed=0, state=tmp_path / "state.db") as sandbox,
+        httpx.Client(base_url=sandbox.base_url, auth=(KEY, ""), trust_env=False) as api,
+    ):
+        Service(api).stk(callbackUrl=receiver.url)
+        mover = threading.Thread(target=advance)
+        mover.start()
+        assert arrived.wait(5)
+        started = time.monotonic()
+    assert time.monotonic() - started < 1
+    mover.join(5)
+    go_on.set()
+    assert told == [503]
+    assert caplog.records == []

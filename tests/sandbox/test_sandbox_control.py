@@ -183,3 +183,12 @@ def test_events_tell_every_change(control: httpx.Client, service: Service) -> No
         sent = transaction_id(service.stk())
         assert sent not in first
         assert any(sent in line for line in lines)
+
+
+def test_events_tell_that_time_alone_has_passed(control: httpx.Client, sandbox: Sandbox) -> None:
+    with control.stream("GET", "/sandbox/events") as response:
+        lines = response.iter_lines()
+        next(lines)
+        sandbox.advance(300)
+        now = sandbox.now.strftime("%Y-%m-%dT%H:%M:%S")
+        assert any(f'"now": "{now}' in line for line in lines)

@@ -180,3 +180,22 @@ def test_a_defect_is_an_envelope_too(service: Service, sandbox: Sandbox) -> None
     response = httpx.get(f"{sandbox.url}/sandbox/state", trust_env=False)
     del vars(engine)["settle"]
     assert refusal(response) == (500, "INTERNAL_ERROR")
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['uvicorn'] = None; import momopay.sandbox"
+    program = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOM.parents[1])},
+        check=False,
+    )
+    assert program.stderr.rstrip().endswith("pip install 'momopay[sandbox]'")
+
+
+def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with Sandbox() as sandbox:
+        port = sandbox.url.rpartition(":")[2]
+        assert main(["--port", port]) == 1
+    assert f"(127.0.0.1:{port})" in capsys.readouterr().err

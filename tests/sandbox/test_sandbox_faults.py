@@ -193,3 +193,34 @@ def test_requests_are_noted_without_their_key(service: Service, sandbox: Sandbox
 def test_a_client_that_hung_up_first_is_no_error(sandbox: Sandbox) -> None:
     server: Server = vars(sandbox)["_server"]
     assert server.transport_of({"client": ("127.0.0.1", 1)}) is None
+
+
+_HALF = (
+    b"POST /v1/b2c/payouts HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic cGtfdGVzdF9zdWl0ZTo=\r\n"
+    b'Content-Length: 500\r\n\r\n{"amount": 10, "phone": "0712345678"}'
+)
+
+
+def test_half_a_request_moves_no_money(sandbox: Sandbox, service: Service) -> None:
+    with socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0)) as client:
+        client.sendall(_HALF)
+        client.shutdown(socket.SHUT_WR)
+        client.settimeout(5)
+        while client.recv(1000):
+            pass
+    assert data(service.api.get("/transactions"))["items"] == []
+    assert sandbox.ledger == []
+
+
+def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    with Sandbox() as sandbox:
+        client = socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0))
+        client.sendall(_HALF)
+        until = time.monotonic() + 5
+        while not sandbox.requests and time.monotonic() < until:
+            time.sleep(0.01)
+        started = time.monotonic()
+    assert time.monotonic() - started < 1
+    client.close()
+    assert caplog.records == []
+    assert sandbox.ledger == []

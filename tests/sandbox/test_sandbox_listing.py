@@ -125,6 +125,11 @@ def test_the_overview_counts_the_filtered_set_and_ignores_the_cursor(
     assert _list(api, status="PENDING")["overview"] == {"total": 1, "completed": 0, "failed": 0, "pending": 1}
 
 
+def test_the_last_day_there_is_bounds_nothing(service: Service, api: httpx.Client) -> None:
+    service.stk()
+    assert _list(api, to="9999-12-31")["overview"]["total"] == 1
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -1,6 +1,7 @@
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -85,3 +86,74 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(ValueError, match="another version"):
         Sandbox(state=state).start()
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    shop = tmp_path / "shop.db"
+    connection = sqlite3.connect(shop)
+    with connection:
+        connection.execute("create table customers (name text)")
+    connection.close()
+    before = shop.read_bytes()
+    with pytest.raises(ValueError, match="belongs to another program"):
+        Sandbox(state=shop).start()
+    assert shop.read_bytes() == before
+
+
+def test_a_path_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be opened"):
+        Sandbox(state=tmp_path / "missing" / "state.db").start()
+
+
+def test_one_state_serves_one_sandbox_at_a_time(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with Sandbox(state=state), pytest.raises(ValueError, match="in use by another sandbox"):
+        Sandbox(state=state).start()
+    with Sandbox(state=state):
+        pass
+
+
+def test_what_a_callback_told_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:
+    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
+
+    def handle(_body: dict[str, Any]) -> int:
+        # What the disk holds at this instant is all that a kill would leave.
+        copy.write_bytes(state.read_bytes())
+        return 200
+
+    receiver.answer = handle
+    with Sandbox(speed=0, state=state) as sandbox:
+        service = _service(sandbox)
+        sent = service.stk(callbackUrl=receiver.url)
+        sandbox.advance(35)
+        service.api.close()
+    with Sandbox(speed=0, state=copy) as sandbox:
+        service = _service(sandbox)
+        assert service.read(sent)["status"] == "SUCCESS"
+        sandbox.advance(0)
+        service.api.close()
+    told, again = receiver.bodies
+    assert told == again
+
+
+def test_time_a_ban_and_a_pause_survive_a_kill(tmp_path: Path) -> None:
+    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
+    with Sandbox(speed=0, state=state) as sandbox:
+        service = _service(sandbox)
+        switches = sandbox.account(KEY).switches
+        switches.ban_pushes, switches.ban_window = 1, 3600
+        service.stk(phone=phone_for(Outcome.risk_limit))
+        sandbox.advance(100)
+        assert service.stk().json()["error"]["code"] == "STK_TEMP_BANNED"
+        sandbox.block_stk("pk_test_other")
+        sandbox.advance(500)
+        now = sandbox.now
+        copy.write_bytes(state.read_bytes())
+        service.api.close()
+    with Sandbox(speed=0, state=copy) as sandbox:
+        service = _service(sandbox)
+        assert sandbox.now == now
+        assert service.stk().json()["error"]["details"] == {"retryAfterSeconds": 3100}
+        service.api.auth = ("pk_test_other", "")
+        assert service.stk().json()["error"]["details"]["retryAfterSeconds"] == 1300
+        service.api.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, NamedTuple
 
+import httpcore
 import httpx
 
 from momopay.errors import ConfigurationError
@@ -12,6 +13,12 @@ from momopay.errors import ConfigurationError
 MAX_BODY = 8 * 1024 * 1024
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_NOT_SENT_BY_HTTPCORE = (
+    httpcore.ConnectError,
+    httpcore.ConnectTimeout,
+    httpcore.PoolTimeout,
+    httpcore.UnsupportedProtocol,
+)
 
 
 class Answer(NamedTuple):
@@ -73,6 +80,16 @@ def check_open(closed: bool) -> None:
         raise ConfigurationError("this client is closed; make another. Nothing was sent")
 
 
+def _is_surely_not_sent(error: Exception) -> bool:
+    """Whether the error says so, and httpcore, or the transport itself, is where it comes from.
+
+    A transport over another library may translate more than it should: httpx-aiohttp's ConnectTimeout also
+    stands for a server that hung up after it had read the whole request.
+    """
+    cause = error.__cause__
+    return isinstance(error, _NOT_SENT) and (cause is None or isinstance(cause, _NOT_SENT_BY_HTTPCORE))
+
+
 class Reception:
     """An answer as it comes in, chunk by chunk, never more than `MAX_BODY`."""
 
@@ -94,7 +111,7 @@ class Reception:
     def failed(self, error: Exception) -> NoAnswerError:
         """Say what became of an attempt that the transport gave up."""
         reason = f"{type(error).__name__}: {error}"
-        return NotSentError(reason) if isinstance(error, _NOT_SENT) else self.cut(reason)
+        return NotSentError(reason) if _is_surely_not_sent(error) else self.cut(reason)
 
     def cut(self, reason: str) -> NoReplyError:
         """Say that no more of the answer will come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import ClassVar, cast
 
 import httpx
@@ -77,12 +78,18 @@ class BlockingIO:
             except BaseException:
                 connection.close()
                 raise
-            expired = connection if self._closed else self._idle.put(connection)
-            if expired is not None:
-                expired.close()
+            if own or self._closed:
+                connection.close()
+            else:
+                self._rest(connection)
             return answer
         finally:
             self._slots.release()
+
+    def _rest(self, connection: BlockingConnection) -> None:
+        for expired in self._idle.put(connection):
+            with suppress(Exception):  # another request has its answer; this must not take it away
+                expired.close()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""

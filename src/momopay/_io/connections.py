@@ -8,6 +8,7 @@ goes out on it would leave that payment unknown, while a failure to connect is s
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import time
 from collections import deque
@@ -56,20 +57,21 @@ class Idle(Generic[T]):
         self._resting.append((since, connection))
         return None
 
-    def put(self, connection: T) -> T | None:
-        """Lay a connection to rest. Gives back the one that rested longest if its time is over, to be closed."""
+    def put(self, connection: T) -> list[T]:
+        """Lay a connection to rest. Gives back those whose time is over, to be closed."""
         now = time.monotonic()
-        try:
-            since, oldest = self._resting.popleft()
-        except IndexError:
-            pass
-        else:
-            if now - since > KEEP_ALIVE:
-                self._resting.append((now, connection))
-                return oldest
-            self._resting.appendleft((since, oldest))
+        expired: list[T] = []
+        while self._resting:
+            try:
+                since, oldest = self._resting.popleft()
+            except IndexError:
+                break
+            if now - since <= KEEP_ALIVE:
+                self._resting.appendleft((since, oldest))
+                break
+            expired.append(oldest)
         self._resting.append((now, connection))
-        return None
+        return expired
 
     def drain(self) -> Iterator[T]:
         """Take every connection off the stack."""
@@ -130,9 +132,24 @@ class _TimedBackend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        left = self._clock.left(httpcore.ConnectTimeout)
-        stream = super().connect_tcp(host, port, left, local_address, socket_options)
-        return _TimedStream(stream, self._clock)
+        failure: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
+        for address in _addresses(host, port):
+            left = self._clock.left(httpcore.ConnectTimeout)  # one clock for all addresses of a name
+            try:
+                stream = super().connect_tcp(address, port, left, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+            else:
+                return _TimedStream(stream, self._clock)
+        raise failure or httpcore.ConnectError(f"{host} has no address")
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class BlockingConnection(httpx.HTTPTransport):

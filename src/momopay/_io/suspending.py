@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import ClassVar, cast
 
 import anyio
@@ -55,7 +56,7 @@ class AsyncIO:
         check_open(self._closed)
         self._come_home()
         request = build_request(method, url, headers, body)
-        request.extensions["timeout"] = {"connect": timeout * _CONNECT_SHARE}
+        request.extensions["timeout"] = dict.fromkeys(("connect", "pool"), timeout * _CONNECT_SHARE)
         own = progress is not None
         progress = progress or Progress()
         if own:
@@ -86,12 +87,13 @@ class AsyncIO:
             try:
                 answer = await _exchange(connection, request, received)
             except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await connection.aclose()
+                await _close(connection)
                 raise
-            expired = connection if self._closed else self._idle.put(connection)
-            if expired is not None:
-                await expired.aclose()
+            if own or self._closed:
+                await _close(connection)
+            else:
+                for expired in self._idle.put(connection):
+                    await _close(expired)
             return answer
 
     async def sleep(self, seconds: float) -> None:
@@ -115,6 +117,12 @@ class AsyncIO:
             await connection.aclose()
         if self._given is not None:
             await self._given.aclose()
+
+
+async def _close(connection: AsyncConnection) -> None:
+    """Close, whatever happens meanwhile: an answer that came is not to be lost over it."""
+    with anyio.CancelScope(shield=True), suppress(Exception):
+        await connection.aclose()
 
 
 def _event_loop() -> object:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import ChannelId, Moment, Name, PageSize, Phone, Since, Text, kes
@@ -60,7 +60,10 @@ class Transaction(TransactionSummary):
     def from_summary(cls, summary: TransactionSummary) -> Self:
         """Take over what the list shows."""
         values = {name: getattr(summary, name) for name in type(summary).model_fields}
-        transaction = cls.model_validate(values | (summary.model_extra or {}))
+        try:
+            transaction = cls.model_validate(values | (summary.model_extra or {}))
+        except ValidationError:  # what the list shows beyond its own fields need not be what a read shows
+            transaction = cls.model_validate(values)
         transaction.received(summary.response)
         return transaction
 

@@ -132,9 +132,10 @@ class Channels(Resource[IO]):
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Repeated as needed; any 2xx is success, and so is "not found" after a repeat.
+        """Delete a channel. Repeated as needed.
 
-        Rests on SPEC.md, "DELETE /payment-wallet/channels/{id}".
+        Any 2xx is success, whatever its body, unless that is a refusal; so is "not found" after an unclear
+        attempt. Rests on SPEC.md, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.

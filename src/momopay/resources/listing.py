@@ -9,9 +9,11 @@ from functools import partial
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
+from momopay._discretion import forget
 from momopay._endpoint import Endpoint
 from momopay._pages import TransactionIterator, Walk
 from momopay._retry import READ
+from momopay.errors import RequestValidationError
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import ChannelRef, TransactionRef
 from momopay.models.paths import transaction_path
@@ -152,17 +154,22 @@ class Listing(Resource[IO]):
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
-        query = TransactionWalk.checked(
-            page_size=page_size,
-            status=status,
-            type=type,
-            from_=from_,
-            to=to,
-            channel_id=channel_id,
-            amount_min=amount_min,
-            amount_max=amount_max,
-            q=q,
-        )
+        try:
+            query = TransactionWalk.checked(
+                page_size=page_size,
+                status=status,
+                type=type,
+                from_=from_,
+                to=to,
+                channel_id=channel_id,
+                amount_min=amount_min,
+                amount_max=amount_max,
+                q=q,
+            )
+        except RequestValidationError as error:  # no operation drops the locals of this one
+            forget(error)
+            del q
+            raise
         return TransactionIterator(partial(self._page_after, query))
 
     @operation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 
 from momopay._budget import Lane
@@ -132,8 +133,13 @@ class Transactions(Listing[IO]):
     def _watch(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> Watch:
-        wanted = {transaction_id_of(each): getattr(each, "created_at", None) for each in ids}
+        wanted = {transaction_id_of(each): _created_at(each) for each in ids}
         return Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
+
+
+def _created_at(record: object) -> datetime | None:
+    when = getattr(record, "created_at", None)
+    return when if isinstance(when, datetime) and when.tzinfo is not None else None
 
 
 class _Poll(Resource[IO]):

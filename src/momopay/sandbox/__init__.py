@@ -3,15 +3,19 @@
 It imports nothing from the rest of momopay: it is a second, independent reading of SPEC.md.
 """
 
-from momopay.sandbox._accounts import Account, Channel, Credential
-from momopay.sandbox._deliveries import CallbackRecord
-from momopay.sandbox._faults import Fault
-from momopay.sandbox._outcomes import Outcome, phone_for
-from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._sandbox import Sandbox
-from momopay.sandbox._switches import Switches
-from momopay.sandbox._transactions import Movement, MovementKind
+try:
+    from momopay.sandbox._accounts import Account, Channel, Credential
+    from momopay.sandbox._deliveries import CallbackRecord
+    from momopay.sandbox._faults import Fault
+    from momopay.sandbox._outcomes import Outcome, phone_for
+    from momopay.sandbox._refusals import Refusal
+    from momopay.sandbox._requests import ReceivedRequest
+    from momopay.sandbox._sandbox import Sandbox
+    from momopay.sandbox._switches import Switches
+    from momopay.sandbox._transactions import Movement, MovementKind
+except ModuleNotFoundError as error:
+    hint = f"momopay.sandbox needs {error.name}; it comes with the extra: pip install 'momopay[sandbox]'"
+    raise ModuleNotFoundError(hint, name=error.name) from error
 
 __all__ = [
     "Account",

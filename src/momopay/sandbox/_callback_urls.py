@@ -27,9 +27,12 @@ def is_loopback(host: str) -> bool:
 def is_public(host: str) -> bool:
     """Whether a host could be reached from outside: a public address, or a name with a dot in it."""
     try:
-        return ip_address(host).is_global
+        address = ip_address(host)
     except ValueError:
-        return "." in host.strip(".") and not host.endswith((".localhost", ".local", ".internal"))
+        # No top-level domain begins with a digit: 10.1 and 0x7f.1 are addresses to a resolver.
+        name, dot, top = host.rstrip(".").rpartition(".")
+        return bool(name and dot and top[0].isalpha()) and not host.endswith((".localhost", ".local", ".internal"))
+    return address.is_global and not address.is_multicast
 
 
 def check(url: str | None, *, strict: bool) -> str | None:

@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from momopay.sandbox._answers import answered
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._engine import Engine
+from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._guard import guard, guard_host
 from momopay.sandbox._hands import ACTS, VIEWS, Act, View
 from momopay.sandbox._page import page_response
@@ -63,6 +63,8 @@ def _act(engine: Engine, act: Act) -> Handler:
             return answered(await act(engine, raw))
         except ValueError as error:
             raise Refusal("VALIDATION_ERROR", str(error)) from error
+        except ClosedError as error:
+            raise Refusal("INTERNAL_ERROR", str(error), status=503) from error
         finally:
             engine.commit()
 

@@ -17,6 +17,10 @@ from momopay.sandbox._world import World
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
 
 
+class ClosedError(RuntimeError):
+    """The sandbox was closed while something was still going on."""
+
+
 class Engine:
     """One service at work. Lives on one event loop; only `advance` and the POSTs of callbacks suspend."""
 
@@ -43,9 +47,7 @@ class Engine:
                 if what == "transaction":
                     _lifecycle.step(self.world, subject, due)
                 elif delivery := _callbacks.take(self.world, subject, due):
-                    task = asyncio.get_running_loop().create_task(self._post(delivery, due))
-                    self._posting.add(task)
-                    task.add_done_callback(self._posting.discard)
+                    _ = self._start_post(delivery, due)
         return now
 
     def commit(self) -> None:
@@ -62,23 +64,31 @@ class Engine:
         if not (isfinite(seconds) and 0 <= seconds <= _MAXIMUM_SECONDS):
             raise ValueError("seconds must be a number from 0 to ten years")
         async with self._turn:
+            self._still_open()
             self.settle()
             target = self.clock.hold() + timedelta(seconds=seconds)
             try:
                 while self._posting:
                     await asyncio.wait(self._posting)
+                self._still_open()
                 while entry := self.world.agenda.pop(target):
                     due, _, what, subject = entry
                     self.clock.move(due)
                     if what == "transaction":
                         _lifecycle.step(self.world, subject, due)
                     elif delivery := _callbacks.take(self.world, subject, due):
-                        await self._post(delivery, self.clock.now())
+                        # Saved before the receiver is told: what it heard must survive a kill.
+                        self.commit()
+                        post = self._start_post(delivery, self.clock.now())
+                        await asyncio.wait({post})
+                        self._still_open()
+                        post.result()
                 self.clock.move(target)
             finally:
                 self.clock.release()
+                # Time alone is news too: for the page's clock, and for a restart that goes on from here.
+                self.world.version += 1
                 self.commit()
-                self._wake.set()
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests and planned faults; restore every account."""
@@ -101,17 +111,33 @@ class Engine:
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
 
-    async def stop(self) -> None:
-        """Save, end the POSTs under way and close what is open."""
+    def let_go(self) -> None:
+        """End the POSTs under way, and with them an `advance` that waits for one."""
         self.stopping.set()
         self._wake.set()
         for task in self._posting:
             task.cancel()
+
+    async def stop(self) -> None:
+        """Save, and close what is open."""
+        self.let_go()
         await asyncio.gather(*self._posting, return_exceptions=True)
-        await self._poster.close()
-        if self._store is not None:
-            self._store.save(self.world, self.clock.now())
-            self._store.close()
+        async with self._turn:  # an `advance` that was let go has still to say what it did
+            await self._poster.close()
+            if self._store is not None:
+                self._store.save(self.world, self.clock.now())
+                self._store.close()
+                self._store = None
+
+    def _still_open(self) -> None:
+        if self.stopping.is_set():
+            raise ClosedError("the sandbox was closed before the time had passed")
+
+    def _start_post(self, delivery: Delivery, at: datetime) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._post(delivery, at))
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
+        return task
 
     async def _post(self, delivery: Delivery, at: datetime) -> None:
         posted = await self._poster.post(delivery.url, delivery.payload)

@@ -42,7 +42,10 @@ class Gate:
             await self._break_off(scope, receive, planned.fault)
             return
         if request.method not in {"GET", "HEAD"}:
-            request.body = await _read(receive)
+            body = await self._read(scope, receive)
+            if body is None:
+                return
+            request.body = body
         scope[BODY] = request.body
 
         async def noting(message: Message) -> None:
@@ -84,6 +87,23 @@ class Gate:
                 self._wires.reset(transport)
         await _hung_up(receive)
 
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body, or None when the client hung up before its end: half a request moves no money."""
+        transport = self._transport_of(scope)
+        if transport is None:
+            return None
+        body: bytes = b""
+        self._wires.take(transport)
+        try:
+            while (message := await receive())["type"] != "http.disconnect":
+                # One byte over the limit is enough to be refused; the rest is read and dropped.
+                body += message.get("body", b"")[: MAXIMUM_BYTES + 1 - len(body)]
+                if not message.get("more_body", False):
+                    return body
+        finally:
+            self._wires.taken.discard(transport)
+        return None
+
     async def _after_commit(
         self, scope: Scope, receive: Receive, send: Send, planned: Planned, request: ReceivedRequest
     ) -> None:
@@ -112,19 +132,9 @@ class Gate:
                 request.status = answer.status
                 await self._wires.drip(transport, answer)
             case _:
-                self._wires.hang(transport)
+                self._wires.take(transport)
         await _hung_up(receive)
         self._wires.taken.discard(transport)
-
-
-async def _read(receive: Receive) -> bytes:
-    body: bytes = b""
-    while True:
-        message = await receive()
-        # One byte over the limit is enough to be refused; the rest is read and dropped.
-        body += message.get("body", b"")[: MAXIMUM_BYTES + 1 - len(body)]
-        if not message.get("more_body", False):
-            return body
 
 
 async def _hung_up(receive: Receive) -> None:

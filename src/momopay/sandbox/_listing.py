@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 
 from momopay.sandbox._bodies import refuse
@@ -150,8 +150,7 @@ def _instant(query: Mapping[str, str], name: str) -> datetime | None:
         return None
     try:
         if len(value) <= len("2026-01-31"):
-            day = datetime.combine(date.fromisoformat(value), time(), UTC)
-            return day if name == "from" else day + timedelta(days=1) - timedelta(microseconds=1)
+            return datetime.combine(date.fromisoformat(value), time.min if name == "from" else time.max, UTC)
         instant = datetime.fromisoformat(value)
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):

@@ -45,6 +45,7 @@ def initiate_stk(world: World, book: Book, body: StkBody, now: datetime, twist: 
     book.health.check(now)
     if is_abuse(reversed(book.history), account.switches, now):
         book.health.ban(now)
+        world.version += 1  # the refusal that follows must not keep the ban from being saved
         book.health.check(now)
     _cover_fee(account)
     profile = Credential()
@@ -120,9 +121,7 @@ def initiate_top_up(
     idempotency_key: str | None = None,
     twist: Twist = NO_TWIST,
 ) -> Transaction:
-    """Send the prompt of a top-up, or give back the one already sent under the same key."""
-    if idempotency_key and idempotency_key in book.replays:
-        return book.replays[idempotency_key]
+    """Send the prompt of a top-up; whoever calls has looked for an earlier one under the same key."""
     phone = normalise(body.phone)
     transaction = _open(
         book,

@@ -43,9 +43,9 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         super().__init__(message)
         self.code = code
         self.message = message
-        self.details = dict(details or {})
-        self.status = status or STATUS_BY_CODE[code]
-        self.headers = dict(headers or {})
+        self.details: dict[str, object] = dict(details or {})
+        self.status: int = status or STATUS_BY_CODE[code]
+        self.headers: dict[str, str] = dict(headers or {})
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

@@ -20,6 +20,7 @@ from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._gate import PREFIX, Gate
+from momopay.sandbox._health import Health
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._server import LOOPBACK, Server, listen
 from momopay.sandbox._store import Store
@@ -168,13 +169,11 @@ class Sandbox:
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
-        engine = self._running
-        self._on_loop(lambda: engine.world.book(key, engine.clock.now()).health.block(engine.clock.now()))
+        self._pause(key, Health.block)
 
     def ban_stk(self, key: str) -> None:
         """Begin the 1-hour STK_TEMP_BANNED for this key now."""
-        engine = self._running
-        self._on_loop(lambda: engine.world.book(key, engine.clock.now()).health.ban(engine.clock.now()))
+        self._pause(key, Health.ban)
 
     def advance(self, seconds: float) -> None:
         """Move time by exactly `seconds`, without sleeping.
@@ -184,6 +183,7 @@ class Sandbox:
 
         Raises:
             ValueError: `seconds` is negative or not finite.
+            RuntimeError: The sandbox is not running, or was closed meanwhile.
         """
         self._await(self._running.advance(seconds))
 
@@ -250,9 +250,20 @@ class Sandbox:
 
         self._on_loop(act)
 
+    def _pause(self, key: str, begin: Callable[[Health, datetime], None]) -> None:
+        engine = self._running
+
+        def act() -> None:
+            now = engine.settle()
+            begin(engine.world.book(key, now).health, now)
+            engine.world.version += 1
+            engine.commit()
+
+        self._on_loop(act)
+
     def _stop(self) -> None:
         if self._server is not None:
-            self._running.stopping.set()
+            self._running.let_go()
             self._wires.let_go()
             self._server.should_exit = True
 

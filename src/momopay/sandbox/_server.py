@@ -24,9 +24,12 @@ def listen(port: int) -> socket.socket:
         listener.bind((LOOPBACK, port))
         listener.listen(512)
         listener.setblocking(False)
-    except (OSError, OverflowError):
+    except OverflowError:
         listener.close()
         raise
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{error.strerror} ({LOOPBACK}:{port})") from error
     return listener
 
 

@@ -22,6 +22,7 @@ create table if not exists callbacks (place integer primary key, body text not n
 create table if not exists ledger (place integer primary key, body text not null);
 """
 _VERSION = "1"
+_APPLICATION = 0x6D6F6D6F  # "momo", in the head of the file: whose it is, before anything is written to it
 _HEALTH = TypeAdapter(Health)
 _RATE = TypeAdapter(RateWindow)
 _TRANSACTION = TypeAdapter(Transaction)
@@ -37,19 +38,35 @@ class Store:
         """Open or create the file.
 
         Raises:
-            ValueError: The file is no state of this version.
+            ValueError: The file cannot be opened, is no state of this version, or another sandbox has it open.
         """
-        self._connection = sqlite3.connect(path, check_same_thread=False)
         try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
+        except sqlite3.OperationalError as error:
+            raise ValueError(f"{path} cannot be opened: {error}") from error
+        try:
+            self._claim()
             self._connection.executescript(_SCHEMA)
             version = self._meta("version", _VERSION)
         except sqlite3.DatabaseError as error:
             self._connection.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise ValueError(f"{path} is in use by another sandbox") from error
             raise ValueError(f"{path} is no sandbox state: {error}") from error
         if version != _VERSION:
             self._connection.close()
             raise ValueError(f"{path} was written by another version of the sandbox")
         self._callbacks = self._movements = 0
+
+    def _claim(self) -> None:
+        """Lock the file for as long as it is open, and make sure that it is ours or new."""
+        # Two sandboxes on one file would undo each other's work; the lock dies with the process.
+        self._connection.executescript("pragma locking_mode = exclusive; begin exclusive; commit;")
+        (application,) = self._connection.execute("pragma application_id").fetchone()
+        (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
+        if application != _APPLICATION and tables:
+            raise sqlite3.DatabaseError("it belongs to another program")
+        self._connection.execute(f"pragma application_id = {_APPLICATION}")
 
     def _meta(self, name: str, default: str) -> str:
         with self._connection as connection:

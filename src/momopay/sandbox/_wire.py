@@ -32,6 +32,7 @@ class Wires:
     """The connections that faults have taken hold of, so that none outlives the server."""
 
     taken: set[asyncio.Transport] = field(default_factory=set[asyncio.Transport])
+    over: bool = False
 
     def reset(self, transport: asyncio.Transport) -> None:
         """End the connection with a TCP RST."""
@@ -39,9 +40,11 @@ class Wires:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
 
-    def hang(self, transport: asyncio.Transport) -> None:
-        """Never answer."""
+    def take(self, transport: asyncio.Transport) -> None:
+        """Hold a connection until it ends or is let go; with nothing else done to it, it hangs."""
         self.taken.add(transport)
+        if self.over:
+            self.let_go()
 
     def truncate(self, transport: asyncio.Transport, answer: Answer, *, content_length: bool) -> None:
         """Send the head and half of the body, then hang up."""
@@ -51,7 +54,7 @@ class Wires:
 
     async def drip(self, transport: asyncio.Transport, answer: Answer) -> None:
         """Send the whole answer byte by byte."""
-        self.taken.add(transport)
+        self.take(transport)
         for byte in answer.raw():
             if transport.is_closing():
                 return
@@ -60,7 +63,8 @@ class Wires:
         transport.close()
 
     def let_go(self) -> None:
-        """Reset whatever still hangs or drips."""
+        """Drop whatever still hangs, drips or waits for the rest of a request, now and from now on."""
+        self.over = True
         for transport in self.taken:
             transport.abort()
         self.taken.clear()
