@@ -13,9 +13,11 @@ try:
     from momopay.sandbox._sandbox import Sandbox
     from momopay.sandbox._switches import Switches
     from momopay.sandbox._transactions import Movement, MovementKind
-except ModuleNotFoundError as error:
-    hint = f"momopay.sandbox needs {error.name}; it comes with the extra: pip install 'momopay[sandbox]'"
-    raise ModuleNotFoundError(hint, name=error.name) from error
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError(
+        f"momopay.sandbox needs {_missing.name}; it comes with the extra: pip install 'momopay[sandbox]'",
+        name=_missing.name,
+    ) from _missing
 
 __all__ = [
     "Account",

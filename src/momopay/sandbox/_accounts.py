@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from uuid import UUID, uuid4, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +21,7 @@ ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 class Channel(BaseModel):
     """One payment channel; `customers` counts linked customer records, which SPEC.md only mentions."""
 
-    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     id: str = Field(default_factory=lambda: str(uuid4()))
     category: str = "PAYMENT_WALLET"
@@ -38,7 +38,7 @@ class Channel(BaseModel):
 class Credential(BaseModel):
     """A `MERCHANT_BYOC` profile, as far as it matters here; an unknown id has these defaults."""
 
-    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     shortcode: str = "600999"
     transaction_type: str | None = None
@@ -47,7 +47,7 @@ class Credential(BaseModel):
 class Account(BaseModel):
     """One account. Every attribute may be assigned while the sandbox runs; amounts are KES."""
 
-    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     tenant_id: str
     label: str

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -34,7 +34,7 @@ Text = Annotated[str, Field(min_length=1, max_length=255)]
 class Body(BaseModel):
     """A request body: exact types, camelCase on the wire, unknown fields ignored."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", alias_generator=to_camel)
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=True, frozen=True, extra="ignore", alias_generator=to_camel)
 
 
 class StkBody(Body):
@@ -73,7 +73,7 @@ class TopUpBody(Body):
 class NewChannelBody(Body):
     """POST /payment-wallet/channels; `_channels` asks a PAYBILL for its account number."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "anyOf": [
                 {"properties": {"type": {"enum": ["TILL_NUMBER", "SEND_MONEY"]}}},

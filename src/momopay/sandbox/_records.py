@@ -1,6 +1,6 @@
 """The answers of SPEC.md as models, for the OpenAPI description alone: nothing is serialised through them."""
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -12,7 +12,7 @@ Status = Literal["PENDING", "PROCESSING", "SUCCESS", "FAILED", "REVERSED", "CANC
 class Record(BaseModel):
     """A record in camelCase."""
 
-    model_config = ConfigDict(alias_generator=to_camel)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
 
 
 class Envelope(Record, Generic[T]):

@@ -1,6 +1,6 @@
 """Choices where SPEC.md shows two behaviours or none; docs/sandbox.md says what each default rests on."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,7 +10,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Switches(BaseModel):
     """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
 
-    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     naming: Literal["camelCase", "snake_case"] = "camelCase"
     cancel_ends_as: Literal["CANCELLED", "FAILED"] = "CANCELLED"
