@@ -1,0 +1,75 @@
+"""Processes beside this one: a server on a core of its own, and fresh interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+KEY: Final = "pk_test_benchmark"
+AUTHORIZATION: Final = {"Authorization": "Basic " + b64encode(f"{KEY}:".encode()).decode()}
+"""Built once, so that no side pays for it at each call."""
+PATIENCE: Final = 30.0
+"""Seconds after which a process that should have ended is ended."""
+
+# An interpreter that may not keep its bytecode would compile everything anew each time.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+@contextmanager
+def serving(script: str) -> Generator[list[str]]:
+    """Run a script of this folder on another core; gives the words of its first line, ends it afterwards.
+
+    Where cores cannot be chosen, or there is one only, the system places both as it likes.
+    """
+    chooses = hasattr(os, "sched_setaffinity")
+    cores = sorted(os.sched_getaffinity(0)) if chooses else []
+    if len(cores) > 1:
+        os.sched_setaffinity(0, cores[1:2])  # what is started now inherits it
+    command = [sys.executable, str(Path(__file__).with_name(script))]
+    try:
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_ENVIRONMENT)
+        with server:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            if len(cores) > 1:
+                os.sched_setaffinity(0, cores[:1])
+            try:
+                told = server.stdout.readline().split()
+                assert told, f"{script} did not start"
+                yield told
+            finally:
+                server.stdin.close()  # which is how the script knows that its time is over
+                try:
+                    server.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+    finally:
+        if len(cores) > 1:
+            os.sched_setaffinity(0, cores)
+
+
+def told_by(code: str) -> list[float]:
+    """Run code in a fresh interpreter and give the numbers that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT
+    )
+    return [float(word) for word in done.stdout.split()]
+
+
+def wall_and_cpu_until_told(code: str) -> tuple[float, float]:
+    """Milliseconds from the start of a fresh interpreter to the line that the code prints, and its CPU until then."""
+    code += "\nimport time; print(time.process_time(), flush=True)"
+    begun = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=_ENVIRONMENT) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        elapsed = time.perf_counter() - begun
+    assert child.returncode == 0
+    return elapsed * 1e3, float(line) * 1e3

@@ -1,0 +1,78 @@
+"""Walk 50 pages of 100 transactions: CPU an item, every field typed, against httpx following the cursor by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from benchmarks.answers import ITEMS_ON_A_PAGE, PAGES
+from benchmarks.clients import async_httpx_client, async_momopay_client, httpx_client, momopay_client
+from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
+from benchmarks.processes import serving
+
+ITEMS = PAGES * ITEMS_ON_A_PAGE
+_UNIT = "us CPU an item"
+
+
+def measure(scale: Scale) -> list[Row]:
+    """Time both colours; a walk is never shortened, so the scale is one of rounds alone."""
+    with serving("answers.py") as (url,):
+        return [_blocking(url, scale), _awaited(url, scale)]
+
+
+def _query(cursor: str | None) -> dict[str, str]:
+    return {"limit": str(ITEMS_ON_A_PAGE)} if cursor is None else {"limit": str(ITEMS_ON_A_PAGE), "cursor": cursor}
+
+
+def _blocking(url: str, scale: Scale) -> Row:
+    with momopay_client(url) as mine, httpx_client(url) as bare:
+
+        def with_momopay() -> None:
+            assert sum(1 for _ in mine.transactions.iter()) == ITEMS
+
+        def with_httpx() -> None:
+            count, cursor, begun = 0, None, False
+            while cursor is not None or not begun:
+                page: dict[str, Any] = bare.get("/transactions", params=_query(cursor)).json()["data"]
+                count += sum(1 for _ in page["items"])
+                cursor, begun = page["nextCursor"], True
+            assert count == ITEMS
+
+        sides = {
+            "momopay": lambda: cpu(with_momopay, 1) / ITEMS,
+            "httpx": lambda: cpu(with_httpx, 1) / ITEMS,
+        }
+        taken = take_turns(sides, scale)
+    return Row("list, 50 pages of 100, sync", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.03)
+
+
+def _awaited(url: str, scale: Scale) -> Row:
+    async def with_momopay() -> float:
+        async with async_momopay_client(url) as client:
+
+            async def walk() -> None:
+                count = 0
+                async for _ in client.transactions.iter():
+                    count += 1
+                assert count == ITEMS
+
+            await client.transactions.list()
+            return await cpu_awaited(walk, 1) / ITEMS
+
+    async def with_httpx() -> float:
+        async with async_httpx_client(url) as client:
+
+            async def walk() -> None:
+                count, cursor, begun = 0, None, False
+                while cursor is not None or not begun:
+                    page: dict[str, Any] = (await client.get("/transactions", params=_query(cursor))).json()["data"]
+                    count += sum(1 for _ in page["items"])
+                    cursor, begun = page["nextCursor"], True
+                assert count == ITEMS
+
+            await client.get("/transactions", params=_query(None))
+            return await cpu_awaited(walk, 1) / ITEMS
+
+    sides = {"momopay": lambda: asyncio.run(with_momopay()), "httpx": lambda: asyncio.run(with_httpx())}
+    taken = take_turns(sides, scale)
+    return Row("list, 50 pages of 100, asyncio", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.06)
