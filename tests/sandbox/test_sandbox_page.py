@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import momopay
 from momopay.sandbox import Outcome, Sandbox, phone_for
 from sandbox.kit import KEY, Receiver, Service, data, transaction_id
 
@@ -82,6 +83,23 @@ def page(browser: Page, sandbox: Sandbox) -> Page:
     browser.driver.get(f"{sandbox.url}/")
     browser.until(lambda: browser.text("#link") == "live")
     return browser
+
+
+def test_the_sdk_prompts_the_page_pays_and_the_wait_ends(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
+    with momopay.Client(KEY, base_url=sandbox.base_url) as client:
+        prompt = client.stk.initiate(
+            amount=75, phone=phone_for(Outcome.by_hand), account_reference="TEA-1", callback_url=receiver.url
+        )
+        page.until(page.shows_prompt)
+        assert "TEA-1" in page.text("#prompt")
+        page.click("#pin")
+        page.until(lambda: "PROCESSING" in page.text("#transactions"))
+        page.click('[data-seconds="60"]')
+        soon = momopay.PollSchedule(first=0.1, every=0.1, limit=WAIT)
+        assert client.transactions.wait(prompt, schedule=soon).status == "SUCCESS"
+        page.until(lambda: "transaction.success" in page.text("#callbacks"))
+        callback = momopay.parse_callback(receiver.bodies[0])
+        assert client.transactions.confirm(callback).transaction_id == prompt.transaction_id
 
 
 def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
