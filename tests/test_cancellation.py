@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -286,6 +286,14 @@ def test_one_cancelled_task_leaves_the_others_alone(caplog: pytest.LogCaptureFix
 
 
 # Ctrl-C.
+
+
+@pytest.fixture(autouse=True)
+def listens_to_interrupts() -> Iterator[None]:
+    # A shell starts its background jobs deaf to SIGINT, and Python then leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:
