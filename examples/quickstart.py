@@ -104,7 +104,7 @@ def callbacks() -> Generator[tuple[str, Queue[Callback]]]:
                 self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None: ...
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class names it so
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         thread = threading.Thread(target=server.serve_forever)
