@@ -306,7 +306,7 @@ def test_callback_without_what_it_is_about_is_refused(name: str) -> None:
     parse_refused(payload(**{name: None}))
 
 
-@pytest.mark.parametrize("transaction_id", ["", "  ", 5, None, [ID], True])
+@pytest.mark.parametrize("transaction_id", ["", "  ", ".", "..", 5, None, [ID], True])
 def test_callback_without_an_id_to_read_by_is_refused(transaction_id: Any) -> None:
     parse_refused(payload(id=transaction_id))
 

@@ -362,9 +362,10 @@ def test_three_hundred_outstanding_payments_stay_within_the_budget_of_one_key() 
         {"limit": 0.0},
         {"limit": float("inf")},
         {"every": float("nan")},
+        {"first": "soon"},
     ],
 )
-def test_a_senseless_schedule_is_refused(times: dict[str, float]) -> None:
+def test_a_senseless_schedule_is_refused(times: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         PollSchedule(**times)
 

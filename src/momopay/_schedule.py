@@ -29,7 +29,11 @@ class PollSchedule:
 
     def __post_init__(self) -> None:
         times = (self.first, self.every, self.limit)
-        if not all(isfinite(time) and time >= 0 for time in times) or self.every <= 0 or self.limit <= 0:
+        if (
+            not all(isinstance(time, int | float) and isfinite(time) and time >= 0 for time in times)
+            or self.every <= 0
+            or self.limit <= 0
+        ):
             raise ConfigurationError("a PollSchedule needs finite seconds: first >= 0, every > 0, limit > 0")
 
 

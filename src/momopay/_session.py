@@ -259,7 +259,7 @@ class _Call(Generic[IO, R]):
     def _outcome_unknown(self, failed: Failed) -> OutcomeUnknownError:
         facts = self.facts
         return OutcomeUnknownError(
-            f"{self._describe()} may have executed, so it was not repeated further: {failed.error.message}."
+            f"{self._describe()} may have executed: {failed.error.message.rstrip('.')}."
             f" Reconcile it before anything is sent again (reference {facts.reference!r})",
             sent_at=self.sent_at or datetime.now(UTC),
             reference=facts.reference,

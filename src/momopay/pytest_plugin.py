@@ -63,10 +63,10 @@ def momopay_account(momopay_sandbox: Sandbox, momopay_api_key: str) -> Account:
 
 @pytest.fixture
 def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[Client]:
-    """A `Client` of this test's account."""
+    """A `Client` of this test's account, without a rate budget, which would wait in real time."""
     from momopay import Client
 
-    with Client(momopay_api_key, base_url=momopay_sandbox.base_url) as client:
+    with Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None) as client:
         yield client
 
 
@@ -74,11 +74,12 @@ def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[C
 def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> AsyncClient:
     """An `AsyncClient` of this test's account, for whatever runs your event loop.
 
-    It keeps no connection between requests, so a loop that ends with the test leaves nothing open.
+    It has no rate budget, which would wait in real time, and keeps no connection between requests, so a loop that ends
+    with the test leaves nothing open.
     """
     import httpx
 
     from momopay import AsyncClient
 
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-    return AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, transport=transport)
+    return AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)

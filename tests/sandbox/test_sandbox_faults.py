@@ -157,12 +157,12 @@ def test_a_senseless_fault_is_refused(sandbox: Sandbox, path: str, fault: str, t
 
 def test_a_pattern_is_taken_literally_but_for_its_braces() -> None:
     plan = FaultPlan()
-    plan.add("GET", "/a.c/{x}/d", Fault.refuse)
-    assert plan.take("GET", "/abc/1/d") is None
-    assert plan.take("GET", "/a.c/1/2/d") is None
-    assert plan.take("POST", "/a.c/1/d") is None
-    assert plan.take("GET", "/a.c/1/d") is not None
-    assert plan.take("GET", "/a.c/1/d") is None
+    plan.add("GET", "/transactions/a.{x}", Fault.refuse)
+    assert plan.take("GET", "/transactions/ab1") is None
+    assert plan.take("GET", "/transactions/a.1/2") is None
+    assert plan.take("POST", "/transactions/a.1") is None
+    assert plan.take("GET", "/transactions/a.1") is not None
+    assert plan.take("GET", "/transactions/a.1") is None
 
 
 def test_a_payment_refused_under_a_fault_is_still_refused(
@@ -224,3 +224,18 @@ def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCapture
     client.close()
     assert caplog.records == []
     assert sandbox.ledger == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/payouts"), ("POST", "/v1/b2c/payouts"), ("GET", "/b2c/payouts")]
+)
+def test_a_fault_that_could_never_strike_is_refused(sandbox: Sandbox, method: str, path: str) -> None:
+    with pytest.raises(ValueError, match="the service has no"):
+        sandbox.fail_next(method, path, Fault.refuse)
+
+
+def test_a_reset_returns_to_the_present(sandbox: Sandbox) -> None:
+    before = sandbox.now
+    sandbox.advance(86_400)
+    sandbox.reset()
+    assert abs((sandbox.now - before).total_seconds()) < 60

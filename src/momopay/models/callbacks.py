@@ -18,7 +18,7 @@ class CallbackTransaction(Record):
         alias_generator=None
     )  # callbacks are snake_case alone, and one look-up is cheaper
 
-    id: Annotated[str, Field(pattern=r"\S")]
+    id: Annotated[str, Field(pattern=r"[^.\s]")]
     tenant_id: str | None = None
     type: TransactionType
     status: TransactionStatus

@@ -41,6 +41,11 @@ class Clock:
         """Run again from where the clock stands."""
         self._since = self._wall()
 
+    def restart(self, start: datetime) -> None:
+        """Run from another instant, earlier or later; a held clock stays where it is."""
+        if self._since is not None:
+            self._base, self._since = start.astimezone(UTC), self._wall()
+
     def wall_seconds_until(self, instant: datetime) -> float | None:
         """Seconds of wall time until `instant`, or None when time does not run by itself."""
         if self.held or not self.speed:

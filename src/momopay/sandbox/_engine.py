@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 
 from momopay.sandbox import _callbacks, _lifecycle
@@ -91,7 +91,8 @@ class Engine:
                 self.commit()
 
     def reset(self) -> None:
-        """Forget payments, callbacks, requests and planned faults; restore every account."""
+        """Forget payments, callbacks, requests and planned faults; restore every account; return to the present."""
+        self.clock.restart(datetime.now(UTC))
         self.world.reset(self.clock.now())
         self.faults.waiting.clear()
         self.requests.clear()

@@ -34,6 +34,15 @@ class Fault(StrEnum):
         return self in {Fault.refuse, Fault.reset_before_read, Fault.error_before_commit, Fault.html_502}
 
 
+_SERVICE = (
+    (re.compile("/payments/stk|/b2c/payouts|/wallets/service/topups"), {"POST"}),
+    (re.compile("/transactions(/[^/]+)?|/wallets/service/balance"), {"GET"}),
+    (re.compile("/payment-wallet/channels"), {"GET", "POST"}),
+    (re.compile("/payment-wallet/channels/[^/]+"), {"GET", "PATCH", "DELETE"}),
+)
+"""A fault for any other path would never strike, and a test of it would pass for nothing."""
+
+
 @dataclass(slots=True)
 class Planned:
     """A fault that waits for its requests."""
@@ -57,9 +66,12 @@ class FaultPlan:
             raise ValueError("times must be at least 1")
         if not path.startswith("/"):
             raise ValueError('path is relative to /v1 and begins with "/"')
+        method = method.upper()
+        if not any(method in methods and route.fullmatch(path) for route, methods in _SERVICE):
+            raise ValueError(f"the service has no {method} {path}")
         pieces = re.split(r"\{[^{}/]*\}", path)
         pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
-        self.waiting.append(Planned(method.upper(), pattern, Fault(fault), times, content_length))
+        self.waiting.append(Planned(method, pattern, Fault(fault), times, content_length))
 
     def take(self, method: str, path: str) -> Planned | None:
         """The fault that strikes this request, if one does."""

@@ -227,7 +227,10 @@ class Sandbox:
         self._on_loop(lambda: faults.add(method, path, kind, times, content_length=content_length))
 
     def reset(self) -> None:
-        """Forget payments, callbacks, requests and planned faults; accounts are restored in place."""
+        """Forget payments, callbacks, requests and planned faults, and return to the present.
+
+        Accounts are restored in place.
+        """
         self._on_loop(self._running.reset)
 
     @property
