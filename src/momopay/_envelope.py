@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from momopay._io import Answer
+from momopay._io import Answer, NoAnswerError, NoReplyError, NotSentError
 from momopay._retry import Failed, Kind, retry_after
 from momopay.errors import (
     ERRORS_BY_CODE,
+    APIConnectionError,
     APIError,
     ProtocolError,
     RateLimitExceededError,
@@ -22,6 +23,7 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
+from momopay.models.faults import describe
 from momopay.models.records import Envelope
 
 T = TypeVar("T")
@@ -49,7 +51,7 @@ def open_envelope(answer: Answer, envelope: type[Envelope[T]]) -> Envelope[T]:
     try:
         return envelope.model_validate_json(answer.body)
     except ValidationError as error:
-        problem = _say(error)
+        problem = describe(error)
     raise failure_of(answer, problem)
 
 
@@ -79,6 +81,16 @@ def failure_of(answer: Answer, problem: str = "not an envelope") -> Failed:
     pause = error.retry_after if isinstance(error, ThrottledError) else None
     kind = Kind.LIMITED if isinstance(error, RateLimitExceededError) else Kind.REFUSED
     return Failed(kind, error, retry_after=pause)
+
+
+def failure_without(no_answer: NoAnswerError) -> Failed:
+    """Say how an attempt failed that brought no whole answer."""
+    reason = str(no_answer)
+    if isinstance(no_answer, NotSentError):
+        return Failed(Kind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
+    if isinstance(no_answer, NoReplyError):
+        return Failed(Kind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=no_answer.partial)
+    return Failed(Kind.UNREADABLE, ProtocolError(f"unreadable: {reason}"))
 
 
 def transaction_id_in(body: bytes) -> str | None:
@@ -140,8 +152,3 @@ def _pause(answer: Answer, details: Mapping[str, Any]) -> float | None:
         None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds()),
     )
     return max((pause for pause in asked if pause is not None), default=None)
-
-
-def _say(error: ValidationError) -> str:
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])

@@ -16,17 +16,15 @@ from momopay import __version__, _retry
 from momopay._budget import Budget, Lane
 from momopay._colours import IO
 from momopay._endpoint import NO_FACTS, Endpoint, Facts, R
-from momopay._envelope import check_done, open_envelope, transaction_id_in
-from momopay._io import Answer, Headers, NoAnswerError, NoReplyError, NotSentError, Progress, common_headers
+from momopay._envelope import check_done, failure_without, open_envelope, transaction_id_in
+from momopay._io import Answer, Headers, NoAnswerError, NotSentError, Progress, common_headers
 from momopay._options import Account, Limits
 from momopay._retry import UNCLEAR, Failed, Kind
 from momopay._standing import StkPause
 from momopay.errors import (
-    APIConnectionError,
     BudgetExhaustedError,
     MomoPayError,
     OutcomeUnknownError,
-    ProtocolError,
     StkTempBannedError,
     TransactionHealthBlockedError,
 )
@@ -162,7 +160,7 @@ class _Call(Generic[IO, R]):
             answer = await self._send(self.deadline - begun)
             record = self._read(answer)
         except NoAnswerError as failure:
-            failed = _failed(failure)
+            failed = failure_without(failure)
         except Failed as failure:
             failed = failure
         else:
@@ -241,7 +239,8 @@ class _Call(Generic[IO, R]):
         session, now = self.session, self.session.io.now()
         self.last = failed
         self.unclear = self.unclear or failed.kind in UNCLEAR
-        self.transaction_id = self.transaction_id or transaction_id_in(failed.body)
+        if self.endpoint.rule.settles and self.transaction_id is None:
+            self.transaction_id = transaction_id_in(failed.body)
         if failed.kind is Kind.LIMITED and session.budget is not None and failed.retry_after is not None:
             session.budget.stop(now, now + failed.retry_after)
         if isinstance(failed.error, StkTempBannedError | TransactionHealthBlockedError):
@@ -293,12 +292,3 @@ class _Call(Generic[IO, R]):
                 self._describe(),
                 mask_phones(repr(self.facts.reference)),
             )
-
-
-def _failed(failure: NoAnswerError) -> Failed:
-    reason = str(failure)
-    if isinstance(failure, NotSentError):
-        return Failed(Kind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
-    if isinstance(failure, NoReplyError):
-        return Failed(Kind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=failure.partial)
-    return Failed(Kind.UNREADABLE, ProtocolError(f"unreadable: {reason}"))

@@ -14,7 +14,6 @@ from momopay._io.suspending import AsyncIO
 from momopay._schedule import PollSchedule
 from momopay._waiting import PASSING, Reader, Waiter, WaitingRoom
 from momopay.errors import WaitTimeoutError
-from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction
 
 logger = logging.getLogger("momopay")
@@ -98,7 +97,7 @@ class Watch:
             return None
         seen = news.transaction
         done = self._until(seen)
-        failed = seen.status.is_terminal and seen.status != TransactionStatus.SUCCESS
+        failed = seen.status.ended_without_success
         if news.whole or (done and not failed):
             return seen if done else None
         if done:

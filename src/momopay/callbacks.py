@@ -13,13 +13,13 @@ from momopay._discretion import forget
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
 from momopay.models.enums import EventType, TransactionStatus
+from momopay.models.faults import describe
 from momopay.phones import same_phone
 
 if TYPE_CHECKING:
     from momopay.models.transactions import Transaction
 
 LARGEST_BODY = 64 * 1024
-_UNSUCCESSFUL = frozenset({"FAILED", "CANCELLED", "EXPIRED", "REVERSED"})
 
 
 def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> Callback:
@@ -53,8 +53,7 @@ def _parse(body: object) -> Callback:
     try:
         return Callback.model_validate_json(text)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        problem = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'body'}: {fault['msg']}" for fault in faults[:5])
+        problem = describe(error)
     raise InvalidCallbackError(f"not a callback: {problem}")
 
 
@@ -88,7 +87,8 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
     agreement = {
         "transaction_id": told.id == transaction.transaction_id,
         "event_type": (callback.event_type == EventType.SUCCESS) == tells_of_success,
-        "status": told.status == transaction.status or {str(told.status), str(transaction.status)} <= _UNSUCCESSFUL,
+        "status": told.status == transaction.status
+        or (told.status.ended_without_success and transaction.status.ended_without_success),
         "amount": told.amount == transaction.amount,
         "phone": same_phone(told.phone, transaction.phone),
         "reference": (told.account_reference or "") == (transaction.account_reference or ""),

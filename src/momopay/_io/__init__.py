@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from httpx import Headers
 
-from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, Progress, UnreadableError
+from momopay._io.answers import Answer, NoAnswerError, NoReplyError, NotSentError, Progress
 from momopay._io.requests import common_headers
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "NoReplyError",
     "NotSentError",
     "Progress",
-    "UnreadableError",
     "common_headers",
 ]

@@ -17,11 +17,6 @@ class OpenEnum(StrEnum):
         word._name_ = word._value_ = value
         return word
 
-    @property
-    def is_known(self) -> bool:
-        """Whether SPEC.md names this word."""
-        return self._value_ in type(self)._value2member_map_
-
 
 class TransactionStatus(OpenEnum):
     """The states of SPEC.md, "States and transitions"."""
@@ -38,6 +33,11 @@ class TransactionStatus(OpenEnum):
     def is_terminal(self) -> bool:
         """Whether no further update is expected. False for a word that SPEC.md does not name."""
         return self in _TERMINAL
+
+    @property
+    def ended_without_success(self) -> bool:
+        """Whether it has ended, and not in SUCCESS."""
+        return self.is_terminal and self is not TransactionStatus.SUCCESS
 
 
 _TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
