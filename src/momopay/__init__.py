@@ -5,7 +5,7 @@ Names are loaded when they are first used, so that importing this package costs 
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 TYPE_CHECKING = False  # checkers take it for true; importing typing would cost more than all of this file
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         InvalidApiKeyError,
         InvalidCallbackError,
         InvalidPhoneError,
+        JournalError,
         KycNotVerifiedError,
         MomoPayError,
         NoDefaultChannelError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         TransactionNotFoundError,
         WaitTimeoutError,
     )
+    from momopay.journal import Journal, JournalEntry, JournalState
     from momopay.models.callbacks import Callback, CallbackTransaction
     from momopay.models.channels import PaymentChannel
     from momopay.models.enums import ChannelType, EventType, ResultCode, TransactionStatus, TransactionType
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     )
     from momopay.models.wallet import TopUp, WalletBalance
     from momopay.phones import normalise_phone
+    from momopay.redis import RedisRateBudget
+    from momopay.signing import CallbackSigner
 
 _ROOMS = {
     "_budget": (
@@ -91,6 +95,7 @@ _ROOMS = {
         "InvalidApiKeyError",
         "InvalidCallbackError",
         "InvalidPhoneError",
+        "JournalError",
         "KycNotVerifiedError",
         "MomoPayError",
         "NoDefaultChannelError",
@@ -105,6 +110,11 @@ _ROOMS = {
         "TransactionHealthBlockedError",
         "TransactionNotFoundError",
         "WaitTimeoutError",
+    ),
+    "journal": (
+        "Journal",
+        "JournalEntry",
+        "JournalState",
     ),
     "models.callbacks": (
         "Callback",
@@ -132,6 +142,8 @@ _ROOMS = {
         "WalletBalance",
     ),
     "phones": ("normalise_phone",),
+    "redis": ("RedisRateBudget",),
+    "signing": ("CallbackSigner",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -144,6 +156,7 @@ __all__ = [
     "Callback",
     "CallbackError",
     "CallbackMismatchError",
+    "CallbackSigner",
     "CallbackTransaction",
     "ChannelInUseError",
     "ChannelNotFoundError",
@@ -158,6 +171,10 @@ __all__ = [
     "InvalidApiKeyError",
     "InvalidCallbackError",
     "InvalidPhoneError",
+    "Journal",
+    "JournalEntry",
+    "JournalError",
+    "JournalState",
     "KycNotVerifiedError",
     "Lane",
     "MomoPayError",
@@ -170,6 +187,7 @@ __all__ = [
     "ProtocolError",
     "RateBudget",
     "RateLimitExceededError",
+    "RedisRateBudget",
     "RequestValidationError",
     "ResponseInfo",
     "ResultCode",

@@ -43,8 +43,11 @@ class Budget(Protocol):
 class RateBudget:
     """So many requests in any window, for all users of one key in this process.
 
-    Polling never takes the last quarter of a window, and reads that have to queue leave the last tenth, so
-    that a payment finds a slot soon. Safe to use from many threads.
+    A burst goes out at once, up to the whole window, while nobody polls. Polling leaves the last quarter of a
+    window to everything else, and reads that have to queue leave the last tenth, so that a payment finds a slot
+    soon. In return polling has a floor, an eighth of the window: payments and reads that queue, or come while
+    somebody polls, leave what it has not used. From that last quarter it takes its slots one by one, evenly over
+    the window, so that waits hear at a steady pace however many payments queue. Safe to use from many threads.
 
     Args:
         requests: How many requests a window holds. Two below SPEC.md's 60, for clocks that differ.
@@ -59,7 +62,10 @@ class RateBudget:
             raise ConfigurationError("a rate budget needs at least 1 request and a window of more than 0 seconds")
         self.requests = requests
         self.window = window
+        self._floor = requests // 8
+        self._pace = window / max(1, self._floor)
         self._slots: list[float] = []
+        self._polls: list[float] = []
         self._stop = -inf
         self._lock = threading.Lock()
 
@@ -80,33 +86,49 @@ class RateBudget:
             delay = slot - now
             if delay <= within:
                 insort(self._slots, slot)
+                if lane is Lane.POLL:
+                    insort(self._polls, slot)
             return delay
 
     def stop(self, now: float, until: float) -> None:
         """Hand out no slot before `until`; whoever holds one for the time between must reserve again."""
         with self._lock:
             self._stop = max(self._stop, until)
-            kept = bisect_right(self._slots, now)
-            del self._slots[kept : bisect_left(self._slots, self._stop, kept)]
+            for slots in (self._slots, self._polls):
+                kept = bisect_right(slots, now)
+                del slots[kept : bisect_left(slots, self._stop, kept)]
 
     def stopped(self, now: float) -> bool:
         """Tell whether a stop is in force."""
         return now < self._stop
 
     def _forget(self, now: float) -> None:
-        past = 0
-        while past < len(self._slots) and self._slots[past] + self.window <= now:
-            past += 1
-        del self._slots[:past]
+        for slots in (self._slots, self._polls):
+            past = 0
+            while past < len(slots) and slots[past] + self.window <= now:
+                past += 1
+            del slots[:past]
 
     def _first_free(self, start: float, lane: Lane) -> float:
-        share = self.requests - (self.requests // 4 if lane is Lane.POLL else 0)
-        if self._fits(start, share):
+        if self._fits(start, self._share(start, lane, queued=False)):
             return start
-        if lane is Lane.READ:
-            share -= self.requests // 10
-        ends = (slot + self.window for slot in self._slots)
-        return next(end for end in ends if end > start and self._fits(end, share))
+        times = [slot + self.window for slot in self._slots]
+        if lane is Lane.POLL and self._polls:
+            insort(times, self._polls[-1] + self._pace)
+        later = times[bisect_right(times, start) :]
+        return next(time for time in later if self._fits(time, self._share(time, lane, queued=True)))
+
+    def _share(self, slot: float, lane: Lane, *, queued: bool) -> int:
+        """Tell how much of the window before a slot may be taken if the lane is to have it."""
+        polls = self._polls
+        if lane is not Lane.POLL and not queued and not polls:
+            return self.requests
+        recent = bisect_right(polls, slot) - bisect_right(polls, slot - self.window)
+        unused = max(0, self._floor - recent)
+        if lane is Lane.POLL:
+            paced = unused and (not polls or polls[-1] + self._pace <= slot)
+            return self.requests - (0 if paced else self.requests // 4)
+        return self.requests - unused - (self.requests // 10 if queued and lane is Lane.READ else 0)
 
     def _fits(self, slot: float, share: int) -> bool:
         """Whether one more slot keeps the lane's share of the window before it, and fills no later window."""

@@ -28,6 +28,7 @@ from momopay.models.records import Envelope
 
 T = TypeVar("T")
 _LONGEST_MESSAGE = 500
+"""Characters of what came from outside that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def failure_of(answer: Answer, problem: str = "not an envelope") -> Failed:
         error = _api_error(answer, refusal, ServerError)
         return Failed(Kind.SERVER, error, retry_after=retry_after(answer.headers), body=answer.body)
     if refusal is None or 300 <= answer.status < 400:  # noqa: PLR2004  a redirect is never followed
-        kind = answer.headers.get("content-type", "no content type")
+        kind = answer.headers.get("content-type", "no content type")[:_LONGEST_MESSAGE]
         text = f"HTTP {answer.status} with {len(answer.body)} bytes of {kind}: {problem}"
         protocol_error = ProtocolError(text, status_code=answer.status)
         return Failed(Kind.UNREADABLE, protocol_error, body=answer.body)
@@ -85,7 +86,7 @@ def failure_of(answer: Answer, problem: str = "not an envelope") -> Failed:
 
 def failure_without(no_answer: NoAnswerError) -> Failed:
     """Say how an attempt failed that brought no whole answer."""
-    reason = str(no_answer)
+    reason = str(no_answer)[:_LONGEST_MESSAGE]
     if isinstance(no_answer, NotSentError):
         return Failed(Kind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
     if isinstance(no_answer, NoReplyError):
@@ -96,13 +97,17 @@ def failure_without(no_answer: NoAnswerError) -> Failed:
 def transaction_id_in(body: bytes) -> str | None:
     """Look for the transaction's id in what came of an answer, even if it was cut short."""
     try:
-        match from_json(body, allow_partial=True):
-            case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
-                return found
-            case _:
-                return None
+        return _transaction_id(from_json(body, allow_partial=True))
     except ValueError:
         return None
+
+
+def _transaction_id(envelope: object) -> str | None:
+    match envelope:
+        case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
+            return found
+        case _:
+            return None
 
 
 def _refusal(body: bytes) -> _Refusal | None:
@@ -111,7 +116,11 @@ def _refusal(body: bytes) -> _Refusal | None:
     except ValueError:
         return None
     match envelope:
-        case {"success": False as success, "error": {"code": str(code)} as error} if success is False and code:
+        case {"success": False as success, "error": {"code": str(code)} as error} if (
+            success is False
+            and 0 < len(code) <= _LONGEST_MESSAGE
+            and _transaction_id(envelope) is None  # it refuses, and tells of a transaction: nothing definite
+        ):
             message, details, request_id = (
                 error.get("message"),
                 error.get("details"),
@@ -121,7 +130,7 @@ def _refusal(body: bytes) -> _Refusal | None:
                 code=code,
                 message=message[:_LONGEST_MESSAGE] if isinstance(message, str) else "",
                 details=cast("dict[str, Any]", details) if isinstance(details, dict) else {},
-                request_id=request_id if isinstance(request_id, str) else None,
+                request_id=request_id[:_LONGEST_MESSAGE] if isinstance(request_id, str) else None,
             )
         case _:
             return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import isfinite
 from typing import Final
 
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
 _ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
+
+_LONGEST: Final = 1_000_000
+"""Seconds; sockets and locks refuse what is much longer, and by then it is too late to say that nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("deadline", self.deadline)):
-            if (
-                isinstance(seconds, bool)
-                or not isinstance(seconds, int | float)
-                or not isfinite(seconds)
-                or seconds <= 0
-            ):
-                raise ConfigurationError(f"{name} must be a finite number of seconds above 0")
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
+                raise ConfigurationError(f"{name} must be a finite number of seconds above 0, at most {_LONGEST}")
         if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
             raise ConfigurationError("max_attempts must be a whole number, at least 1")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from typing import Final
 
 from momopay.errors import ConfigurationError
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import Transaction
+
+_LONGEST: Final = 1e9
+"""Seconds; a thread cannot wait for much longer."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class PollSchedule:
         limit: Seconds after which the wait gives up.
 
     Raises:
-        ConfigurationError: Not finite, negative, or without a pause between looks.
+        ConfigurationError: Not finite (or over 1e9), negative, or without a pause between looks.
     """
 
     first: float = 15.0
@@ -30,7 +33,7 @@ class PollSchedule:
     def __post_init__(self) -> None:
         times = (self.first, self.every, self.limit)
         if (
-            not all(isinstance(time, int | float) and isfinite(time) and time >= 0 for time in times)
+            not all(isinstance(time, int | float) and 0 <= time <= _LONGEST for time in times)
             or self.every <= 0
             or self.limit <= 0
         ):

@@ -20,6 +20,7 @@ from momopay._envelope import check_done, failure_without, open_envelope, transa
 from momopay._io import Answer, Headers, NoAnswerError, NotSentError, Progress, common_headers
 from momopay._options import Account, Limits
 from momopay._retry import UNCLEAR, Failed, Kind
+from momopay._slots import SharedBudget, Slots, slots_of
 from momopay._standing import StkPause
 from momopay.errors import (
     BudgetExhaustedError,
@@ -40,10 +41,19 @@ _RESERVE = 0.1
 class Session(Generic[IO]):
     """What the calls of one client have in common."""
 
-    def __init__(self, io: IO, account: Account, *, budget: Budget | None, stk_pause: StkPause, limits: Limits) -> None:
+    def __init__(
+        self,
+        io: IO,
+        account: Account,
+        *,
+        budget: Budget | SharedBudget | None,
+        stk_pause: StkPause,
+        limits: Limits,
+    ) -> None:
         self.io: IO = io
         self.account = account
         self.budget = budget
+        self.slots: Slots | None = slots_of(budget, io, account)
         self.stk_pause = stk_pause
         self.limits = limits
         self.headers: Headers = common_headers(
@@ -55,6 +65,12 @@ class Session(Generic[IO]):
                 "User-Agent": f"momopay/{__version__}",
             },
         )
+
+    async def close(self) -> None:
+        """Close the connections, those of a shared budget included."""
+        if self.slots is not None:
+            await self.slots.close()
+        await self.io.close()
 
     async def call(
         self,
@@ -78,12 +94,18 @@ class Session(Generic[IO]):
             lane: Instead of the endpoint's.
             until: The monotonic time by which it must be over, where that is before the deadline.
         """
-        call = _Call(self, endpoint, path, body, headers, facts, lane or endpoint.lane)
+        call = Call(self, endpoint, path, body, headers, facts, lane or endpoint.lane)
         call.deadline = min(call.started + self.limits.deadline, until)
         return await call.run()
 
+    def prepare(self, endpoint: Endpoint[R], path: str, *, body: bytes, facts: Facts) -> Call[IO, R]:
+        """Prepare a call that is to wait for its slot before something else is done, and run after that."""
+        call = Call(self, endpoint, path, body, None, facts, endpoint.lane)
+        call.deadline = call.started + self.limits.deadline
+        return call
 
-class _Call(Generic[IO, R]):
+
+class Call(Generic[IO, R]):
     """One call under way, over all its attempts."""
 
     session: Session[IO]
@@ -102,20 +124,31 @@ class _Call(Generic[IO, R]):
         self.endpoint = endpoint
         self.path = path
         self.body = body
-        self.headers = session.headers
+        self.headers: Headers = session.headers
         if headers is not None:
             self.headers = session.headers.copy()
             self.headers.update(headers)
         self.facts = facts
         self.lane = lane
-        self.started = session.io.now()
-        self.deadline = 0.0
-        self.attempts = 0
+        self.started: float = session.io.now()
+        self.deadline: float = 0.0
+        self.attempts: int = 0
+        self.holds_a_slot: bool = False
         self.sent_at: datetime | None = None
         self.last: Failed | None = None
-        self.unclear = False
+        self.unclear: bool = False
         self.progress: Progress | None = None
         self.transaction_id: str | None = None
+
+    async def wait_for_a_slot(self) -> None:
+        """Take the first attempt's slot ahead of it.
+
+        Raises:
+            BudgetExhaustedError: There is none before the deadline.
+        """
+        if self.session.slots is not None:
+            await self._take_a_slot(self.session.slots)
+            self.holds_a_slot = True
 
     async def run(self) -> R:
         """Attempt, repeat as the rule allows, and end in a record or in the error that tells the truth."""
@@ -152,8 +185,9 @@ class _Call(Generic[IO, R]):
         """
         session = self.session
         self._heed_a_pause()
-        if session.budget is not None and await self._take_a_slot(session.budget):
+        if session.slots is not None and not self.holds_a_slot and await self._take_a_slot(session.slots):
             self._heed_a_pause()
+        self.holds_a_slot = False
         begun = session.io.now()
         self.attempts += 1
         try:
@@ -168,7 +202,7 @@ class _Call(Generic[IO, R]):
                 self._tell(begun, f"{answer.status}, request {record.response.request_id}")
             return record
         self.progress = None
-        self._heed(failed)
+        await self._heed(failed)
         self._tell(begun, str(failed.error))
         raise failed
 
@@ -176,14 +210,14 @@ class _Call(Generic[IO, R]):
         if self.endpoint.prompts and (refusal := self.session.stk_pause.refusal(self.session.io.now())) is not None:
             raise refusal
 
-    async def _take_a_slot(self, budget: Budget) -> bool:
+    async def _take_a_slot(self, slots: Slots) -> bool:
         """Take a slot in the budget; tell whether it had to be waited for."""
         io = self.session.io
         waited = False
         while True:
             now = io.now()
             patience = max(0.0, self.deadline - now - self._needed())
-            delay = budget.reserve(now, self.lane, patience)
+            delay = await slots.reserve(now, self.lane, patience)
             if delay <= 0:
                 return waited
             if delay > patience:
@@ -193,7 +227,7 @@ class _Call(Generic[IO, R]):
                 )
             await io.sleep(delay)
             waited = True
-            if not budget.stopped(io.now()):
+            if not await slots.stopped(io.now()):
                 return waited
 
     def _needed(self) -> float:
@@ -234,15 +268,15 @@ class _Call(Generic[IO, R]):
         record.received(ResponseInfo(request_id, answer.status, answer.headers, self.attempts, elapsed))
         return record
 
-    def _heed(self, failed: Failed) -> None:
+    async def _heed(self, failed: Failed) -> None:
         """Remember what a failure means for the calls to come."""
         session, now = self.session, self.session.io.now()
         self.last = failed
         self.unclear = self.unclear or failed.kind in UNCLEAR
         if self.endpoint.rule.settles and self.transaction_id is None:
             self.transaction_id = transaction_id_in(failed.body)
-        if failed.kind is Kind.LIMITED and session.budget is not None and failed.retry_after is not None:
-            session.budget.stop(now, now + failed.retry_after)
+        if failed.kind is Kind.LIMITED and session.slots is not None and failed.retry_after is not None:
+            await session.slots.stop(now, now + failed.retry_after)
         if isinstance(failed.error, StkTempBannedError | TransactionHealthBlockedError):
             session.stk_pause.begin(now, failed.error)
 
@@ -283,10 +317,14 @@ class _Call(Generic[IO, R]):
                 outcome,
             )
 
+    @property
+    def may_have_left(self) -> bool:
+        """Whether a request is under way, or one before it ended unclear."""
+        return self.unclear or (self.progress is not None and not self.progress.connecting)
+
     def _tell_interrupted(self) -> None:
-        """Say that the outcome is unknown, if a request is under way or one before it ended unclear."""
-        under_way = self.progress is not None and not self.progress.connecting
-        if self.endpoint.rule.changes and (under_way or self.unclear):
+        """Say that the outcome is unknown, if it is."""
+        if self.endpoint.rule.changes and self.may_have_left:
             logger.error(
                 "%s was interrupted: its outcome is unknown, reference %s",
                 self._describe(),

@@ -1,16 +1,15 @@
-"""The room where all waits on one client sit: one of them looks at a time, for everyone.
+"""The room where all waits on one client sit: one of them looks at a time, for everyone. What a look is, it knows not.
 
-SPEC.md's guidance is a read each, every ten seconds; at 60 requests a minute that serves ten payments. Here whoever is
-due first walks the list, newest first, and everyone takes the answer. Times are in seconds.
+Times are in seconds.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
+from math import inf
 from typing import NamedTuple, Protocol
 
 from momopay.errors import (
@@ -24,10 +23,12 @@ from momopay.errors import (
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction, TransactionPage
 
-logger = logging.getLogger("momopay")
-
 PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 """Failures that do not end a wait; its limit does."""
+
+
+PATIENCE = 3
+"""For how many looks' time an end without success, seen in the list, is held for its reason."""
 
 
 class Reader(Protocol):
@@ -50,7 +51,11 @@ class News(NamedTuple):
 
 
 class Waiter:
-    """One transaction that is waited for, until `end`, and looked at when it is `due`."""
+    """One transaction that is waited for, until `end`, and looked at when it is `due` or its party was `notified`.
+
+    Where the list showed an end without success, its reason is `owed`: a read by id, made between sweeps. An end that
+    has come, `ended`, is given without its reason once `patience` is over.
+    """
 
     def __init__(
         self, transaction_id: str, created_at: datetime | None, *, due: float, every: float, end: float
@@ -60,18 +65,59 @@ class Waiter:
         self.due = due
         self.every = every
         self.end = end
-        self.read_at = 0.0
+        self.seen_at = -inf
         self.notified = False
         self.news: News | None = None
         self.last: Transaction | None = None
         self.judged: TransactionStatus | None = None
+        self.owed = False
+        self.ended: Transaction | None = None
+        self.patience = end
+        self.looked_last = False
         self.failure: APIError | None = None
 
-    def tell(self, news: News) -> None:
-        """Hand over what was read."""
+    def tell(self, news: News, now: float) -> None:
+        """Hand over what was read; what only a read by id shows is not lost over what the list shows."""
         self.created_at = news.transaction.created_at
         self.last = news.transaction
-        self.news = news
+        self.seen_at = now
+        held = self.news
+        if held is None or news.whole or not held.whole or held.transaction.status != news.transaction.status:
+            self.news = news
+
+    def owe(self, now: float, ended: Transaction | None) -> None:
+        """Ask for the reason of an end without success, for a while."""
+        self.owed = True
+        self.ended = ended
+        self.judged = None if self.last is None else self.last.status
+        self.patience = min(self.end, now + PATIENCE * self.every)
+
+    def forgo(self, now: float) -> None:
+        """Go without the reason: for good where the wait has ended, else until the list shows that end again."""
+        self.owed = False
+        self.judged = None
+        self.patience = self.end if self.ended is None else now
+
+    def take_last_look(self, now: float) -> bool:
+        """Tell, once, that the wait is about to give up."""
+        if self.looked_last or now + PATIENCE * self.every < self.end:
+            return False
+        self.looked_last = True
+        return True
+
+    @property
+    def answers_by(self) -> float:
+        """When its party gives an answer or gives up, whatever others do."""
+        return self.end if self.ended is None else self.patience
+
+    @property
+    def seeks(self) -> bool:
+        """Whether there is anything that a sweep could tell it."""
+        return self.ended is None and self.news is None and self.failure is None
+
+    def is_due(self, now: float) -> bool:
+        """Whether it must be looked at."""
+        return self.seeks and (self.notified or self.due <= now)
 
 
 class Party(Protocol):
@@ -93,6 +139,11 @@ class WaitingRoom:
         self._parties: list[Party] = []
         self._lock = threading.Lock()
         self._someone_looks = False
+        self.took: float = 0.0
+        """How long the last request took; much, where it had to queue for a slot."""
+        self.reason_next: bool = False
+        self.further_at: float = -inf
+        """When those whom the first page does not show may be looked for again."""
 
     @contextmanager
     def seat(self, party: Party) -> Generator[None]:
@@ -105,12 +156,13 @@ class WaitingRoom:
             with self._lock:
                 self._parties.remove(party)
 
-    def notify(self, transaction_id: str) -> None:
-        """Wake whoever waits for that transaction."""
+    def notify(self, transaction_id: str, *, failed: bool = False) -> None:
+        """Wake whoever waits for that transaction; one that is said to have failed is read for its reason."""
         for party in self._present():
             for waiter in party.waiters():
                 if waiter.transaction_id == transaction_id:
-                    waiter.notified = True
+                    waiter.notified = not failed
+                    waiter.owed = waiter.owed or failed
                     party.wake()
 
     @contextmanager
@@ -126,81 +178,17 @@ class WaitingRoom:
             yield True
         finally:
             self._someone_looks = False
-            self._wake()
+            self.wake()
 
-    async def look(self, reader: Reader, now: float, until: float) -> None:
-        """Look for everyone who is due now, or would be before their next look."""
-        waiting = [waiter for party in self._present() for waiter in party.waiters() if waiter.end > now]
-        due = [waiter for waiter in waiting if waiter.due <= now + waiter.every]
-        try:
-            unseen = _by_id(due)
-            if len(unseen) > 1:
-                await _sweep(reader, _by_id(waiting), unseen, until)
-                self._wake()
-            await _read_each(reader, unseen, now, until)
-        except PASSING as error:
-            logger.info("a wait goes on: %s", error)
-        for waiter in due:
-            waiter.due = now + waiter.every
+    def waiting(self, now: float) -> list[Waiter]:
+        """Give everyone whose wait is not over."""
+        return [waiter for party in self._present() for waiter in party.waiters() if waiter.end > now]
 
     def _present(self) -> list[Party]:
         with self._lock:
             return list(self._parties)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let everyone look at what they were told."""
         for party in self._present():
             party.wake()
-
-
-def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:
-    grouped: dict[str, list[Waiter]] = {}
-    for waiter in waiters:
-        grouped.setdefault(waiter.transaction_id, []).append(waiter)
-    return grouped
-
-
-async def _sweep(
-    reader: Reader, waiting: dict[str, list[Waiter]], unseen: dict[str, list[Waiter]], until: float
-) -> None:
-    """Walk the list back to the oldest one looked for, taking those seen out of `unseen`.
-
-    It stops where as many pages were walked as transactions are missing: reading those by id costs no more.
-    """
-    walked: set[str | None] = {None}
-    cursor: str | None = None
-    while True:
-        page = await reader.page(cursor, until)
-        for item in page.items:
-            for waiter in waiting.get(item.transaction_id, ()):
-                waiter.tell(News(Transaction.from_summary(item), whole=False))
-            unseen.pop(item.transaction_id, None)
-        cursor = page.next_cursor
-        if len(unseen) <= len(walked) or cursor in walked or _is_older(page, unseen):
-            return
-        walked.add(cursor)
-
-
-def _is_older(page: TransactionPage, unseen: dict[str, list[Waiter]]) -> bool:
-    """Whether the list, walked this far, is already older than everything looked for."""
-    if not page.items:
-        return True
-    oldest = page.items[-1].created_at
-    missing = (waiter.created_at for waiters in unseen.values() for waiter in waiters)
-    return all(created_at is not None and created_at > oldest for created_at in missing)
-
-
-async def _read_each(reader: Reader, unseen: dict[str, list[Waiter]], now: float, until: float) -> None:
-    """Read by id, longest unread first, so that one whose reads keep failing holds nobody else back."""
-    for identity, waiters in sorted(unseen.items(), key=lambda entry: entry[1][0].read_at):
-        for waiter in waiters:
-            waiter.read_at = now
-        try:
-            news = News(await reader.read(identity, until), whole=True)
-        except PASSING:
-            raise
-        except APIError as error:
-            for waiter in waiters:
-                waiter.failure = error
-        else:
-            for waiter in waiters:
-                waiter.tell(news)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Generic
@@ -11,12 +10,11 @@ from typing import Generic
 from momopay._colours import IO, carry, finish
 from momopay._io.blocking import BlockingIO
 from momopay._io.suspending import AsyncIO
+from momopay._looks import look
 from momopay._schedule import PollSchedule
-from momopay._waiting import PASSING, Reader, Waiter, WaitingRoom
+from momopay._waiting import News, Reader, Waiter, WaitingRoom
 from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
-
-logger = logging.getLogger("momopay")
 
 
 class Watch:
@@ -42,7 +40,14 @@ class Watch:
             identity: Waiter(identity, created_at, due=now + schedule.first, every=schedule.every, end=self._end)
             for identity, created_at in wanted.items()
         }
+        self._resting = now
+        """Until when it leaves looking to others, having found no slot."""
         self._signal = io.signal()
+
+    def know(self, ended: Iterable[Transaction]) -> None:
+        """Take the ends that were known before the wait began; they cost no look."""
+        for transaction in ended:
+            self._pending[transaction.transaction_id].tell(News(transaction, whole=True), self._io.now())
 
     def wake(self) -> None:
         """Let the wait look at what it was told."""
@@ -63,59 +68,46 @@ class Watch:
             WaitTimeoutError: The schedule's limit passed.
         """
         while self._pending:
+            now = self._io.now()
             for waiter in self.waiters():
-                ended = await self._ended(waiter)
+                ended = self._ended(waiter, now)
                 if ended is not None:
                     del self._pending[waiter.transaction_id]
                     return ended
-            now = self._io.now()
             if now >= self._end:
                 raise self._timeout()
-            due = min(waiter.due for waiter in self._pending.values())
+            due = min(now if waiter.notified or waiter.owed else waiter.due for waiter in self.waiters())
+            due = max(due, self._resting)
             if now < due:
-                await self._signal.wait(min(due, self._end) - now)
+                await self._signal.wait(min(due, *(waiter.answers_by for waiter in self.waiters())) - now)
             else:
                 await self._look(now)
         return None
 
     async def _look(self, now: float) -> None:
         with self._room.turn() as mine:
-            if mine:
-                await self._room.look(self._reader, now, self._end)
+            if mine and not await look(self._room, self._reader, self._io.now, self._end):
+                self._resting = now + min(waiter.every for waiter in self.waiters())
         if not mine:
-            await self._signal.wait(max(0.0, self._end - now))
+            await self._signal.wait(max(0.0, min(waiter.answers_by for waiter in self.waiters()) - now))
 
-    async def _ended(self, waiter: Waiter) -> Transaction | None:
-        """Give the transaction if what is known of it ends the wait; an end without success is read in full."""
+    def _ended(self, waiter: Waiter, now: float) -> Transaction | None:
+        """Give the transaction if what is known of it ends the wait; an end without success waits for its reason."""
         if waiter.failure is not None:
             raise waiter.failure
-        if waiter.notified:
-            waiter.notified = False
-            return await self._read(waiter)
         news, waiter.news = waiter.news, None
         if news is None:
-            return None
+            return waiter.ended if now >= waiter.answers_by else None
         seen = news.transaction
         done = self._until(seen)
         failed = seen.status.ended_without_success
-        if news.whole or (done and not failed):
-            return seen if done else None
-        if done:
-            return await self._read(waiter) or seen
-        if failed and seen.status != waiter.judged:
-            waiter.judged = seen.status
-            return await self._read(waiter)
+        if news.whole:
+            return seen if done else waiter.ended
+        if done and not failed:
+            return seen
+        if failed and (waiter.ended is None if done else seen.status != waiter.judged):
+            waiter.owe(now, seen if done else None)
         return None
-
-    async def _read(self, waiter: Waiter) -> Transaction | None:
-        try:
-            transaction = await self._reader.read(waiter.transaction_id, self._end)
-        except PASSING as error:
-            waiter.judged = None
-            logger.info("a wait goes on: %s", error)
-            return None
-        waiter.last = transaction
-        return transaction if self._until(transaction) else None
 
     def _timeout(self) -> WaitTimeoutError:
         waiting = self.waiters()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from momopay._io.blocking import BlockingIO
     from momopay._io.suspending import AsyncIO
     from momopay._session import Session
+    from momopay._slots import SharedBudget
     from momopay._waiting import WaitingRoom
     from momopay.resources.channels import Channels
     from momopay.resources.payouts import Payouts
@@ -41,11 +42,13 @@ KEEP = Sentinel("KEEP")
 class _Shared(Generic[IO]):
     """What a client and its copies have in common, made at the first use."""
 
-    _budget: Budget | SHARED | None
+    _budget: Budget | SharedBudget | SHARED | None
     _connect: Callable[[], IO]
     _made: tuple[IO, WaitingRoom] | None
 
-    def __init__(self, connect: Callable[[], IO], account: Account, budget: Budget | SHARED | None) -> None:
+    def __init__(
+        self, connect: Callable[[], IO], account: Account, budget: Budget | SharedBudget | SHARED | None
+    ) -> None:
         self._connect = connect
         self.account = account
         self._budget = budget
@@ -164,8 +167,8 @@ class Client(_Client["BlockingIO"]):
         timeout: Seconds for one attempt as a whole.
         deadline: Seconds for one call, repeats and pauses included.
         max_attempts: Attempts in one call.
-        budget: The rate budget; by default one shared by all clients of this key in the process; None for
-            no budget at all.
+        budget: The rate budget; by default one shared by all clients of this key in the process. A
+            `RedisRateBudget` shares it with other processes and machines; None is no budget at all.
         transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
             bounds each of its network operations, and the body.
 
@@ -181,7 +184,7 @@ class Client(_Client["BlockingIO"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SHARED | None = SHARED,
+        budget: Budget | SharedBudget | SHARED | None = SHARED,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         def connect() -> BlockingIO:
@@ -195,7 +198,7 @@ class Client(_Client["BlockingIO"]):
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            finish(self._session.io.close())
+            finish(self._session.close())
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +233,7 @@ class AsyncClient(_Client["AsyncIO"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SHARED | None = SHARED,
+        budget: Budget | SharedBudget | SHARED | None = SHARED,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         def connect() -> AsyncIO:
@@ -244,7 +247,7 @@ class AsyncClient(_Client["AsyncIO"]):
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            await self._session.io.close()
+            await self._session.close()
 
     async def __aenter__(self) -> Self:
         return self

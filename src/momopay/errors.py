@@ -13,6 +13,7 @@
     |- ProtocolError                 an answer that is not SPEC.md's
     |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
     |- DuplicatePayoutError          the same reference was used before with other amount or phone
+    |- JournalError                  the journal's database failed
     `- APIError                      the service refused; .code .message .details .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
        |  InvalidApiKeyError, InsufficientServiceBalanceError, KycNotVerifiedError,
@@ -30,6 +31,7 @@ request may have taken effect (True: money may have moved; False: certainly not)
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from momopay.models.transactions import Transaction, TransactionSummary
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class MomoPayError(Exception):
@@ -55,12 +59,17 @@ class MomoPayError(Exception):
     may_have_executed: bool = False
 
     def __init__(self, message: str) -> None:
-        self.message: str = mask_phones(message)
+        self.message: str = _shown(message)
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by state, because constructors take keywords."""
         return _restore, (type(self), self.args, self.__dict__)
+
+
+def _shown(text: str) -> str:
+    """Make a text, some of it the service's, fit for a terminal and one line of a log."""
+    return mask_phones(_CONTROLS.sub(" ", text))
 
 
 def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:
@@ -218,6 +227,10 @@ class DuplicatePayoutError(MomoPayError):
         self.reference = reference
 
 
+class JournalError(MomoPayError):
+    """The journal cannot be read or written, and this call sent nothing. Mend the database, then call again."""
+
+
 class APIError(MomoPayError):
     """The service answered with its error envelope: a definite refusal, unless `may_have_executed` says so.
 
@@ -247,7 +260,7 @@ class APIError(MomoPayError):
 
     def __str__(self) -> str:
         request = f", request {self.request_id}" if self.request_id else ""
-        return mask_phones(f"{self.code or 'no code'}: {self.message} (HTTP {self.status_code}{request})")
+        return _shown(f"{self.code or 'no code'}: {self.message} (HTTP {self.status_code}{request})")
 
 
 class InvalidPhoneError(APIError):

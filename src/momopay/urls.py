@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from momopay.errors import ConfigurationError
+
+_IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
 def check_base_url(url: str) -> str:
@@ -29,10 +32,13 @@ def check_base_url(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether an address, already known to be one, leads to this very machine."""
+    """Tell whether an address, already known to be one, leads to this very machine.
+
+    A name below localhost does not: many resolvers ask the network for it.
+    """
     host = _host(urlsplit(url))
     address = _address(host)
-    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def check_callback_url(value: object, *, on_loopback: bool) -> str:
@@ -68,6 +74,8 @@ def _split(url: str) -> SplitResult:
         port = parts.port
     except ValueError:
         raise ValueError("must be a URL") from None
+    if "[" in parts.netloc and not _IN_BRACKETS.fullmatch(parts.netloc):
+        raise ValueError("must be a URL")  # urlsplit may see the brackets alone, and another reader what is around them
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError("must be an http:// or https:// URL with a host")
     if "" in _host(parts).split("."):

@@ -11,6 +11,9 @@ import httpx
 from momopay.errors import ConfigurationError
 
 MAX_BODY = 8 * 1024 * 1024
+MAX_PARTS = 200_000
+"""Objects and arrays in a body; JSON's readers take some hundred bytes for one that is empty. A full page has 102."""
+_SMALL = 2 * MAX_PARTS
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _NOT_SENT_BY_HTTPCORE = (
@@ -54,13 +57,13 @@ class NoReplyError(NoAnswerError):
 
 
 class UnreadableError(NoAnswerError):
-    """An answer came, and its body is refused: too large, or in an encoding that was not asked for."""
+    """An answer came, and its body is refused: too large, too many parts, or an encoding that was not asked for."""
 
 
 class Progress:
     """How far a request that changes something came, by httpcore's word; without its word, it counts as sent."""
 
-    connecting = False
+    connecting: bool = False
 
     def watch(self, event: str, _info: dict[str, Any]) -> None:
         """Hear of the next step."""
@@ -95,8 +98,7 @@ class Reception:
 
     def __init__(self) -> None:
         self._response: httpx.Response | None = None
-        self._chunks: list[bytes] = []
-        self._size = 0
+        self._body = bytearray()  # a list would hold an object for each chunk, and chunks may be of a byte each
 
     def begin(self, response: httpx.Response) -> None:
         """Take the answer's head."""
@@ -104,9 +106,8 @@ class Reception:
 
     def add(self, chunk: bytes) -> None:
         """Take one more chunk, or refuse the body as too large."""
-        self._chunks.append(chunk)
-        self._size += len(chunk)
-        self._check(self._size)
+        self._body += chunk
+        self._check(len(self._body))
 
     def failed(self, error: Exception) -> NoAnswerError:
         """Say what became of an attempt that the transport gave up."""
@@ -115,14 +116,16 @@ class Reception:
 
     def cut(self, reason: str) -> NoReplyError:
         """Say that no more of the answer will come."""
-        return NoReplyError(reason, status=self._status, partial=b"".join(self._chunks))
+        return NoReplyError(reason, status=self._status, partial=bytes(self._body))
 
     def answer(self, response: httpx.Response) -> Answer:
         """Give the whole; gzip and deflate, which were not asked for, are undone within the same bound."""
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        body = bytes(self._body)
         encoding = response.headers.get("content-encoding")
         if encoding is not None:
             body = self._decode(body, encoding.strip().lower())
+        if len(body) > _SMALL and body.count(b"{") + body.count(b"[") > MAX_PARTS:
+            raise UnreadableError("a body of too many parts", status=self._status)
         return Answer(response.status_code, response.headers, body)
 
     @property
@@ -138,9 +141,12 @@ class Reception:
             return body
         if encoding not in {"gzip", "deflate"}:
             raise UnreadableError("a content-encoding that was not asked for", status=self._status)
+        inflating = zlib.decompressobj(wbits=47)
         try:
-            body = zlib.decompressobj(wbits=47).decompress(body, MAX_BODY + 1)
+            inflated = inflating.decompress(body, MAX_BODY + 1)
         except zlib.error:
-            raise UnreadableError(f"a body that is not the {encoding} it says", status=self._status) from None
-        self._check(len(body))
-        return body
+            inflated = b""
+        self._check(len(inflated))
+        if not inflating.eof or inflating.unused_data:
+            raise UnreadableError(f"a body that is not the {encoding} it says", status=self._status)
+        return inflated

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import httpx
 
 from momopay._io.answers import Answer, NoAnswerError, NotSentError, Progress, Reception, check_open
 from momopay._io.connections import MAX_CONNECTIONS, BlockingConnection, Idle, tls_for
 from momopay._io.requests import build_request
+
+T = TypeVar("T")
 
 
 class BlockingIO:
@@ -78,7 +81,7 @@ class BlockingIO:
             except BaseException:
                 connection.close()
                 raise
-            if own or self._closed:
+            if own or self._closed or not connection.may_rest():
                 connection.close()
             else:
                 self._rest(connection)
@@ -98,6 +101,10 @@ class BlockingIO:
     def now(self) -> float:
         """Tell the monotonic time, one clock for all ports of the process."""
         return time.monotonic()
+
+    async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do blocking work, here and now."""
+        return work(*arguments)
 
     def signal(self) -> BlockingSignal:
         """Make a wake-up call."""

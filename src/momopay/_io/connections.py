@@ -152,6 +152,19 @@ def _addresses(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
+def _nothing_left(pool: httpcore.ConnectionPool | httpcore.AsyncConnectionPool) -> bool:
+    """Whether all that came was the answer: what came after it would be taken for the answer to the next request.
+
+    httpcore looks at the socket alone, and what its parser has read from it is not there any more. Where it cannot
+    be seen, there is something left.
+    """
+    for connection in pool.connections:
+        parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
+        if parser is None or parser.trailing_data[0]:
+            return False
+    return True
+
+
 class BlockingConnection(httpx.HTTPTransport):
     """One connection, for one thread at a time."""
 
@@ -164,9 +177,17 @@ class BlockingConnection(httpx.HTTPTransport):
             network_backend=_TimedBackend(self.clock),
         )
 
+    def may_rest(self) -> bool:
+        """Whether another request may go out on it."""
+        return _nothing_left(self._pool)
+
 
 class AsyncConnection(httpx.AsyncHTTPTransport):
     """One connection, for one task at a time; the attempt's own timer bounds it."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._pool = httpcore.AsyncConnectionPool(ssl_context=tls, max_connections=1, keepalive_expiry=KEEP_ALIVE)
+
+    def may_rest(self) -> bool:
+        """Whether another request may go out on it."""
+        return _nothing_left(self._pool)

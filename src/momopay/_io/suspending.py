@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import ClassVar, cast
+from functools import partial
+from typing import Any, ClassVar, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,10 +16,14 @@ import httpx
 from momopay._io.answers import Answer, NoAnswerError, NotSentError, Progress, Reception, check_open
 from momopay._io.connections import MAX_CONNECTIONS, AsyncConnection, Idle, tls_for
 from momopay._io.requests import build_request
+from momopay._io.threads import in_thread
 from momopay.errors import ConfigurationError
 
 _CONNECT_SHARE = 0.9
 """Connecting gets nine tenths of an attempt, so that "not sent" is told before the attempt's own timer fires."""
+MAX_THREADS = 40
+
+T = TypeVar("T")
 
 
 class AsyncIO:
@@ -31,12 +37,15 @@ class AsyncIO:
         self._idle: Idle[AsyncConnection] = Idle()
         self._home: object = None
         self._slots: anyio.Semaphore
+        self._threads: anyio.CapacityLimiter
 
     def _come_home(self) -> None:
         here = _event_loop()
         if self._home is None:
             self._home = here
             self._slots = anyio.Semaphore(MAX_CONNECTIONS, fast_acquire=True)
+            # Of its own: whoever calls this from one of anyio's shared threads may hold the last of those.
+            self._threads = anyio.CapacityLimiter(MAX_THREADS)
         elif self._home != here:
             raise ConfigurationError(
                 "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
@@ -62,11 +71,12 @@ class AsyncIO:
         if own:
             request.extensions["trace"] = progress.watch_async
         received = Reception()
+        deadline = time.monotonic() + timeout
         with anyio.move_on_after(timeout):
             try:
                 if self._given is not None:
-                    return await _exchange(self._given, request, received)
-                return await self._on_a_connection(request, received, progress, own=own)
+                    return await _exchange(self._given, request, received, deadline)
+                return await self._on_a_connection(request, received, progress, deadline, own=own)
             except NoAnswerError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
@@ -77,7 +87,7 @@ class AsyncIO:
         raise received.cut("no whole answer in time")
 
     async def _on_a_connection(
-        self, request: httpx.Request, received: Reception, progress: Progress, *, own: bool
+        self, request: httpx.Request, received: Reception, progress: Progress, deadline: float, *, own: bool
     ) -> Answer:
         progress.connecting = True
         async with self._slots:
@@ -85,11 +95,11 @@ class AsyncIO:
             connection = None if own else self._idle.take()
             connection = connection or AsyncConnection(tls_for(request.url))
             try:
-                answer = await _exchange(connection, request, received)
+                answer = await _exchange(connection, request, received, deadline)
             except BaseException:
                 await _close(connection)
                 raise
-            if own or self._closed:
+            if own or self._closed or not connection.may_rest():
                 await _close(connection)
             else:
                 for expired in self._idle.put(connection):
@@ -104,6 +114,11 @@ class AsyncIO:
     def now(self) -> float:
         """Tell the monotonic time, one clock for all ports of the process."""
         return time.monotonic()
+
+    async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do blocking work in a thread. Once begun it is not given up, and a cancellation waits for its end."""
+        self._come_home()
+        return await in_thread(partial(work, *arguments), self._threads)
 
     def signal(self) -> AsyncSignal:
         """Make a wake-up call."""
@@ -132,12 +147,16 @@ def _event_loop() -> object:
         return anyio.lowlevel.current_token()
 
 
-async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, received: Reception) -> Answer:
+async def _exchange(
+    transport: httpx.AsyncBaseTransport, request: httpx.Request, received: Reception, deadline: float
+) -> Answer:
     response = await transport.handle_async_request(request)
     received.begin(response)
     try:
         async for chunk in cast("httpx.AsyncByteStream", response.stream):
             received.add(chunk)
+            if time.monotonic() > deadline:  # many chunks may come of one read, and no timer fires between them
+                raise received.cut("no whole answer in time")
     finally:
         await response.aclose()
     return received.answer(response)

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from momopay.models.enums import ChannelType
 from momopay.models.fields import ChannelId, Flag, Name, Text
-from momopay.models.records import Record, ResponseInfo, Timestamp
+from momopay.models.records import Items, Record, ResponseInfo, Timestamp
 from momopay.models.requests import UNSET, Request
 
 
@@ -57,7 +57,7 @@ class PaymentChannel(Record):
 class ChannelItems(Record):
     """The list of channels as the wire carries it: the default first, then newest to oldest."""
 
-    items: list[PaymentChannel]
+    items: Items[PaymentChannel]
 
     def received(self, info: ResponseInfo) -> None:
         """Note which answer these channels came in."""

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, NaiveDatetime
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    NaiveDatetime,
+)
 from pydantic.alias_generators import to_camel
 
 from momopay.models.enums import ResultCode
@@ -26,6 +35,9 @@ ProviderCode: TypeAlias = Annotated[
     Field(union_mode="left_to_right"),
 ]
 """SPEC.md shows text; a provider that sends numbers must not make a payment's answer unreadable."""
+
+Items: TypeAlias = Annotated[list[T], FailFast()]
+"""A list of records, refused at its first fault: a fault for each of a million items fills gigabytes."""
 
 # The names that SPEC.md gives one and the same field, beyond camelCase and snake_case.
 PHONE = AliasChoices("phone", "phone_number", "phoneNumber")

@@ -14,6 +14,7 @@ from momopay.models.records import (
     PHONE,
     REFERENCE,
     RESULT_TEXT,
+    Items,
     ProviderCode,
     Record,
     ResponseInfo,
@@ -80,7 +81,7 @@ class TransactionOverview(Record):
 class TransactionPage(Record):
     """One page of the list, newest first. Pure data: it fetches nothing."""
 
-    items: list[TransactionSummary]
+    items: Items[TransactionSummary]
     overview: TransactionOverview
     next_cursor: str | None = None
 
@@ -143,4 +144,4 @@ class Search(Request):
 
     def is_past(self, page: TransactionPage) -> bool:
         """Tell whether the list, walked this far, is older than the payment can be."""
-        return bool(page.items) and page.items[-1].created_at < self.since - CLOCKS_DIFFER
+        return bool(page.items) and self.since - page.items[-1].created_at > CLOCKS_DIFFER

@@ -13,6 +13,7 @@ from momopay._discretion import forget
 from momopay._endpoint import Endpoint
 from momopay._pages import TransactionIterator, Walk
 from momopay._retry import READ
+from momopay._session import Session
 from momopay.errors import RequestValidationError
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import ChannelRef, TransactionRef
@@ -202,21 +203,37 @@ class Listing(Resource[IO]):
             RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
             MomoPayError: Whatever `list` raises.
         """
-        search = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
-        query = TransactionWalk.checked(page_size=100, type=search.type)
-        found: builtins.list[TransactionSummary] = []
-        walk = Walk(partial(self._page_after, query))
-        while (page := await walk.next()) is not None:
-            found += [item for item in page.items if search.fits(item)]
-            if search.is_past(page):
-                break
+        wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
+        (found,) = await search(self._session, [wanted])
         return found
 
-    async def _page(self, query: TransactionQuery | TransactionWalk) -> TransactionPage:
+    async def _page(self, query: TransactionQuery) -> TransactionPage:
         return await self._session.call(LIST, "/transactions" + query.to_query())
 
     async def _page_after(self, query: TransactionWalk, cursor: str | None) -> TransactionPage:
-        return await self._page(query.after(cursor))
+        return await page_after(self._session, query, cursor)
 
     async def _read(self, transaction_id: str) -> Transaction:
         return await self._session.call(GET, transaction_path(transaction_id))
+
+
+async def search(
+    session: Session[IO], wanted: builtins.list[Search]
+) -> builtins.list[builtins.list[TransactionSummary]]:
+    """Walk the list once, back to the oldest of those that are wanted, and give what fits each."""
+    types = {each.type for each in wanted}
+    query = TransactionWalk.checked(page_size=100, type=types.pop() if len(types) == 1 else None)
+    oldest = min(wanted, key=lambda each: each.since)
+    by_reference: dict[str, builtins.list[TransactionSummary]] = {each.reference: [] for each in wanted}
+    walk = Walk(partial(page_after, session, query))
+    while (page := await walk.next()) is not None:
+        for item in page.items:
+            by_reference.get(item.account_reference or "", []).append(item)
+        if oldest.is_past(page):
+            break
+    return [[item for item in by_reference[each.reference] if each.fits(item)] for each in wanted]
+
+
+async def page_after(session: Session[IO], query: TransactionWalk, cursor: str | None) -> TransactionPage:
+    """Fetch the page at a cursor."""
+    return await session.call(LIST, "/transactions" + query.after(cursor).to_query())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
@@ -12,6 +12,10 @@ from momopay._retry import ONCE
 from momopay.models.fields import ChannelRef
 from momopay.models.payouts import Payout, PayoutRequest
 from momopay.models.records import Envelope
+from momopay.models.transactions import Transaction
+
+if TYPE_CHECKING:
+    from momopay.journal import Journal, JournalEntry
 
 INITIATE = Endpoint("POST", ONCE, Lane.PAYMENT, Envelope[Payout])
 
@@ -63,8 +67,7 @@ class Payouts(Resource[IO]):
             APIConnectionError: The service was not reached; nothing was sent; try again.
             APIError: Any other refusal; no money moved.
         """
-        request = PayoutRequest.checked(
-            on_loopback=self._session.account.on_loopback,
+        request = self._checked(
             amount=amount,
             phone=phone,
             reference=reference,
@@ -75,3 +78,85 @@ class Payouts(Resource[IO]):
         )
         facts = Facts(reference=request.reference, amount=request.amount, phone=request.phone)
         return await self._session.call(INITIATE, "/b2c/payouts", body=request.to_json(), facts=facts)
+
+    @operation
+    async def pay_once(
+        self,
+        *,
+        journal: Journal,
+        reference: str,
+        amount: int | Decimal,
+        phone: str,
+        description: str | None = None,
+        currency: Literal["KES"] = "KES",
+        channel_id: ChannelRef | None = None,
+        callback_url: str | None = None,
+    ) -> Payout | Transaction:
+        """Send money to a phone, once for each reference, whatever fails and however often this is called.
+
+        The journal is written before the network is touched. Call it again with the same arguments after any
+        error, crash or restart: it sends only if the journal says that the payout was refused or surely never
+        left, and otherwise says what became of it. One call at a time sends a reference, across processes; a
+        second one waits for the first. Rests on SPEC.md, "POST /b2c/payouts" and "GET /transactions".
+
+        Args:
+            journal: The account's journal.
+            reference: Your own reference for this payout. It stands for this amount and phone forever, and
+                must not be used for payouts outside the journal.
+            amount: KES, at least 10, no more than two decimals.
+            phone: The recipient's number, in any form that `normalise_phone` takes.
+            description: A short purpose.
+            currency: KES, the only one.
+            channel_id: A payment channel, or its id.
+            callback_url: Public HTTPS address that receives the result.
+
+        Returns:
+            The payout if this call sent it; else the transaction that an earlier call made, as the service
+            has it now, which may have ended in any state.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            DuplicatePayoutError: The reference stands for another amount or phone; nothing was sent. Give each
+                payout a reference of its own.
+            OutcomeUnknownError: The money may be gone, and the service's list does not show, or shows several
+                ``.matches``. Call again later; if it stays so, look into the account console, then
+                ``journal.release`` what was surely not paid.
+            JournalError: The journal cannot be written; nothing was sent by this call. Mend it, call again.
+            InsufficientFundsError: Refused; fund the B2C wallet, then call again.
+            APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
+            APIConnectionError: The service was not reached; as for `APIError`. Call again.
+            BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
+        """
+        from momopay.resources.once import Once  # noqa: PLC0415  only who keeps a journal needs SQLAlchemy
+
+        request = self._checked(
+            amount=amount,
+            phone=phone,
+            reference=reference,
+            description=description,
+            currency=currency,
+            channel_id=channel_id,
+            callback_url=callback_url,
+        )
+        return await Once(self._session, journal, INITIATE, request).pay()
+
+    @operation
+    async def reconcile_all(self, *, journal: Journal) -> list[JournalEntry]:
+        """Look for all that the journal has unresolved; the same as ``journal.reconcile_all(client)``.
+
+        Args:
+            journal: The account's journal.
+
+        Returns:
+            What was unresolved, as it is now.
+
+        Raises:
+            JournalError: The journal's database failed.
+            MomoPayError: Whatever ``transactions.find`` raises; nothing is lost, do it again.
+        """
+        from momopay.resources.once import reconcile_all  # noqa: PLC0415  as above
+
+        return await reconcile_all(self._session, journal)
+
+    def _checked(self, **arguments: object) -> PayoutRequest:
+        return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)

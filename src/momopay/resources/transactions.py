@@ -65,11 +65,13 @@ class Transactions(Listing[IO]):
 
         Looks by the schedule, SPEC.md's guidance by default, and at once when `notify` says that news
         came. Waits on one client share what they read: a success may come from the list, with the fields
-        that only a single read shows None; an end without success is always read in full. A passing
-        failure or a 429 does not end the wait.
+        that only a single read shows None. An end without success is read in full, for its result code and
+        description; where the rate budget has no slot for that in the time of three looks, it comes as the
+        list has it, too. A passing failure or a 429 does not end the wait.
 
         Args:
-            transaction_id: The id that an initiation returned, or a record that carries it.
+            transaction_id: The id that an initiation returned, or a record that carries it. A `Transaction` that
+                has ended already is given back at once.
             until: What counts as an end: `terminal`, `settled`, or a function of your own.
             schedule: When to look, seconds.
 
@@ -118,9 +120,11 @@ class Transactions(Listing[IO]):
         return Ends(partial(self._watch, wanted, until, schedule))
 
     def notify(self, callback: Callback | TransactionRef) -> None:
-        """Tell the waits on this client that there is news; those for that transaction read it once, now.
+        """Tell the waits on this client that there is news; those for that transaction look now.
 
-        Sends nothing itself, in neither colour. On an `AsyncClient`, call it from its own event loop.
+        A wait that is told alone reads its transaction once; several that are told at about the same time, or
+        while the rate budget is short, share a page of the list. Sends nothing itself, in neither colour. On an
+        `AsyncClient`, call it from its own event loop.
 
         Args:
             callback: The callback that came, or the transaction's id.
@@ -128,13 +132,17 @@ class Transactions(Listing[IO]):
         Raises:
             RequestValidationError: Not an id.
         """
-        self._room.notify(transaction_id_of(callback))
+        failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
+        self._room.notify(transaction_id_of(callback), failed=failed)
 
     def _watch(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> Watch:
-        wanted = {transaction_id_of(each): _created_at(each) for each in ids}
-        return Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
+        given = list(ids)
+        wanted = {transaction_id_of(each): _created_at(each) for each in given}
+        watch = Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
+        watch.know([each for each in given if isinstance(each, Transaction) and until(each)])
+        return watch
 
 
 def _created_at(record: object) -> datetime | None:
