@@ -1,0 +1,74 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from momopay import __version__
+from momopay.cli import account, callback, doctor, payouts, sandbox, stk, transactions
+from momopay.cli.command import DEBUG, JSON, Command, Group
+
+_EPILOG = """\
+[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument) and MOMOPAY_BASE_URL.
+
+[bold]Exit codes[/bold]
+  0  done
+  1  refused, or ended without success
+  2  wrong arguments or a faulty file; nothing was sent
+  3  wrong set-up: key, address, journal, extras
+  4  the outcome is unknown: money may have moved
+  5  a payroll done in part; the rest is surely not paid
+  6  not now: not reached, throttled, or not ended in time
+ 70  a bug
+130  interrupted (143 by SIGTERM)
+"""
+
+app: typer.Typer = typer.Typer(
+    name="momopay",
+    cls=Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
+app.command(cls=Command)(sandbox.sandbox)
+app.command(cls=Command)(doctor.doctor)
+app.command(cls=Command)(account.balance)
+app.command(cls=Command)(account.channels)
+app.command(cls=Command)(stk.stk)
+app.add_typer(transactions.app, name="transactions")
+app.add_typer(payouts.app, name="payouts")
+app.add_typer(callback.app, name="callback")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"momopay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    *,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --json after the command.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Collect, pay out and look, from a terminal."""
+    ctx.find_root().meta[DEBUG] = debug
+    ctx.find_root().meta[JSON] = as_json
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.DEBUG if debug else logging.ERROR)
+    logger = logging.getLogger("momopay")
+    logger.addHandler(handler)
+    ctx.call_on_close(lambda: logger.removeHandler(handler))
