@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from heapq import heappop, heappush
 
 import pytest
 from hypothesis import given
@@ -33,14 +34,19 @@ def test_slots_come_back_one_by_one_as_they_were_taken() -> None:
 @given(
     seed=st.integers(0, 2**32),
     requests=st.integers(1, 60),
-    lanes=st.lists(st.sampled_from(list(Lane)), min_size=1, max_size=150),
+    lanes=st.lists(st.sampled_from([*Lane, None]), min_size=1, max_size=150),
 )
-def test_no_window_is_ever_overrun(seed: int, requests: int, lanes: list[Lane]) -> None:
+def test_no_window_is_ever_overrun(seed: int, requests: int, lanes: list[Lane | None]) -> None:
     chance = random.Random(seed)
     budget = RateBudget(requests=requests, window=61.0)
     now, sent = 0.0, list[float]()
     for lane in lanes:
         now += chance.choice([0.0, 0.0, chance.random(), chance.random() * 90])
+        if lane is None:
+            until = now + chance.random() * 100
+            budget.stop(now, until)
+            sent = [time for time in sent if not now < time < until]
+            continue
         within = chance.choice([math.inf, 30.0])
         delay = budget.reserve(now, lane, within)
         assert delay >= 0
@@ -71,13 +77,55 @@ def test_polling_leaves_a_quarter_of_the_window_to_everything_else() -> None:
     assert budget.reserve(0.0, Lane.PAYMENT) == 60.0
 
 
-def test_reads_that_queue_leave_room_for_a_payment_in_the_next_window() -> None:
+def test_reads_that_queue_leave_room_for_a_payment_and_for_polling_in_the_next_window() -> None:
     budget = RateBudget(requests=20, window=60.0)
     reads = [budget.reserve(0.0, Lane.READ) for _ in range(60)]
-    assert reads[19] == 0.0
-    assert reads[37] == 60.0
-    assert max(reads) == 180.0
+    assert [reads.count(delay) for delay in (0.0, 60.0, 120.0, 180.0)] == [20, 16, 16, 8]
     assert budget.reserve(1.0, Lane.PAYMENT) == 59.0
+    assert budget.reserve(1.0, Lane.POLL) == 59.0
+
+
+def test_payments_that_queue_leave_an_eighth_to_polling_which_takes_it_evenly() -> None:
+    budget = RateBudget(requests=16, window=60.0)
+    payments = [budget.reserve(0.0, Lane.PAYMENT) for _ in range(40)]
+    assert [payments.count(delay) for delay in (0.0, 60.0, 120.0)] == [16, 14, 10]
+    assert [budget.reserve(0.0, Lane.POLL) for _ in range(3)] == [60.0, 90.0, 120.0]
+
+
+def test_a_burst_beside_polling_leaves_what_polling_has_not_used_of_its_eighth() -> None:
+    budget = RateBudget(requests=16, window=60.0)
+    assert budget.reserve(0.0, Lane.POLL) == 0.0
+    assert [budget.reserve(0.0, Lane.PAYMENT) for _ in range(15)] == [0.0] * 14 + [60.0]
+    assert budget.reserve(1.0, Lane.POLL) == 29.0
+
+
+def delays_of_polling(budget: RateBudget, payers: int) -> tuple[list[float], int]:
+    """Let payers pay without a pause for twenty minutes, and poll ten seconds after each poll; count the payments."""
+    calls = [(0.0, "payment")] * payers + [(15.0, "poll")]
+    delays, payments = list[float](), 0
+    while calls[0][0] < 1200.0:
+        now, lane = heappop(calls)
+        delay = budget.reserve(now, Lane(lane))
+        if lane == "poll":
+            delays.append(delay)
+        else:
+            payments += now + delay < 1200.0
+        heappush(calls, (now + delay + (10.0 if lane == "poll" else 0.001), lane))
+    return delays, payments
+
+
+@pytest.mark.parametrize("payers", [1, 3, 40, 300])
+def test_payments_without_end_leave_polling_its_pace_and_take_the_rest(payers: int) -> None:
+    delays, payments = delays_of_polling(RateBudget(), payers)
+    assert max(delays[1:]) <= 61.0 / 7
+    assert payments >= 20 * 50
+
+
+def test_without_its_floor_polling_would_starve() -> None:
+    budget = RateBudget()
+    budget._floor = 0
+    delays, _ = delays_of_polling(budget, 300)
+    assert max(delays) > 200.0
 
 
 def test_a_stop_holds_every_lane_back_and_takes_back_the_slots_in_between() -> None:

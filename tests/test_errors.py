@@ -51,6 +51,7 @@ TREE: dict[str, tuple[str, ...]] = {
     "ProtocolError": ("MomoPayError",),
     "WaitTimeoutError": ("MomoPayError", "TimeoutError"),
     "DuplicatePayoutError": ("MomoPayError",),
+    "JournalError": ("MomoPayError",),
     "APIError": ("MomoPayError",),
     "InvalidPhoneError": ("APIError",),
     "NoPaymentChannelsError": ("APIError",),
@@ -170,14 +171,19 @@ def test_surface_holds_every_name_a_user_meets() -> None:
         "Callback",
         "CallbackTransaction",
         "ChannelType",
+        "CallbackSigner",
         "Client",
         "EventType",
+        "Journal",
+        "JournalEntry",
+        "JournalState",
         "Lane",
         "MomoPayError",
         "PaymentChannel",
         "Payout",
         "PollSchedule",
         "RateBudget",
+        "RedisRateBudget",
         "ResponseInfo",
         "ResultCode",
         "StkTransaction",
@@ -557,6 +563,7 @@ MADE: dict[str, Any] = {
     "ProtocolError": lambda: momopay.ProtocolError(PLAIN, status_code=502, may_have_executed=True),
     "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID]),
     "DuplicatePayoutError": lambda: momopay.DuplicatePayoutError(PLAIN, reference=PHONE),
+    "JournalError": lambda: momopay.JournalError(PLAIN),
     "RateLimitExceededError": lambda: momopay.RateLimitExceededError(
         PLAIN,
         retry_after=5.0,
@@ -727,3 +734,8 @@ def test_missing_configuration_is_named(
     monkeypatch.delenv("MOMOPAY_BASE_URL", raising=False)
     with pytest.raises(momopay.ConfigurationError, match=f"MOMOPAY_{missing.upper()}"):
         drive(**{missing: None})
+
+
+def test_what_the_service_says_cannot_forge_a_line_of_the_log_or_move_a_terminal() -> None:
+    error = momopay.APIError("no\nERROR all is lost\x1b[2J\u202e", code="A\rB", status_code=400, request_id="r\x9b")
+    assert not {"\n", "\r", "\x1b", "\x9b", "\u202e"} & {*str(error), *error.message}

@@ -76,7 +76,7 @@ def test_half_a_shilling_is_written_as_a_number_of_the_same_value(value: Decimal
         {},
         Fraction(3, 2),
         1 + 0j,
-        object(),
+        type,
     ],
     ids=repr,
 )

@@ -437,3 +437,12 @@ def test_what_the_list_shows_beyond_its_fields_need_not_be_what_a_read_shows() -
     client, _ = waiting_client(service)
     ends = {each.transaction_id: each for each in client.transactions.wait_all(["a", "b"])}
     assert ends["a"].provider is None
+
+
+def test_what_has_ended_already_is_given_at_once() -> None:
+    client, port = virtual_client(lambda _method, _path: (200, envelope(transaction("a", "SUCCESS"))))
+    ended = client.transactions.get("a")
+    assert client.transactions.wait(ended) is ended
+    assert list(client.transactions.wait_all([ended])) == [ended]
+    assert len(port.requests) == 1
+    assert port.slept == []

@@ -14,6 +14,8 @@ from momopay import (
     AsyncClient,
     Callback,
     Client,
+    Journal,
+    JournalEntry,
     OutcomeUnknownError,
     PaymentChannel,
     Payout,
@@ -32,13 +34,17 @@ from momopay import (
 )
 
 
-def blocking(client: Client, channel: PaymentChannel) -> None:
+def blocking(client: Client, channel: PaymentChannel, journal: Journal) -> None:
     prompt = client.stk.initiate(amount=100, phone="0712345678", channel_id=channel)
     assert_type(prompt, StkTransaction)
     assert_type(prompt.amount, Decimal)
     assert_type(prompt.status, TransactionStatus)
     assert_type(prompt.response.request_id, str | None)
     assert_type(client.payouts.initiate(amount=Decimal("10.50"), phone="0712345678", reference="A"), Payout)
+    assert_type(
+        client.payouts.pay_once(journal=journal, amount=10, phone="0712345678", reference="A"), Payout | Transaction
+    )
+    assert_type(journal.reconcile_all(client), list[JournalEntry])
     assert_type(client.wallet.balance(), WalletBalance)
     assert_type(client.wallet.top_up(amount=1, phone="0712345678"), TopUp)
     assert_type(client.channels.list(), list[PaymentChannel])
@@ -58,10 +64,14 @@ def blocking(client: Client, channel: PaymentChannel) -> None:
         assert_type(same, Client)
 
 
-async def awaited(client: AsyncClient, callback: Callback) -> None:
+async def awaited(client: AsyncClient, callback: Callback, journal: Journal) -> None:
     prompt = await client.stk.initiate(amount=100, phone="0712345678")
     assert_type(prompt, StkTransaction)
     assert_type(await client.payouts.initiate(amount=10, phone="0712345678", reference="A"), Payout)
+    again = await client.payouts.pay_once(journal=journal, amount=10, phone="0712345678", reference="A")
+    assert_type(again, Payout | Transaction)
+    assert_type(await journal.reconcile_all(client), list[JournalEntry])
+    assert_type(journal.settle(again), JournalEntry | None)
     assert_type(await client.wallet.balance(), WalletBalance)
     assert_type(await client.channels.list(), list[PaymentChannel])
     assert_type(await client.transactions.get(callback.transaction), Transaction)

@@ -1,0 +1,172 @@
+"""The service of the simulation: a state machine over virtual time, with a ledger. It knows no sockets, no clients."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from campaign.judge import Payment
+
+Answer = tuple[int, bytes]
+PAYOUT = "/b2c/payouts"
+LISTED_LATE = 40.0
+"""Virtual seconds for which a payment may be missing from every list."""
+
+
+@dataclass
+class Record:
+    """A payout as the service keeps it."""
+
+    payment: Payment
+    callback_url: str
+    created_at: datetime
+    listed_from: float
+    status: str = "PENDING"
+
+
+class Bank:
+    """Takes payouts, tells of them, and calls back. Times are virtual seconds since it opened."""
+
+    def __init__(self, rng: random.Random, call_back: Callable[[str, bytes], None]) -> None:
+        self.now = 0.0
+        self.records: list[Record] = []
+        self.refuses: str | None = None
+        self._by_id: dict[str, Record] = {}
+        self._rng = rng
+        self._call_back = call_back
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self._entries = 0
+        # The clock of the service differs from that of the SDK's machine, by less than the five minutes of `find`.
+        self._opened = datetime.now(UTC) + timedelta(seconds=rng.uniform(-200, 200))
+
+    @property
+    def ledger(self) -> list[Payment]:
+        """Every payout that was committed."""
+        return [record.payment for record in self.records]
+
+    def at(self, delay: float, act: Callable[[], object]) -> None:
+        """Let something happen later."""
+        self._entries += 1
+        heapq.heappush(self._agenda, (self.now + delay, self._entries, act))
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next thing happens."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def advance(self, to: float) -> None:
+        """Let everything happen that is due by then."""
+        while self._agenda and self._agenda[0][0] <= to:
+            due, _, act = heapq.heappop(self._agenda)
+            self.now = max(self.now, due)
+            act()
+        self.now = max(self.now, to)
+
+    def answer(self, method: str, path: str, body: bytes | None, *, lag: bool = False, callback: str = "") -> Answer:
+        """Do what a request asks for. `lag`: lists show late; `callback`: how the payout's callback fares."""
+        path, _, query = path.partition("?")
+        if (method, path) == ("POST", PAYOUT):
+            return self._pay(json.loads(body or b"", parse_float=Decimal), lag=lag, callback=callback)
+        if (method, path) == ("GET", "/transactions"):
+            return self._list(parse_qs(query), lag=lag)
+        record = self._by_id.get(path.rpartition("/")[2])
+        return refused(404, "TRANSACTION_NOT_FOUND") if record is None else accepted(_shown(record))
+
+    def _pay(self, body: dict[str, Any], *, lag: bool, callback: str) -> Answer:
+        if self.refuses is not None:
+            return refused(403 if self.refuses.startswith("KYC") else 409, self.refuses)
+        identity = str(UUID(int=self._rng.getrandbits(128), version=4))
+        amount = Decimal(body["amount"])
+        payment = Payment(body["reference"], amount, body["phone"], identity, body["description"], self.now)
+        listed = self.now + (self._rng.uniform(1, LISTED_LATE) if lag else 0.0)
+        created = self._opened + timedelta(seconds=self.now)
+        record = Record(payment, body.get("callbackUrl", ""), created, listed)
+        self.records.append(record)
+        self._by_id[identity] = record
+        self._plan_callback(record, callback)
+        return accepted(_shown(record) | {"reference": payment.reference})
+
+    def _plan_callback(self, record: Record, fate: str) -> None:
+        ends = self._rng.choices(("SUCCESS", "FAILED"), (9, 1))[0]
+        delay = self._rng.uniform(0.1, 5)
+
+        def end() -> None:
+            record.status = ends
+
+        def deliver() -> None:
+            self._call_back(record.callback_url, callback_body(record.payment, ends))
+
+        self.at(delay, end)
+        if fate != "lost":
+            self.at(delay + (self._rng.uniform(5, 60) if fate in {"late", "reordered"} else 0), deliver)
+        if fate == "duplicate":
+            self.at(delay + self._rng.uniform(0, 2), deliver)
+
+    def _list(self, query: dict[str, list[str]], *, lag: bool) -> Answer:
+        now = self.now - LISTED_LATE if lag else self.now
+        before = int(query.get("cursor", [str(len(self.records))])[0])
+        limit = int(query.get("limit", ["20"])[0])
+        seen = [number for number in range(before) if self.records[number].listed_from <= now]
+        page = seen[::-1][:limit]
+        counts = {"total": len(seen), "completed": 0, "failed": 0, "pending": len(seen)}
+        items = [_shown(self.records[number]) for number in page]
+        cursor = str(page[-1]) if len(seen) > limit else None
+        return accepted({"overview": counts, "items": items, "nextCursor": cursor})
+
+
+def accepted(data: object) -> Answer:
+    """SPEC.md's success envelope."""
+    return 200, json.dumps({"success": True, "data": data, "requestId": "r"}).encode()
+
+
+def refused(status: int, code: str) -> Answer:
+    """SPEC.md's error envelope."""
+    error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
+    return status, json.dumps({"success": False, "error": error, "requestId": "r"}).encode()
+
+
+def callback_body(payment: Payment, status: str) -> bytes:
+    """SPEC.md's callback payload."""
+    transaction = {
+        "id": payment.transaction_id,
+        "tenant_id": "t",
+        "type": "B2C",
+        "status": status,
+        "amount": float(payment.amount),
+        "currency": "KES",
+        "phone_number": payment.phone,
+        "external_reference": payment.reference,
+        "provider": "MOMO",
+        "momo_receipt": None,
+        "transaction_fee": 0,
+        "result_code": "0" if status == "SUCCESS" else "1",
+        "result_desc": "",
+        "created_at": "2026-01-05T09:00:00Z",
+        "updated_at": "2026-01-05T09:00:00Z",
+    }
+    kind = "transaction.success" if status == "SUCCESS" else "transaction.failed"
+    return json.dumps({"event": "transaction.updated", "event_type": kind, "transaction": transaction}).encode()
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    payment = record.payment
+    when = record.created_at.isoformat()
+    return {
+        "transactionId": payment.transaction_id,
+        "type": "B2C",
+        "status": record.status,
+        "amount": float(payment.amount),
+        "currency": "KES",
+        "phone": payment.phone,
+        "accountReference": payment.reference,
+        "createdAt": when,
+        "updatedAt": when,
+    }

@@ -1,0 +1,124 @@
+"""Each safety, turned off on purpose by one small patch: the campaign must then find what the safety prevents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from momopay import OutcomeUnknownError, _session
+from momopay._retry import ONCE, Kind
+from momopay.journal import JournalEntry, JournalState, rows
+from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.holding import Claim
+from momopay.journal.rows import Rows
+from momopay.resources import payouts
+from momopay.resources.once import Once
+from momopay.resources.transactions import Transactions
+
+Patch = Any
+
+
+def _repeating(kind: Kind) -> Patch:
+    rule = replace(ONCE, repeats=ONCE.repeats | {kind})
+    return patch.object(payouts, "INITIATE", replace(payouts.INITIATE, rule=rule))
+
+
+def repeat_on_read_timeout() -> list[Patch]:
+    """A payout without a reply goes out again."""
+    return [_repeating(Kind.NO_REPLY)]
+
+
+def repeat_on_5xx() -> list[Patch]:
+    """A payout that the server failed on goes out again, as SPEC.md says of clients."""
+    return [_repeating(Kind.SERVER)]
+
+
+def journal_after_send() -> list[Patch]:
+    """The row is written when the answer is there."""
+    begin, end = Rows.begin, Rows.end
+    waiting: dict[str, dict[str, Any]] = {}
+
+    def look(self: Rows, claim: Claim, *, reference: str, **values: Any) -> JournalEntry | None:
+        entry = self.get(reference)
+        if entry is not None and entry.state not in MAY_BE_SENT:
+            return entry
+        waiting[claim.id] = values
+        return None
+
+    def write(self: Rows, claim: Claim, reference: str, state: JournalState, **known: Any) -> None:
+        values = waiting.pop(claim.id, None)
+        if values is not None and begin(self, claim, reference=reference, **values) is None:
+            end(self, claim, reference, state, **known)
+
+    return [patch.object(Rows, "begin", look), patch.object(Rows, "end", write)]
+
+
+def no_lease() -> list[Patch]:
+    """A row that is being sent keeps nobody else from sending."""
+    return [patch.object(rows, "MAY_BE_SENT", MAY_BE_SENT | {JournalState.SENDING})]
+
+
+def redirects_followed() -> list[Patch]:
+    """A payout that was answered with a redirect goes where it leads."""
+    send: Any = vars(_session.Call)["_send"]
+
+    async def follow(self: Any, left: float) -> Any:
+        answer = await send(self, left)
+        return await send(self, left) if 300 <= answer.status < 400 else answer
+
+    return [patch.object(_session.Call, "_send", follow)]
+
+
+def send_again_when_absent() -> list[Patch]:
+    """What the list does not show counts as not sent."""
+    pay: Any = vars(Once)["pay"]
+
+    async def pay_again(self: Any) -> Any:
+        try:
+            return await pay(self)
+        except OutcomeUnknownError as error:
+            if error.matches or error.__cause__ is not None:
+                raise
+        self._journal.release(self._request.reference)
+        return await pay(self)
+
+    return [patch.object(Once, "pay", pay_again)]
+
+
+def forged_callback_settles() -> list[Patch]:
+    """A callback is believed without a look at the service's record."""
+
+    async def believe(self: Any, callback: Any) -> Any:
+        return callback
+
+    return [patch.object(Transactions, "confirm", type(Transactions.confirm)(believe))]
+
+
+CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
+    each.__name__: each
+    for each in (
+        repeat_on_read_timeout,
+        repeat_on_5xx,
+        journal_after_send,
+        no_lease,
+        redirects_followed,
+        send_again_when_absent,
+        forged_callback_settles,
+    )
+}
+
+
+@contextmanager
+def broken(name: str) -> Generator[None]:
+    """Turn one safety off."""
+    patches = CONTROLS[name]()
+    for each in patches:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in reversed(patches):
+            each.stop()

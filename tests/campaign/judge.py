@@ -1,0 +1,189 @@
+"""The judge: holds the service's ledger, the only witness, against the journal and against what each call said."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from campaign.orders import Order
+from momopay import JournalEntry, JournalState
+
+SHOWN = 5
+"""How many cases of a finding are told in full."""
+
+
+class Finding(StrEnum):
+    """What must never be found."""
+
+    DOUBLE = "double payments"
+    LOST = "lost payments (at the service, in the journal neither ACCEPTED nor UNKNOWN)"
+    SAID_FAILED = "unknown or paid, reported as failed"
+    WRONG_STATE = "wrong states (ACCEPTED without that payment)"
+    WRONG_WORD = "records returned of payments that the service does not have"
+    WRONG_AMOUNT = "wrong amounts or phones"
+    UNTYPED = "errors that are no MomoPayError"
+    MISSED = "left UNKNOWN though the list shows them"
+    UNPAID = "orders not paid in the end"
+
+
+class Said(StrEnum):
+    """How a call of `pay_once` ended."""
+
+    PAID = "paid"
+    UNKNOWN = "outcome unknown"
+    FAILED = "surely not paid"
+    DUPLICATE = "duplicate refused"
+    NO_JOURNAL = "journal failed"
+    CANCELLED = "cancelled"
+    UNTYPED = "untyped error"
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One payout as the service committed it; `call` is the call of `pay_once` that asked for it."""
+
+    reference: str
+    amount: Decimal
+    phone: str
+    transaction_id: str
+    call: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Word:
+    """What one call said, and when it began; the service's payments are dated by the same clock."""
+
+    call: str
+    reference: str
+    said: Said
+    begun: float
+    error: str = ""
+    transaction_id: str | None = None
+    amount: Decimal | None = None
+
+
+@dataclass
+class Verdict:
+    """What was found, and what is left in doubt."""
+
+    orders: int
+    payments: int
+    paid_once: int
+    left_unknown: int
+    findings: dict[Finding, list[str]] = field(default_factory=lambda: defaultdict[Finding, list[str]](list))
+
+    @property
+    def found(self) -> set[Finding]:
+        """What was found that must never be."""
+        return {finding for finding, cases in self.findings.items() if cases}
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found that must never be."""
+        return not self.found
+
+    def add(self, other: Verdict) -> None:
+        """Sum up two campaigns."""
+        self.orders += other.orders
+        self.payments += other.payments
+        self.paid_once += other.paid_once
+        self.left_unknown += other.left_unknown
+        for finding, cases in other.findings.items():
+            self.findings[finding] += cases
+
+
+def judge(
+    orders: Sequence[Order],
+    payments: Iterable[Payment],
+    entries: Mapping[str, JournalEntry | None],
+    words: Iterable[Word],
+    *,
+    closed: bool = True,
+) -> Verdict:
+    """Compare the three. `closed`: the faults are over and every order had its last chance."""
+    paid: dict[str, list[Payment]] = defaultdict(list)
+    for payment in payments:
+        paid[payment.reference].append(payment)
+    once = sum(len(paid[order.reference]) == 1 for order in orders)
+    verdict = Verdict(len(orders), sum(map(len, paid.values())), once, 0)
+    _judge_money(verdict, orders, paid)
+    for order in orders:
+        _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
+    for word in words:
+        _judge_word(verdict, word, paid.get(word.reference, []))
+    return verdict
+
+
+def _judge_money(verdict: Verdict, orders: Sequence[Order], paid: Mapping[str, list[Payment]]) -> None:
+    owed = {order.reference: order for order in orders}
+    for reference, payments in paid.items():
+        if len(payments) > 1:
+            calls = ", ".join(payment.call for payment in payments)
+            verdict.findings[Finding.DOUBLE].append(f"{reference} was paid {len(payments)} times, by {calls}")
+        order = owed.get(reference)
+        for payment in payments:
+            if order is None or (payment.amount, payment.phone) != (order.amount, order.phone):
+                verdict.findings[Finding.WRONG_AMOUNT].append(f"{reference}: {payment}, owed {order}")
+
+
+def _judge_state(
+    verdict: Verdict, order: Order, entry: JournalEntry | None, payments: list[Payment], *, closed: bool
+) -> None:
+    state = None if entry is None else entry.state
+    name = f"{order.reference} ({'no row' if state is None else state.value})"
+    if state is JournalState.UNKNOWN:
+        verdict.left_unknown += 1
+        if closed and payments:
+            verdict.findings[Finding.MISSED].append(name)
+    if payments and state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
+        verdict.findings[Finding.LOST].append(name)
+    if entry is not None:
+        if state is JournalState.ACCEPTED and entry.transaction_id not in {each.transaction_id for each in payments}:
+            verdict.findings[Finding.WRONG_STATE].append(f"{name}: transaction {entry.transaction_id}")
+        if (entry.amount, entry.phone) != (order.amount, order.phone):
+            verdict.findings[Finding.WRONG_AMOUNT].append(f"{name}: the journal has {entry}")
+    if closed and not payments and state is not JournalState.UNKNOWN:
+        verdict.findings[Finding.UNPAID].append(name)
+
+
+def _judge_word(verdict: Verdict, word: Word, payments: list[Payment]) -> None:
+    case = f"{word.reference}, call {word.call}: {word.said.value} {word.error}".rstrip()
+    if word.said is Said.UNTYPED:
+        verdict.findings[Finding.UNTYPED].append(case)
+    elif word.said is Said.FAILED:
+        own = any(payment.call == word.call for payment in payments)
+        if own or any(payment.at < word.begun for payment in payments):
+            verdict.findings[Finding.SAID_FAILED].append(case)
+    elif word.said in {Said.DUPLICATE, Said.NO_JOURNAL}:  # they speak of this call alone: it sent nothing
+        if any(payment.call == word.call for payment in payments):
+            verdict.findings[Finding.SAID_FAILED].append(case)
+    elif word.said is Said.PAID:
+        told = (word.transaction_id, word.amount)
+        if told not in {(payment.transaction_id, payment.amount) for payment in payments}:
+            verdict.findings[Finding.WRONG_WORD].append(f"{case}: transaction {word.transaction_id}")
+
+
+def table(verdict: Verdict, facts: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
+    """Write the result out."""
+    rows: list[tuple[str, object]] = [
+        *facts.items(),
+        ("orders", verdict.orders),
+        ("payments at the service", verdict.payments),
+        ("orders paid exactly once", verdict.paid_once),
+        *((finding.value, len(verdict.findings[finding])) for finding in Finding),
+    ]
+    for title, counted in counts.items():
+        rows.append((title, sum(counted.values())))
+        rows += [(f"- {name}", number) for name, number in sorted(counted.items())]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"| {'what':{width}} | {'seen':>12} |", f"|{'-' * (width + 2)}|{'-' * 13}:|"]
+    lines += [f"| {name:{width}} | {value!s:>12} |" for name, value in rows]
+    for finding, cases in verdict.findings.items():
+        lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
+        if len(cases) > SHOWN:
+            lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
+    return "\n".join(lines)

@@ -1,0 +1,254 @@
+"""The simulation's port: virtual time, the bank for sockets, and a fault, a kill or another's turn at each step."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable
+from types import coroutine
+from typing import Any, Protocol, TypeVar
+
+from campaign.bank import PAYOUT, Bank, refused
+from momopay import JournalError
+from momopay._io import Answer, Headers, NoReplyError, NotSentError, Progress
+from momopay._io.blocking import BlockingIO
+
+T = TypeVar("T")
+
+
+class KilledError(BaseException):
+    """The process is no more; nothing of it runs on."""
+
+
+@dataclass
+class Weather:
+    """How likely things go wrong: of a payout, of a read, of what follows a payout, and at one step."""
+
+    payout: float = 0.3
+    read: float = 0.06
+    lag: float = 0.2
+    callback: float = 0.2
+    kill: float = 0.003
+    cancel: float = 0.006
+    journal: float = 0.002
+
+    def calm(self) -> None:
+        """End all of it."""
+        self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = 0.0
+
+
+PAYOUT_FAULTS = (
+    "not_sent",
+    "reset_before_read",
+    "reset_after_commit",
+    "hang_after_commit",
+    "late_commit",
+    "error_before_commit",
+    "error_after_commit",
+    "request_timeout_after_commit",
+    "html_502",
+    "html_502_after_commit",
+    "truncated",
+    "truncated_json",
+    "redirect_after_commit",
+    "rate_limited",
+)
+BEFORE_COMMIT = {"not_sent", "reset_before_read", "error_before_commit", "html_502", "rate_limited"}
+CALLBACK_FATES = ("lost", "late", "reordered", "duplicate")
+READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag")
+HTML = b"<html><body>Bad gateway</body></html>"
+
+
+class Alive(Protocol):
+    """A process of the simulation, as its port sees it."""
+
+    name: str
+    alive: bool
+
+
+@dataclass
+class Fate:
+    """What the seed has in store; counts what struck and keeps the trace by which a replay is told."""
+
+    rng: random.Random
+    bank: Bank
+    weather: Weather
+    kill: Callable[[Alive], None]
+    orphan: Callable[[Alive, Callable[[], object]], None]
+    faults: Counter[str] = field(default_factory=Counter[str])
+    trace: int = 0
+
+    def strikes(self, likelihood: float) -> bool:
+        """Draw."""
+        return likelihood > 0 and self.rng.random() < likelihood
+
+    def note(self, *event: object) -> None:
+        """Go on with the trace."""
+        self.trace = (self.trace * 1_000_003 + sum(repr(event).encode())) % (1 << 61)
+
+
+@coroutine
+def another_turn() -> Generator[None, None, None]:
+    """Let the scheduler go on with whichever task it likes."""
+    yield
+
+
+@coroutine
+def asleep(until: float) -> Generator[float, None, None]:
+    """Let the scheduler go on with others until then."""
+    yield until
+
+
+class SimulatedIO(BlockingIO):
+    """The blocking colour: a call is over before another begins, unless the process is killed on the way."""
+
+    def __init__(self, fate: Fate, process: Alive) -> None:
+        super().__init__()
+        self.fate = fate
+        self.process = process
+
+    async def step(self, name: str) -> None:
+        """Be killed here, or go on."""
+        self._check_alive()
+        await self.give_way()
+        self._check_alive()
+        self.fate.note(self.process.name, name)
+        if self.fate.strikes(self.fate.weather.kill):
+            self.fate.kill(self.process)
+            raise KilledError
+
+    async def give_way(self) -> None:
+        """Let others go on; this colour does not."""
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.fate.bank.advance(self.fate.bank.now + seconds)
+
+    def _check_alive(self) -> None:
+        if not self.process.alive:
+            raise KilledError
+
+    def now(self) -> float:
+        return self.fate.bank.now
+
+    async def sleep(self, seconds: float) -> None:
+        await self.pass_time(seconds)
+        await self.step("slept")
+
+    async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        try:
+            await self.step("before the journal")
+        except asyncio.CancelledError:
+            # Harsher than the real port, which waits: the thread goes on without the task that began it.
+            if self.fate.strikes(0.5):
+                self.fate.orphan(self.process, lambda: work(*arguments))
+            raise
+        fails = self.fate.strikes(self.fate.weather.journal)
+        if fails and self.fate.strikes(0.5):
+            self.fate.faults["journal fails"] += 1
+            raise JournalError("the journal fails, as planned")
+        result = work(*arguments)
+        if fails:
+            self.fate.faults["journal fails after writing"] += 1
+            raise JournalError("the journal fails, as planned")
+        await self.step("after the journal")
+        return result
+
+    async def send(
+        self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
+    ) -> Answer:
+        await self.step("before the socket")
+        path = url.partition("/v1")[2]
+        await self.pass_time(self.fate.rng.uniform(0.01, 0.3))
+        self._check_alive()
+        answer = await self._struck(method, path, body, timeout)
+        await self.step("after the socket")
+        return answer
+
+    async def _struck(self, method: str, path: str, body: bytes | None, timeout: float) -> Answer:
+        fate = self.fate
+        pays = path == PAYOUT
+        fault = ""
+        if fate.strikes(fate.weather.payout if pays else fate.weather.read):
+            fault = fate.rng.choice(PAYOUT_FAULTS if pays else READ_FAULTS)
+            fate.faults[f"{'payout' if pays else 'read'}: {fault}"] += 1
+        fate.note(method, path, fault)
+        if fault in BEFORE_COMMIT:
+            return _unexecuted(fault)
+        lag, callback = self._twists() if pays else (fault == "list_lag", "")
+        execute = partial(fate.bank.answer, method, path, body, lag=lag, callback=callback)
+        if fault == "late_commit":
+            fate.bank.at(fate.rng.uniform(0.5, 3) * timeout, execute)
+            await self.pass_time(timeout)
+            raise NoReplyError("no answer in time")
+        return await self._answered(fault, execute(), timeout)
+
+    def _twists(self) -> tuple[bool, str]:
+        fate = self.fate
+        lag = fate.strikes(fate.weather.lag)
+        callback = fate.rng.choice(CALLBACK_FATES) if fate.strikes(fate.weather.callback) else ""
+        fate.faults["payout: list_lag"] += lag
+        if callback:
+            fate.faults[f"payout: callback_{callback}"] += 1
+        return lag, callback
+
+    async def _answered(self, fault: str, done: tuple[int, bytes], timeout: float) -> Answer:
+        status, text = done
+        await self.step("after the commit")
+        match fault:
+            case "reset_after_commit":
+                raise NoReplyError("reset")
+            case "hang_after_commit":
+                await self.pass_time(timeout)
+                raise NoReplyError("no answer in time")
+            case "truncated":
+                raise NoReplyError("hung up", status=status, partial=text[: len(text) // 2])
+            case "truncated_json":
+                return Answer(status, Headers(), text[: len(text) // 2])
+            case "error_after_commit":
+                return Answer(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
+            case "request_timeout_after_commit":
+                return Answer(408, Headers(), b"")
+            case "html_502_after_commit":
+                return Answer(502, Headers(), HTML)
+            case "redirect_after_commit":
+                return Answer(307, Headers({"Location": PAYOUT}), b"")
+            case _:
+                return Answer(status, Headers(), text)
+
+
+def _unexecuted(fault: str) -> Answer:
+    match fault:
+        case "not_sent":
+            raise NotSentError("connection refused")
+        case "reset_before_read":
+            raise NoReplyError("reset")
+        case "rate_limited":
+            return Answer(429, Headers({"Retry-After": "2"}), refused(429, "RATE_LIMIT_EXCEEDED")[1])
+        case "error_before_commit":
+            return Answer(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
+        case _:
+            return Answer(502, Headers(), HTML)
+
+
+class SuspendingIO(SimulatedIO):
+    """The suspending colour: at each step another task may go on, and a cancellation may come."""
+
+    suspends = True
+
+    async def give_way(self) -> None:
+        await another_turn()
+
+    async def pass_time(self, seconds: float) -> None:
+        await asleep(self.fate.bank.now + seconds)
+
+
+async def awaited(result: Any) -> Any:
+    """Take a call's result from a client of either colour."""
+    if isawaitable(result):
+        result = await result
+    return result

@@ -1,0 +1,203 @@
+"""The sandbox under a storm: a seeded plan strikes requests all along, and faults that the sandbox lacks are added."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+from unittest.mock import patch
+
+from campaign.judge import Payment
+from campaign.settings import TIMEOUT
+from momopay.sandbox import Account, Fault, MovementKind, Sandbox, _sandbox
+from momopay.sandbox._faults import FaultPlan, Planned
+from momopay.sandbox._gate import TWIST, Gate
+
+SPEED = 20.0
+"""Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""
+LIST_CATCHES_UP = 60 / SPEED + 1
+"""Seconds after which every list shows every payment."""
+KEY = "pk_test_campaign"
+FUNDS = Decimal(900_000_000)
+BEFORE_COMMIT = (Fault.refuse, Fault.reset_before_read, Fault.error_before_commit, Fault.html_502)
+AFTER_COMMIT = (
+    Fault.reset_after_commit,
+    Fault.hang_after_commit,
+    Fault.error_after_commit,
+    Fault.truncated,
+    Fault.slow_drip,
+)
+READ_FAULTS = (
+    Fault.refuse,
+    Fault.reset_before_read,
+    Fault.error_before_commit,
+    Fault.truncated,
+    Fault.html_502,
+    Fault.list_lag,
+)
+TWISTS = (
+    Fault.list_lag,
+    Fault.callback_duplicate,
+    Fault.callback_late,
+    Fault.callback_reordered,
+    Fault.callback_lost,
+)
+_ANY = re.compile("")
+
+
+class Storm(FaultPlan):
+    """Draws for each request whether a fault strikes it."""
+
+    def __init__(self, seed: int, *, fierce: bool = False) -> None:
+        """`fierce`: faults strike more often, and all after the commit, where a broken safety costs money."""
+        super().__init__()
+        self.rng = random.Random(f"storm {seed}")
+        self._likelihood = 0.6 if fierce else 0.32
+        self._redirects = 0.2 if fierce else 0.04
+        self._payout_faults = AFTER_COMMIT if fierce else (*BEFORE_COMMIT, *AFTER_COMMIT)
+        self.struck: Counter[str] = Counter()
+        self.calm = False
+
+    def take(self, method: str, path: str) -> Planned | None:
+        """Draw the fault of a request."""
+        pays = path == "/b2c/payouts"
+        if not self._strikes(self._likelihood if pays else 0.06):
+            return None
+        fault = self.rng.choice(self._payout_faults if pays else READ_FAULTS)
+        self.struck[f"{'payout' if pays else 'read'}: {fault.value}"] += 1
+        whole = fault is not Fault.truncated or self.rng.random() < 0.5
+        return Planned(method, _ANY, fault, 1, content_length=whole)
+
+    def twist(self) -> Fault | None:
+        """Draw what follows from a payout, whatever becomes of its answer."""
+        if not self._strikes(0.25):
+            return None
+        return self.rng.choice(TWISTS)
+
+    def redirects(self) -> bool:
+        """Draw whether a payout is executed and answered with a redirect to itself."""
+        return self._own("redirect_after_commit", self._redirects)
+
+    def lateness(self) -> float:
+        """Draw for how long a payout that was read waits to be executed, seconds; longer than the client does."""
+        return self.rng.uniform(1, 2) * TIMEOUT if self._own("late_commit", 0.03) else 0.0
+
+    def _own(self, name: str, likelihood: float) -> bool:
+        strikes = self._strikes(likelihood)
+        self.struck[f"payout: {name}"] += strikes
+        return strikes
+
+    def _strikes(self, likelihood: float) -> bool:
+        return not self.calm and self.rng.random() < likelihood
+
+
+def _gate_in(storm: Storm) -> type[Gate]:
+    class StormGate(Gate):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope.get("method") == "POST" and scope["path"] == "/v1/b2c/payouts":
+                scope[TWIST] = storm.twist()
+                send = _redirecting(send) if storm.redirects() else send
+            await super().__call__(scope, receive, send)
+
+        async def _read(self, scope: Any, receive: Any) -> bytes | None:
+            body = await super()._read(scope, receive)
+            if scope["path"] == "/v1/b2c/payouts" and (late := storm.lateness()):
+                await asyncio.sleep(late)
+            return body
+
+    return StormGate
+
+
+def _redirecting(send: Any) -> Any:
+    async def redirect(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(b"location", b"/v1/b2c/payouts"), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 307, "headers": headers})
+        elif not message.get("more_body", False):
+            await send({"type": "http.response.body", "body": b""})
+
+    return redirect
+
+
+class Service:
+    """The service, the only witness."""
+
+    def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
+        self.base_url = sandbox.base_url
+        self.storm = storm
+        self._engine = sandbox._running
+        self._account: Account = sandbox.account(KEY)
+        self.mend()
+        self._account.b2c_balance = FUNDS
+        self._account.service_balance = FUNDS
+
+    def payments(self) -> list[Payment]:
+        """Give every payout that was committed, dated by the monotonic clock that all processes share."""
+        clock, transactions = self._engine.clock, self._engine.world.transactions
+        assert clock._since is not None
+        return [
+            Payment(
+                movement.reference,
+                movement.amount,
+                movement.phone,
+                movement.transaction_id,
+                transactions[movement.transaction_id].description,
+                clock._since + (movement.at - clock._base).total_seconds() / SPEED,
+            )
+            for movement in list(self._engine.world.ledger)
+            if movement.kind is MovementKind.payout
+        ]
+
+    def struck(self) -> Counter[str]:
+        """Count the faults by kind; a twist of what follows counts where there was a payout for it to follow."""
+        counts = Counter(self.storm.struck)
+        for transaction in self._engine.world.transactions.values():
+            counts["payout: list_lag"] += transaction.listed_from is not None
+            if transaction.callback_mode:
+                counts[f"payout: callback_{transaction.callback_mode}"] += 1
+        return counts
+
+    def deliveries(self) -> int:
+        """Count the callbacks that were POSTed."""
+        return len(self._engine.world.callbacks)
+
+    def refuse(self, why: str) -> None:
+        """Refuse payouts for a reason that money or an office mends."""
+        account = self._account
+        match why:
+            case "funds":
+                account.b2c_balance = Decimal(0)
+            case "fees":
+                account.service_balance = Decimal(0)
+            case "kyc":
+                account.kyc_approved = False
+            case _:
+                account.rate_limit = 1
+
+    def mend(self) -> None:
+        """Take everything that `refuse` refuses for."""
+        account = self._account
+        account.kyc_approved = True
+        account.rate_limit = None
+        if not account.b2c_balance:
+            account.b2c_balance = FUNDS
+        if not account.service_balance:
+            account.service_balance = FUNDS
+
+
+@contextmanager
+def service_in_storm(storm: Storm) -> Generator[Service]:
+    """Run the service on loopback, in this process."""
+    sandbox = Sandbox(speed=SPEED)
+    with patch.object(_sandbox, "Gate", _gate_in(storm)):
+        sandbox.start()
+    try:
+        sandbox._running.faults = storm
+        yield Service(sandbox, storm)
+    finally:
+        sandbox.close()

@@ -1,0 +1,39 @@
+"""What a call of `pay_once` said, heard alike in every colour and written down for the judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from campaign.judge import Said, Word
+from momopay import DuplicatePayoutError, JournalError, MomoPayError, Payout, Transaction
+
+
+class Ear:
+    """Takes what a call returned."""
+
+    record: Payout | Transaction | None = None
+
+
+@contextmanager
+def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callable[[], float]) -> Generator[Ear]:
+    """Hear how one call ends, and tell. A kill is not heard."""
+    ear, begun, error = Ear(), clock(), ""
+    try:
+        yield ear
+        said = Said.PAID
+    except DuplicatePayoutError:
+        said = Said.DUPLICATE
+    except JournalError as failure:
+        said, error = Said.NO_JOURNAL, str(failure)
+    except MomoPayError as failure:
+        said = Said.UNKNOWN if failure.may_have_executed else Said.FAILED
+        error = type(failure).__name__
+    except asyncio.CancelledError:
+        said = Said.CANCELLED
+    except Exception as failure:  # noqa: BLE001  an untyped error is what is looked for
+        said, error = Said.UNTYPED, repr(failure)
+    record = ear.record
+    told = (None, None) if record is None else (record.transaction_id, record.amount)
+    tell(Word(call, reference, said, begun, error, *told))

@@ -1,0 +1,170 @@
+"""A process that pays the campaign's orders, in one colour, until it has been through them or is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from campaign import controls
+from campaign.orders import Order, make_orders
+from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Settings, end_with_the_parent
+from campaign.words import heard
+from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalState, MomoPayError
+
+PASSES = 2
+SUICIDE = 0.012
+"""How likely the process is killed just before a payout goes out, and just after its answer came."""
+UNREACHABLE = 0.04
+IMPOSTOR = 0.03
+CANCELLED = 0.15
+AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
+"""How likely an order is asked for once more that is paid, or in doubt."""
+
+
+class Worker:
+    """What both colours do alike."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.rng = settings.rng()
+        self.journal = Journal(settings.database)
+        self.log = Log(settings.log)
+        self.orders = make_orders(settings.seed, settings.orders)
+        self.signer = CallbackSigner(SECRET)
+        self._calls = count()
+
+    def client(self, kind: Callable[..., Any], base_url: str) -> Any:
+        """Make a client through which this process may die at the worst moments."""
+        client = kind(
+            self.settings.key, base_url=base_url, budget=None, timeout=TIMEOUT, deadline=DEADLINE, max_attempts=3
+        )
+        io: Any = client._session.io
+        send = io.send
+
+        async def mortal(method: str, *arguments: Any, **options: Any) -> Any:
+            self.die(method)
+            answer = await send(method, *arguments, **options)
+            self.die(method)
+            return answer
+
+        io.send = mortal
+        return client
+
+    def die(self, method: str) -> None:
+        """Be killed, now and then."""
+        if method == "POST" and self.rng.random() < SUICIDE:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def reachable(self) -> bool:
+        """Draw whether the next call finds the service."""
+        return self.rng.random() >= UNREACHABLE
+
+    @property
+    def dead_url(self) -> str:
+        """An address that refuses every connection."""
+        return f"http://127.0.0.1:{self.settings.dead_port}/v1"
+
+    def lane(self, number: int) -> list[Order]:
+        """Give the orders of one lane, for every worker in nearly the same order, so that they meet."""
+        share = self.orders[number::LANES]
+        passes = [random.Random(f"{self.settings.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
+        return [order for each in passes for order in each]
+
+    def next_call(self, order: Order, entry: JournalEntry | None) -> Order | None:
+        """Choose what to ask for: the order, another amount under its reference, or nothing if it is done."""
+        if entry is not None and self.rng.random() < IMPOSTOR:
+            return replace(order, amount=order.amount + 1)
+        again = 1.0 if entry is None else AGAIN.get(entry.state, 1.0)
+        return order if self.rng.random() < again else None
+
+    def arguments(self, order: Order) -> dict[str, Any]:
+        """Give the arguments of `pay_once`; the description names the call."""
+        return {
+            "journal": self.journal,
+            "reference": order.reference,
+            "amount": order.amount,
+            "phone": order.phone,
+            "description": f"{self.settings.name}#{next(self._calls)}",
+            "callback_url": self.signer.url(self.settings.hook, reference=order.reference),
+        }
+
+    def pause(self) -> float:
+        """Draw the pause before the next call, seconds."""
+        return self.rng.uniform(0, 2 * self.settings.pace)
+
+
+def work_blocking(worker: Worker) -> None:
+    """Pay from threads that share one client."""
+    client, cut_off = worker.client(Client, worker.settings.base_url), worker.client(Client, worker.dead_url)
+    try:
+        worker.journal.reconcile_all(client)
+    except MomoPayError as error:
+        worker.log.event(f"reconciliation at the start: {type(error).__name__}")
+
+    def pay_lane(number: int) -> None:
+        for order in worker.lane(number):
+            asked = worker.next_call(order, worker.journal.get(order.reference))
+            if asked is None:
+                continue
+            arguments = worker.arguments(asked)
+            with heard(worker.log.word, arguments["description"], asked.reference, time.monotonic) as ear:
+                payer = client if worker.reachable() else cut_off
+                ear.record = payer.payouts.pay_once(**arguments)
+            time.sleep(worker.pause())
+
+    threads = [threading.Thread(target=pay_lane, args=(number,)) for number in range(LANES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+async def work_async(worker: Worker) -> None:
+    """Pay from tasks that share one client; some are cancelled at any moment."""
+    client = worker.client(AsyncClient, worker.settings.base_url)
+    cut_off = worker.client(AsyncClient, worker.dead_url)
+    loop = asyncio.get_running_loop()
+    try:
+        await client.payouts.reconcile_all(journal=worker.journal)
+    except MomoPayError as error:
+        worker.log.event(f"reconciliation at the start: {type(error).__name__}")
+
+    async def pay_lane(number: int) -> None:
+        for order in worker.lane(number):
+            entry = await asyncio.to_thread(worker.journal.get, order.reference)
+            asked = worker.next_call(order, entry)
+            if asked is None:
+                continue
+            arguments = worker.arguments(asked)
+            with heard(worker.log.word, arguments["description"], asked.reference, time.monotonic) as ear:
+                payer = client if worker.reachable() else cut_off
+                call = asyncio.ensure_future(payer.payouts.pay_once(**arguments))
+                if worker.rng.random() < CANCELLED:
+                    loop.call_later(worker.rng.expovariate(1 / 0.03), call.cancel)
+                ear.record = await call
+            await asyncio.sleep(worker.pause())
+
+    await asyncio.gather(*(pay_lane(number) for number in range(LANES)))
+
+
+def run(settings_json: str) -> None:
+    """Work, as a process of its own."""
+    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
+    end_with_the_parent()
+    settings = Settings.from_json(settings_json)
+    worker = Worker(settings)
+    with nullcontext() if settings.control is None else controls.broken(settings.control):
+        if settings.colour == "async":
+            asyncio.run(work_async(worker))
+        else:
+            work_blocking(worker)

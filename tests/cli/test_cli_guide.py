@@ -1,0 +1,62 @@
+"""Every command of the guide, as printed and in its order, at a terminal against a sandbox."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.kit import Done, Shell
+from momopay.sandbox import Fault, Sandbox
+from sandbox.kit import Receiver
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/command-line.md"
+ANSWERS = {"payouts run": [("Pay KES", "y")], "payouts release": [("Type the reference", "SAL-2026-11-001")]}
+IN_DOUBT = 4
+
+
+@pytest.fixture
+def lively() -> Iterator[Sandbox]:
+    with Sandbox(speed=50) as sandbox:
+        yield sandbox
+
+
+def printed() -> list[list[str]]:
+    lines = [line for line in GUIDE.read_text().splitlines() if line.startswith("$ momopay ")]
+    return [shlex.split(line)[2:] for line in lines if "momopay sandbox" not in line]
+
+
+def salaries() -> str:
+    return GUIDE.read_text().partition("```csv\n")[2].partition("```")[0]
+
+
+def test_every_command_as_printed(
+    lively: Sandbox, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("salaries.csv").write_text(salaries())
+    shell = Shell({"MOMOPAY_API_KEY": "pk_test_trial", "MOMOPAY_BASE_URL": lively.base_url})
+    lively.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    commands = printed()
+    assert len(commands) > 10
+    ended: list[tuple[str, int]] = []
+    for command in commands:
+        done = at_a_terminal(shell, command, receiver, lively)
+        assert "Traceback" not in done.out
+        ended.append((" ".join(command[:2]), done.code))
+    assert [each for each in ended if each[1] != 0] == [("payouts run", IN_DOUBT), ("payouts status", IN_DOUBT)]
+    paid = [movement.reference for movement in lively.ledger if str(movement.kind) == "payout"]
+    assert sorted(paid) == ["SAL-2026-11-001", "SAL-2026-11-002"]
+    first, *others = [body["transaction"]["status"] for body in receiver.bodies]
+    assert (first, others) == ("SUCCESS", ["CANCELLED", "CANCELLED", "SUCCESS"])
+    assert (tmp_path / "report.csv").exists()
+
+
+def at_a_terminal(shell: Shell, command: list[str], receiver: Receiver, sandbox: Sandbox) -> Done:
+    made = next((movement.transaction_id for movement in sandbox.ledger), "")
+    filled = [receiver.url if word.startswith("http://127.0.0.1:8000/") else word for word in command]
+    filled = [made if word == "ID" else word for word in filled]
+    is_asked = not {"--dry-run", "--confirm-live"} & set(command)
+    return shell.at_a_terminal(filled, ANSWERS.get(" ".join(command[:2]), []) if is_asked else [])

@@ -1,0 +1,66 @@
+"""Any body at all: a callback that can be used, the same in every form, or InvalidCallbackError."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import momopay
+from fuzz.strategies import JSON, fuzz, mutated, scratched
+
+PAYLOAD: dict[str, Any] = {
+    "event": "transaction.updated",
+    "event_type": "transaction.success",
+    "transaction": {
+        "id": "8f14e45f-ceea-467f-a9f1-0d3c2a3b4c5d",
+        "tenant_id": "t-1",
+        "type": "STK",
+        "status": "SUCCESS",
+        "amount": 100.5,
+        "currency": "KES",
+        "phone_number": "254712345678",
+        "external_reference": "INV-42",
+        "momo_receipt": None,
+        "transaction_fee": 1,
+        "result_code": "0",
+        "created_at": "2026-01-05T09:00:00.000Z",
+        "updated_at": "2026-01-05T09:00:00Z",
+    },
+}
+
+
+def parsed(body: Any) -> momopay.Callback | None:
+    try:
+        callback = momopay.parse_callback(body)
+    except momopay.InvalidCallbackError as error:
+        assert "254712345678" not in f"{error}{error!r}"  # noqa: PT017  either is right
+        return None
+    assert "254712345678" not in f"{callback}{callback!r}"
+    assert pickle.loads(pickle.dumps(callback)) == callback
+    assert callback.key == (callback.transaction.id, callback.transaction.status)
+    assert callback.transaction.amount.is_finite()
+    assert callback.transaction.created_at.utcoffset() is not None
+    return callback
+
+
+@fuzz
+@given(mutated(PAYLOAD) | JSON)
+def test_any_json_reads_alike_in_every_form(value: Any) -> None:
+    text = json.dumps(value)
+    found = parsed(text)
+    for same in (text.encode(), bytearray(text.encode()), memoryview(text.encode())):
+        assert parsed(same) == found
+    if isinstance(value, dict):
+        parsed(value)
+
+
+@fuzz
+@given(scratched(json.dumps(PAYLOAD).encode()) | st.binary(max_size=100))
+def test_any_bytes_are_a_callback_or_refused(body: bytes) -> None:
+    found = parsed(body)
+    assert parsed(memoryview(body)) == found
+    parsed(body.decode("latin-1"))

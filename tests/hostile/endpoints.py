@@ -1,0 +1,120 @@
+"""Every call of the interface, one of each, with the normal answer to it: what hostile answers are tried on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import momopay
+import wire
+from drivers import Driver
+
+PHONE = "254712345678"
+ID = wire.TRANSACTION_ID
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: how it is made, the `data` of its normal answer, and whether an unclear end of it must be settled."""
+
+    name: str
+    use: Callable[[Any], Any]
+    data: Any
+    method: str = "GET"
+    settles: bool = False
+    once: bool = False
+    """It must never go out a second time."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def normal(method: str, path: str) -> Any:
+    return dict(wire.record_for(wire.Request(method, path, {}, b"", 0.0)))
+
+
+TRANSACTION = normal("POST", "/payments/stk")
+CHANNEL = normal("GET", "/payment-wallet/channels/c")
+PAGE: Any = {
+    "items": [TRANSACTION],
+    "overview": {"total": 1, "completed": 0, "failed": 0, "pending": 1},
+    "nextCursor": None,
+}
+
+STK = Call(
+    "stk", lambda client: client.stk.initiate(amount=100, phone=PHONE), TRANSACTION, "POST", settles=True, once=True
+)
+PAYOUT = Call(
+    "payout",
+    lambda client: client.payouts.initiate(amount=Decimal("100.50"), phone=PHONE, reference="P-1"),
+    normal("POST", "/b2c/payouts"),
+    "POST",
+    settles=True,
+    once=True,
+)
+TOP_UP = Call("top_up", lambda client: client.wallet.top_up(amount=100, phone=PHONE), TRANSACTION, "POST", settles=True)
+CREATE = Call(
+    "create",
+    lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="600100"),
+    CHANNEL,
+    "POST",
+    settles=True,
+    once=True,
+)
+UPDATE = Call("update", lambda client: client.channels.update("c", name="Kiosk"), CHANNEL, "PATCH")
+DELETE = Call("delete", lambda client: client.channels.delete("c"), {}, "DELETE")
+CHANNELS = Call("channels", lambda client: client.channels.list(), {"items": [CHANNEL]})
+ONE_CHANNEL = Call("channel", lambda client: client.channels.get("c"), CHANNEL)
+READ = Call("read", lambda client: client.transactions.get(ID), TRANSACTION)
+LIST = Call("list", lambda client: client.transactions.list(), PAGE)
+BALANCE = Call("balance", lambda client: client.wallet.balance(), normal("GET", "/wallets/service/balance"))
+
+CALLS = (STK, PAYOUT, TOP_UP, CREATE, UPDATE, DELETE, CHANNELS, ONE_CHANNEL, READ, LIST, BALANCE)
+POSTS = (STK, PAYOUT, TOP_UP, CREATE)
+
+
+def success(data: Any) -> bytes:
+    return json.dumps({"success": True, "data": data, "requestId": "r-1"}).encode()
+
+
+def refusal(code: Any = "KYC_NOT_VERIFIED", **more: Any) -> bytes:
+    error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
+    return json.dumps({"success": False, "error": error, "requestId": "r-1", **more}).encode()
+
+
+def raw(data: bytes, *, stays_open: bool = False) -> wire.Step:
+    """Answer with these very bytes."""
+
+    def play(exchange: wire.Exchange) -> bool:
+        exchange.sock.sendall(data)
+        return stays_open
+
+    return wire.Step(play, commits=True)
+
+
+def outcome(driver: Driver, call: Call) -> Any:
+    """The record, or the error of this package; anything else that is raised fails the test."""
+    try:
+        return driver(call.use)
+    except momopay.MomoPayError as error:
+        return error
+
+
+def is_definite_refusal(status: int, body: bytes) -> bool:
+    """An independent reading of SPEC.md's error envelope: only this lets a payment count as not made."""
+    try:
+        envelope: Any = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return False
+    if status >= 500 or status == 408 or 300 <= status < 400:
+        return False
+    match envelope:
+        case {"data": {"transactionId": str()} | {"transaction_id": str()}}:
+            return False
+        case {"success": bool(succeeded), "error": {"code": str(code)}}:
+            return not succeeded and code != ""
+        case _:
+            return False

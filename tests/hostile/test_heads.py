@@ -1,0 +1,93 @@
+"""Heads of answers that are none, lie, or never end: a typed error, one request, and no payment taken for refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import momopay
+import wire
+from drivers import Driver
+from hostile.endpoints import BALANCE, PAYOUT, Call, outcome, raw, success
+
+Reach = Callable[..., Driver]
+
+BODY = b"<body>"
+"""Stands for the normal answer to the call."""
+OK = b"HTTP/1.1 200 OK\r\n"
+LENGTH = b"Content-Length: <length>\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+NO_ANSWER = {
+    "silence": b"",
+    "no_status_line": BODY,
+    "junk": b"\x00\xff\r\n\r\n",
+    "another_protocol": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "tls_alert": b"\x15\x03\x01\x00\x02\x02\x28",
+    "http_2": b"HTTP/2 200 OK\r\n" + LENGTH + b"\r\n" + BODY,
+    "status_of_two_digits": b"HTTP/1.1 20 OK\r\n" + LENGTH + b"\r\n" + BODY,
+    "status_of_zero": b"HTTP/1.1 000 OK\r\n" + LENGTH + b"\r\n" + BODY,
+    "status_below_informational": b"HTTP/1.1 099 OK\r\n" + LENGTH + b"\r\n" + BODY,
+    "status_in_letters": b"HTTP/1.1 OK 200\r\n" + LENGTH + b"\r\n" + BODY,
+    "status_above_all": b"HTTP/1.1 999 OK\r\n" + LENGTH + b"\r\n" + BODY,
+    "switching_protocols": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n" + BODY,
+    "informational_and_no_more": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 1000,
+    "length_below_zero": OK + b"Content-Length: -1\r\n\r\n" + BODY,
+    "length_with_a_sign": OK + b"Content-Length: +5\r\n\r\n" + BODY,
+    "length_in_hexadecimal": OK + b"Content-Length: 0x10\r\n\r\n" + BODY,
+    "length_without_end": OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n" + BODY,
+    "two_lengths": OK + LENGTH + b"Content-Length: 3\r\n\r\n" + BODY,
+    "length_too_long": OK + b"Content-Length: 100000\r\n\r\n" + BODY,
+    "length_too_short": OK + b"Content-Length: 7\r\n\r\n" + BODY,
+    "no_length_at_all": OK + b"Content-Length: 0\r\n\r\n" + BODY,
+    "chunk_of_no_size": OK + CHUNKED + b"zz\r\n" + BODY,
+    "chunk_below_zero": OK + CHUNKED + b"-5\r\n" + BODY,
+    "chunk_without_end": OK + CHUNKED + b"f" * 500 + b"\r\n" + BODY,
+    "chunk_of_terabytes": OK + CHUNKED + b"ffffffffff\r\n" + BODY,
+    "unknown_transfer_encoding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + BODY,
+    "null_in_a_header": OK + b"X-Odd: a\x00b\r\n" + LENGTH + b"\r\n" + BODY,
+    "header_without_a_name": OK + b": x\r\n" + LENGTH + b"\r\n" + BODY,
+    "header_without_a_colon": OK + b"odd\r\n" + LENGTH + b"\r\n" + BODY,
+    "header_of_a_mebibyte": OK + b"X-Odd: " + b"x" * wire.MEBIBYTE + b"\r\n" + LENGTH + b"\r\n" + BODY,
+    "reason_of_a_mebibyte": b"HTTP/1.1 200 " + b"x" * wire.MEBIBYTE + b"\r\n" + LENGTH + b"\r\n" + BODY,
+    "headers_by_the_hundred_thousand": OK + b"X: y\r\n" * 100_000 + LENGTH + b"\r\n" + BODY,
+    "trailers_by_the_hundred_thousand": OK + CHUNKED + b"1\r\n \r\n0\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+    "encoding_that_was_not_asked_for": OK + b"Content-Encoding: br\r\n" + LENGTH + b"\r\n" + BODY,
+    "encoding_in_no_alphabet": OK + b"Content-Encoding: \xff\xfe\r\n" + LENGTH + b"\r\n" + BODY,
+}
+AN_ANSWER = {
+    "no_reason": b"HTTP/1.1 200\r\n" + LENGTH + b"\r\n" + BODY,
+    "http_1_0_until_closed": b"HTTP/1.0 200 OK\r\n\r\n" + BODY,
+    "line_folding": OK + b"X-Odd: a\r\n b\r\n\tc\r\n" + LENGTH + b"\r\n" + BODY,
+    "headers_by_the_thousand": OK + b"X: y\r\n" * 5000 + LENGTH + b"\r\n" + BODY,
+    "the_same_length_twice": OK + LENGTH + LENGTH + b"\r\n" + BODY,
+    "bytes_above_ascii": OK + b"X-Odd: \xff\xe9\r\n" + LENGTH + b"\r\n" + BODY,
+    "informational_first": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100 + OK + LENGTH + b"\r\n" + BODY,
+    "odd_success_status": b"HTTP/1.1 299 Fine\r\n" + LENGTH + b"\r\n" + BODY,
+}
+
+
+def answer_with(template: bytes, call: Call) -> wire.Step:
+    body = success(call.data)
+    return raw(template.replace(b"<length>", str(len(body)).encode()).replace(BODY, body))
+
+
+@pytest.mark.parametrize("template", NO_ANSWER.values(), ids=NO_ANSWER)
+@pytest.mark.parametrize("call", [PAYOUT, BALANCE], ids=lambda call: call.name)
+def test_what_is_no_answer_settles_nothing(reach: Reach, call: Call, template: bytes) -> None:
+    with wire.serve(answer_with(template, call)) as server:
+        error = outcome(reach(server, max_attempts=1 if call is BALANCE else 4), call)
+
+        assert isinstance(error, momopay.MomoPayError)
+        assert isinstance(error, momopay.OutcomeUnknownError) is call.settles
+        assert error.may_have_executed is call.settles
+        assert len(str(error)) < 2000
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("template", AN_ANSWER.values(), ids=AN_ANSWER)
+def test_what_is_only_odd_is_an_answer(reach: Reach, template: bytes) -> None:
+    with wire.serve(answer_with(template, PAYOUT)) as server:
+        assert outcome(reach(server), PAYOUT).transaction_id == wire.TRANSACTION_ID
+        assert len(server.requests) == 1

@@ -1,0 +1,183 @@
+"""What is small on the wire stays small in memory, and quick: measured in a process of its own, by the system."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import wire
+from drivers import Driver
+from hostile.endpoints import BALANCE, PAGE, PAYOUT, outcome, success
+from wire import MEBIBYTE
+
+Reach = Callable[..., Driver]
+
+MOST = 384 * MEBIBYTE
+"""A body of 8 MiB, and what JSON's readers and Python's objects make of it at the worst."""
+
+CHILD = """
+import asyncio, json, sys, time
+import httpx, momopay
+
+colour, base_url, times = sys.argv[1:]
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+found = []
+def note(name):
+    found.append([name, peak(), time.monotonic()])
+
+async def suspending():
+    async with momopay.AsyncClient("pk_test_size", base_url=base_url, budget=None, max_attempts=1) as client:
+        for _ in range(int(times)):
+            try:
+                note(repr(await client.transactions.list()))
+            except momopay.MomoPayError as error:
+                note(type(error).__name__)
+
+if colour == "async":
+    asyncio.run(suspending())
+elif colour == "blocking":
+    with momopay.Client("pk_test_size", base_url=base_url, budget=None, max_attempts=1) as client:
+        for _ in range(int(times)):
+            try:
+                note(repr(client.transactions.list()))
+            except momopay.MomoPayError as error:
+                note(type(error).__name__)
+else:
+    for _ in range(int(times)):
+        note(str(len(httpx.get(base_url + "/transactions", trust_env=False).content)))
+print(json.dumps(found))
+"""
+
+
+def measure(colour: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
+    """What became of each answer, by how many bytes the process's peak then stood above its start, and seconds."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the peak of a process's memory is read from /proc")
+    small = wire.answers(200, success(PAGE))  # so that what is loaded is loaded
+    with wire.serve(small, *steps) as server:
+        command = [sys.executable, "-W", "ignore", "-c", CHILD, colour, server.base_url, str(len(steps) + 1)]
+        done = subprocess.run(command, check=True, capture_output=True, timeout=60)
+        assert len(server.requests) == len(steps) + 1
+    start, *found = json.loads(done.stdout)
+    began = [each[2] for each in (start, *found)]
+    return [(name, peak - start[1], at - before) for (name, peak, at), before in zip(found, began, strict=False)]
+
+
+@cache
+def blanks() -> bytes:
+    """A page and 320 MiB of blanks behind it, compressed."""
+    deflate = zlib.compressobj(1, wbits=15)
+    mebibyte = b" " * MEBIBYTE
+    pieces = [deflate.compress(success(PAGE)), *(deflate.compress(mebibyte) for _ in range(320))]
+    return b"".join([*pieces, deflate.flush()])
+
+
+def filled(unit: bytes) -> bytes:
+    """A page of 8 MiB."""
+    count = (8 * MEBIBYTE - 1000) // (len(unit) + 1)
+    return success({**PAGE, "items": "ITEMS"}).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
+
+
+def compressed(encoding: str, body: bytes) -> wire.Step:
+    return wire.answers(200, body, headers={"Content-Encoding": encoding}, commits=True)
+
+
+def bombs() -> dict[str, wire.Step]:
+    return {
+        "deflate": compressed("deflate", blanks()),
+        "gzip of many members": compressed("gzip", gzip.compress(b"") * 1000 + blanks()),
+        "gzip in gzip": compressed("gzip, gzip", gzip.compress(blanks())),
+        "millions of items that are none": wire.answers(200, filled(b"1")),
+        "millions of items that lack all": wire.answers(200, filled(b"{}")),
+        "millions of lists beside the point": wire.answers(200, filled(b"[]").replace(b'"items"', b'"more"')),
+        "millions of texts beside the point": wire.answers(200, filled(b'"ab"').replace(b'"items"', b'"more"')),
+        "a million names": wire.answers(200, json.dumps(dict.fromkeys(map(str, range(600_000)))).encode()),
+    }
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_a_bomb_takes_little_memory_and_little_time(colour: str) -> None:
+    thrown = bombs()
+    found = dict(zip(thrown, measure(colour, *thrown.values()), strict=True))
+    assert {name: outcome for name, (outcome, _, _) in found.items()} == dict.fromkeys(found, "ProtocolError")
+    assert {name: grown for name, (_, grown, _) in found.items() if grown > MOST} == {}
+    assert {name: seconds for name, (_, _, seconds) in found.items() if seconds > 10} == {}
+
+
+def test_the_ruler_can_tell() -> None:
+    """httpx by itself inflates the bomb."""
+    ((_, grown, _),) = measure("httpx", compressed("deflate", blanks()))
+    assert grown > MOST
+
+
+class Crumbs(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body in pieces of two bytes, as chunks come."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        body = success(BALANCE.data).ljust(400_000)
+        return (body[at : at + 2] for at in range(0, len(body), 2))
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def test_a_body_in_crumbs_takes_no_more_memory_than_one_in_one_piece(drive: Callable[..., Driver]) -> None:
+    def handler(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Crumbs())
+
+    driver = drive(transport=httpx.MockTransport(handler))
+    assert outcome(driver, BALANCE).wallet_id
+    tracemalloc.start()
+    try:
+        outcome(driver, BALANCE)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * MEBIBYTE  # an object for each piece would take eight
+
+
+TAMPERED: dict[str, Callable[[bytes], tuple[str, bytes]]] = {
+    "cut_short": lambda body: ("gzip", gzip.compress(body)[:-6]),
+    "of_two_members": lambda body: ("gzip", gzip.compress(body) + gzip.compress(b" ")),
+    "with_more_behind": lambda body: ("gzip", gzip.compress(body) + b"\x00"),
+    "with_another_checksum": lambda body: ("gzip", gzip.compress(body)[:-8] + bytes(8)),
+    "raw": lambda body: ("deflate", zlib.compress(body)[2:-4]),
+    "not_compressed": lambda body: ("gzip", body),
+    "empty": lambda _: ("gzip", b""),
+    "unasked": lambda body: ("br", body),
+    "unknown": lambda body: ("x-gzip", gzip.compress(body)),
+    "twice": lambda body: ("gzip, deflate", zlib.compress(gzip.compress(body))),
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERED.values(), ids=TAMPERED)
+def test_a_body_that_is_not_the_encoding_it_says_is_no_answer(
+    reach: Reach, tamper: Callable[[bytes], tuple[str, bytes]]
+) -> None:
+    encoding, body = tamper(success(PAYOUT.data))
+    with wire.serve(compressed(encoding, body)) as server:
+        error = outcome(reach(server), PAYOUT)
+        assert type(error).__name__ == "OutcomeUnknownError"
+        assert (len(server.requests), server.payments) == (1, 1)
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_answer_that_is_whole_is_read(reach: Reach, encoding: str, compress: Any) -> None:
+    with wire.serve(compressed(encoding, compress(success(BALANCE.data)))) as server:
+        assert outcome(reach(server), BALANCE).wallet_id == BALANCE.data["walletId"]

@@ -1,0 +1,62 @@
+"""A shop on each framework's own server, with a handler of either colour, and the sandbox that calls it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from integrations.served import APPS
+from integrations.shop import Shop
+from momopay import Callback, Journal
+from momopay.sandbox import Sandbox
+
+
+class KeepingJournal(Journal):
+    """Keeps each context that it gave, so that only its proper end frees a callback, not the garbage collector."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._given: list[AbstractContextManager[bool]] = []
+
+    def handling(self, callback: Callback) -> AbstractContextManager[bool]:
+        self._given.append(super().handling(callback))
+        return self._given[-1]
+
+
+@pytest.fixture(scope="session")
+def _sandbox() -> Iterator[Sandbox]:
+    with Sandbox(speed=0) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(_sandbox: Sandbox) -> Sandbox:
+    _sandbox.reset()
+    return _sandbox
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with KeepingJournal(f"sqlite:///{tmp_path / 'shop.db'}") as journal:
+        yield journal
+
+
+@pytest.fixture(params=[f"{app} {colour}" for app in APPS for colour in ("blocking", "async")])
+def made_of(request: pytest.FixtureRequest) -> tuple[str, str]:
+    app, _, colour = str(request.param).partition(" ")
+    return app, colour
+
+
+@pytest.fixture
+def shop(made_of: tuple[str, str], sandbox: Sandbox, journal: Journal) -> Iterator[Shop]:
+    app, colour = made_of
+    shop = Shop(sandbox, f"pk_test_{uuid4().hex}", journal)
+    make, serve = APPS[app]
+    handler = shop.handle_async if colour == "async" else shop.handle
+    with serve(make(handler, signer=shop.signer, journal=shop.journal)) as url:
+        shop.url = f"{url}/momo"
+        yield shop

@@ -1,0 +1,50 @@
+"""A merchant's app: its handler, in either colour, confirms each callback with a real client and notes what it did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import momopay
+from momopay import Callback, CallbackSigner, Journal
+from momopay.sandbox import Sandbox
+
+SECRET = "a shop's own secret, long enough"
+
+
+class Shop:
+    """What the app was made of, what it was called with, and what came of it."""
+
+    def __init__(self, sandbox: Sandbox, key: str, journal: Journal | None) -> None:
+        self.signer = CallbackSigner(SECRET)
+        self.journal = journal
+        self.url = ""
+        self.calls: list[Callback] = []
+        self.effects: list[tuple[str, str]] = []
+        self.troubles: list[Exception] = []
+        self._account: dict[str, Any] = {"api_key": key, "base_url": sandbox.base_url, "budget": None}
+
+    def handle(self, callback: Callback) -> None:
+        self._enter(callback)
+        with momopay.Client(**self._account) as client:
+            self._act_on(client.transactions.confirm(callback))
+
+    async def handle_async(self, callback: Callback) -> None:
+        self._enter(callback)
+        async with momopay.AsyncClient(**self._account) as client:
+            self._act_on(await client.transactions.confirm(callback))
+
+    def pay(self, reference: str = "INV-42", *, signed: str | None = None, **fields: Any) -> str:
+        """Ask for a payment with a signed callback URL; give its id."""
+        url = self.signer.url(self.url, reference=signed or reference)
+        asked: dict[str, Any] = {"amount": 100, "phone": "0712345678", "account_reference": reference, **fields}
+        with momopay.Client(**self._account) as client:
+            prompt = client.stk.initiate(**asked, callback_url=url)
+        return prompt.transaction_id
+
+    def _enter(self, callback: Callback) -> None:
+        self.calls.append(callback)
+        if self.troubles:
+            raise self.troubles.pop(0)
+
+    def _act_on(self, transaction: momopay.Transaction) -> None:
+        self.effects.append((transaction.transaction_id, transaction.status))

@@ -1,0 +1,33 @@
+"""A process that holds what its arguments name, says so, and keeps it until it is ended: URL KIND REFERENCE."""
+
+from __future__ import annotations
+
+import sys
+
+from journal.kit import begin, callback
+from momopay import Journal
+from momopay.journal import rows_of
+
+
+def say(word: str) -> None:
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+
+
+def main(url: str, kind: str, reference: str) -> None:
+    with Journal(url) as journal:
+        if kind == "callback":
+            with journal.handling(callback(reference)) as first:
+                say("held" if first else "handled")
+                sys.stdin.read()
+            return
+        if kind == "race":
+            sys.stdin.read(1)  # until all may go
+        with rows_of(journal).claiming() as claim:
+            entry = begin(journal, claim, reference)
+            say("held" if entry is None else entry.state)
+            sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,312 @@
+"""What an adversary does to the journal: forks, links, outages, a close in the middle, a database that lies."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+
+from drivers import Driver
+from journal.kit import PHONE, TESTS, begin, callback, found, put
+from momopay import AsyncClient, ConfigurationError, Journal, JournalError, JournalState, Payout, RequestValidationError
+from momopay.journal import rows_of
+from momopay.sandbox import Sandbox
+from postgresql import PostgresqlServer
+
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # what is tested here
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "payouts.db"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(speed=0) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def key(sandbox: Sandbox) -> str:
+    sandbox.reset()
+    key = f"pk_test_{uuid4().hex}"
+    sandbox.account(key).rate_limit = None
+    return key
+
+
+def paid(sandbox: Sandbox) -> list[str | None]:
+    return [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
+
+
+def in_a_fork(work: Callable[[], object]) -> int | None:
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(30)
+    return child.exitcode
+
+
+def test_a_database_that_takes_no_row_and_shows_none_lets_nothing_be_sent(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        journal.get("r")
+        with journal._holding.connection() as connection:
+            connection.exec_driver_sql(
+                "CREATE TRIGGER lost BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(IGNORE); END"
+            )
+        with rows_of(journal).claiming() as claim, pytest.raises(JournalError, match="neither took the row"):
+            begin(journal, claim)
+
+
+def test_an_acceptance_that_comes_after_a_release_is_kept(journal: Journal, url: str) -> None:
+    with Journal(url) as human, rows_of(journal).claiming() as claim:
+        begin(journal, claim, lease=0)
+        human.release("r")
+        rows_of(journal).end(claim, "r", JournalState.ACCEPTED, transaction_id="t")
+    assert (found(journal).state, found(journal).transaction_id) == (JournalState.ACCEPTED, "t")
+
+
+def test_no_other_end_undoes_a_release(journal: Journal, url: str) -> None:
+    with Journal(url) as human, rows_of(journal).claiming() as claim:
+        begin(journal, claim, lease=0)
+        human.release("r")
+        rows_of(journal).end(claim, "r", JournalState.REFUSED)
+    assert found(journal).state is JournalState.NOT_SENT
+
+
+READ = """
+import sys
+from journal.kit import found
+from momopay import Journal
+with Journal(sys.argv[1]) as journal:
+    for reference in ("before", "after"):
+        found(journal, reference)
+"""
+
+
+@forks
+def test_what_a_forked_child_commits_outlasts_its_parents_journal(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    forked = multiprocessing.get_context("fork")
+    written, closed = forked.Event(), forked.Event()
+    journal = Journal(url)
+    put(journal, "of the parent", JournalState.ACCEPTED)
+
+    def child() -> None:
+        put(journal, "before", JournalState.ACCEPTED)
+        written.set()
+        assert closed.wait(30)
+        put(journal, "after", JournalState.ACCEPTED)
+        subprocess.run([sys.executable, "-c", READ, url], cwd=TESTS, check=True)
+
+    process = forked.Process(target=child)
+    process.start()
+    assert written.wait(30)
+    journal.close()
+    closed.set()
+    process.join(30)
+    assert process.exitcode == 0
+
+
+@forks
+def test_a_child_that_was_forked_while_the_file_was_in_use_refuses_it(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "r", JournalState.UNKNOWN)
+
+        def child() -> None:
+            with pytest.raises(JournalError, match="forked while"):
+                journal.get("r")
+
+        with journal._holding.connection():
+            assert in_a_fork(child) == 0
+        assert found(journal).state is JournalState.UNKNOWN
+
+
+@forks
+def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journal, url: str) -> None:
+    with Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+        begin(journal, claim)
+        assert in_a_fork(journal.close) == 0
+        assert found(elsewhere).state is JournalState.SENDING
+        with pytest.raises(RequestValidationError, match="is being sent"):
+            elsewhere.release("r")
+
+
+@forks
+def test_a_child_is_not_stopped_by_a_lock_that_another_thread_held(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "r", JournalState.UNKNOWN)
+        with journal._holding._lock:
+            assert in_a_fork(lambda: found(journal)) == 0
+
+
+def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with (
+        Journal(f"sqlite:///{path}") as journal,
+        Journal(f"sqlite:///{link}") as by_link,
+        rows_of(journal).claiming() as claim,
+    ):
+        begin(journal, claim)
+        assert found(by_link).state is JournalState.SENDING
+
+
+def test_a_sender_whose_lock_file_was_deleted_is_known_again(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with Journal(url) as journal, Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+        begin(journal, claim, "before")
+        shutil.rmtree(path.with_name("payouts.db-senders"))
+        assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
+        begin(journal, claim, "after")
+        assert found(elsewhere, "before").state is JournalState.SENDING
+        assert found(elsewhere, "after").state is JournalState.SENDING
+
+
+def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer) -> None:
+    url = postgresql.new_database()
+    name = url.rpartition("/")[2]
+
+    def allow(word: str) -> None:
+        with psycopg.connect(postgresql._conninfo, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {word}'.encode())
+
+    with Journal(url) as journal, Journal(url) as elsewhere:
+        put(journal, "before", JournalState.NOT_SENT)
+        allow("false")
+        postgresql.disconnect_all()
+        for _ in range(2):
+            with pytest.raises(JournalError, match="OperationalError"):
+                put(journal, "during", JournalState.NOT_SENT)
+        allow("true")
+        with rows_of(journal).claiming() as claim:
+            assert begin(journal, claim, "after") is None
+            assert found(elsewhere, "after").state is JournalState.SENDING
+
+
+def test_those_who_look_at_the_dead_at_once_do_not_take_one_another_for_it(postgresql: PostgresqlServer) -> None:
+    url = postgresql.new_database()
+    with Journal(url) as dead, rows_of(dead).claiming() as claim:
+        begin(dead, claim)
+    with Journal(url) as one, Journal(url) as other:
+        sender = rows_of(one)._row("r")
+        assert sender is not None
+        with one._holding.connection() as connection:
+            held = "SELECT pg_advisory_lock_shared(%s)"
+            connection.exec_driver_sql(held, (int(sender["sender"]),))
+            assert found(other).state is JournalState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://u@h/d",
+        "postgresql+asyncpg://u@h/d",
+        "postgresql+psycopg_async://u@h/d",
+        "postgresql+pg8000://u@h/d",
+        "postgresql+psycopg://u@h:x/d",
+        "sqlite+aiosqlite:///payouts.db",
+    ],
+)
+def test_a_url_that_another_driver_would_take_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Journal(url)
+
+
+def test_text_that_no_database_holds_is_told_by_a_typed_error(journal: Journal) -> None:
+    with pytest.raises(JournalError, match="text that no database holds"):
+        put(journal, "\ud800", JournalState.NOT_SENT)
+
+
+def test_references_that_look_alike_are_not_the_same(journal: Journal) -> None:
+    put(journal, "r", JournalState.ACCEPTED)
+    for reference in ["r ", " r", "R", "\u202er", "😀", "'; --", "\u00e9", "e\u0301", "x" * 2000]:
+        assert journal.get(reference) is None
+        assert put(journal, reference, JournalState.NOT_SENT).reference == reference
+
+
+def test_the_error_of_a_handler_is_the_one_that_is_raised(journal: Journal) -> None:
+    def handle() -> None:
+        with journal.handling(callback()):
+            journal.close()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        handle()
+
+
+class _ClosesBlocking(httpx.HTTPTransport):
+    journal: Journal
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        self.journal.close()
+        return response
+
+
+class _ClosesAsync(httpx.AsyncHTTPTransport):
+    journal: Journal
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        self.journal.close()
+        return response
+
+
+def test_a_journal_closed_under_a_payment_hides_nothing(
+    drive: Callable[..., Driver], colour: str, sandbox: Sandbox, key: str, path: Path
+) -> None:
+    journal = Journal(f"sqlite:///{path}")
+    transport: Any = _ClosesBlocking() if colour == "blocking" else _ClosesAsync()
+    transport.journal = journal
+    sdk = drive(api_key=key, base_url=sandbox.base_url, transport=transport)
+    payout = sdk(lambda client: client.payouts.pay_once(journal=journal, reference="r", amount=10, phone=PHONE))
+    assert isinstance(payout, Payout)
+    assert paid(sandbox) == ["r"]
+    with Journal(f"sqlite:///{path}") as later:
+        assert found(later).state is JournalState.UNKNOWN
+
+
+def test_an_outcome_that_the_disk_does_not_take_is_in_doubt_and_never_lost(
+    drive: Callable[..., Driver], sandbox: Sandbox, key: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(api_key=key, base_url=sandbox.base_url)
+        journal.get("r")
+        with sqlite3.connect(path) as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE UPDATE ON momopay_payouts BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            )
+        connection.close()
+        paying = {"journal": journal, "reference": "r", "amount": 10, "phone": PHONE}
+        assert isinstance(sdk(lambda client: client.payouts.pay_once(**paying)), Payout)
+        assert found(journal).state is JournalState.UNKNOWN
+        sdk(lambda client: client.payouts.pay_once(**paying))
+    assert "disk full" in caplog.text
+    assert paid(sandbox) == ["r"]
+
+
+def test_two_hundred_at_once_do_not_starve_for_connections(
+    postgresql: PostgresqlServer, sandbox: Sandbox, key: str
+) -> None:
+    async def main() -> list[Any]:
+        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
+            pay = client.payouts.pay_once
+            calls = [pay(journal=journal, reference=f"r{number}", amount=10, phone=PHONE) for number in range(200)]
+            return list(await asyncio.gather(*calls))
+
+    with Journal(postgresql.new_database()) as journal:
+        results = asyncio.run(main())
+    assert {type(each) for each in results} == {Payout}
+    assert sorted(map(str, paid(sandbox))) == sorted(f"r{number}" for number in range(200))

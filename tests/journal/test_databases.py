@@ -1,0 +1,109 @@
+"""What the journal asks of each database: that a commit is on disk, and who is alive."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from journal.kit import begin, found, put, sender
+from momopay import Journal, JournalError, JournalState
+from momopay.journal import rows_of
+from postgresql import PostgresqlServer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "payouts.db"
+
+
+def test_sqlite_writes_ahead_and_waits_for_the_disk(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "r", JournalState.ACCEPTED)
+        with journal._holding.connection() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_the_phones_in_a_new_journal_are_its_owners_alone(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "r", JournalState.ACCEPTED)
+        modes = {each.stat().st_mode & 0o077 for each in (path, *path.parent.glob("payouts.db-*"))}
+    assert modes == {0}
+
+
+def test_a_file_that_is_no_database_is_told(path: Path) -> None:
+    path.write_text("these are no payouts" * 100)
+    with Journal(f"sqlite:///{path}") as journal, pytest.raises(JournalError, match="not a database"):
+        journal.get("r")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'no' / 'payouts.db'}") as journal, pytest.raises(JournalError):
+        journal.get("r")
+
+
+def test_the_dead_leave_no_files(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with Journal(url) as journal:
+        with sender(url) as other:
+            assert other.says() == "held"
+            other.kill()
+        assert found(journal).state is JournalState.UNKNOWN
+    assert [file.name for file in path.with_name("payouts.db-senders").iterdir()] == ["set-up.lock"]
+
+
+def test_what_a_human_reads_in_the_file_is_plain(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "SALARY-7", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
+    with sqlite3.connect(path) as connection:
+        row = connection.execute("SELECT reference, amount, state, code FROM momopay_payouts").fetchone()
+    connection.close()
+    assert row == ("SALARY-7", "10", "REFUSED", "INSUFFICIENT_FUNDS")
+
+
+def _pay_in_a_child(journal: Journal) -> None:
+    with rows_of(journal).claiming() as claim:
+        assert begin(journal, claim, "of the child") is None
+        assert found(journal, "of the parent").state is JournalState.SENDING
+        rows_of(journal).end(claim, "of the child", JournalState.ACCEPTED)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # what is tested here
+def test_a_forked_child_is_a_sender_of_its_own(journal: Journal) -> None:
+    with rows_of(journal).claiming() as claim:
+        begin(journal, claim, "of the parent")
+        child = multiprocessing.get_context("fork").Process(target=_pay_in_a_child, args=(journal,))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        assert found(journal, "of the parent").state is JournalState.SENDING
+        rows_of(journal).end(claim, "of the parent", JournalState.ACCEPTED)
+    assert found(journal, "of the child").state is JournalState.ACCEPTED
+    assert found(journal, "of the parent").state is JournalState.ACCEPTED
+
+
+def test_postgresql_waits_for_the_disk_whatever_its_default(postgresql: PostgresqlServer) -> None:
+    url = postgresql.new_database()
+    with Journal(url) as journal, journal._holding.connection() as connection:
+        name = connection.exec_driver_sql("SELECT current_database()").scalar()
+        connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    with Journal(url) as journal, journal._holding.connection() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+
+
+def test_a_sender_whose_connections_were_cut_is_known_again(postgresql: PostgresqlServer) -> None:
+    url = postgresql.new_database()
+    with Journal(url) as journal, Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+        begin(journal, claim, "before")
+        postgresql.disconnect_all()
+        assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
+        assert begin(journal, claim, "after") is None
+        assert found(elsewhere, "after").state is JournalState.SENDING
+        rows_of(journal).end(claim, "before", JournalState.ACCEPTED)
+    with Journal(url) as later:
+        assert found(later, "before").state is JournalState.ACCEPTED

@@ -1,0 +1,101 @@
+"""A real PostgreSQL on a loopback port of its own, for as long as a test run lasts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+
+def _programs() -> Path | None:
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return next((folder for folder in folders if (folder / "postgres").exists()), None)
+
+
+class PostgresqlServer:
+    """One server; each test takes a new database of it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def new_database(self) -> str:
+        """Create a database and give its URL."""
+        name = f"t{uuid4().hex}"
+        with psycopg.connect(self._conninfo, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/{name}"
+
+    def disconnect_all(self) -> None:
+        """Cut every connection, as a failing network does."""
+        with psycopg.connect(self._conninfo, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+
+    def answers(self) -> bool:
+        """Tell whether the server takes connections."""
+        try:
+            psycopg.connect(self._conninfo, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    @property
+    def _conninfo(self) -> str:
+        return f"host=127.0.0.1 port={self._port} user=postgres dbname=postgres"
+
+
+@contextmanager
+def running_postgresql() -> Generator[PostgresqlServer]:
+    """Start a server with a new cluster, and end it. Passes over, or fails in CI, where PostgreSQL is missing."""
+    programs = _programs()
+    if programs is None:
+        message = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+        if os.environ.get("CI_REQUIRE_ALL"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # PostgreSQL will not run as root.
+    as_whom: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory(prefix="momopay-postgresql-") as folder:
+        if as_whom:
+            shutil.chown(folder, "nobody", "nogroup")
+        data = Path(folder) / "data"
+        subprocess.run(
+            [programs / "initdb", "--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8"],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            **as_whom,
+        )
+        options = ("listen_addresses=127.0.0.1", f"port={port}", "unix_socket_directories=", "max_connections=200")
+        with (Path(folder) / "log").open("wb") as log:
+            server = subprocess.Popen(
+                [programs / "postgres", "-D", data, *(part for option in options for part in ("-c", option))],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                **as_whom,
+            )
+        try:
+            started = PostgresqlServer(port)
+            while not started.answers():
+                assert server.poll() is None, (Path(folder) / "log").read_text()
+            yield started
+        finally:
+            server.send_signal(signal.SIGQUIT)  # at once: the cluster is thrown away
+            server.wait(30)

@@ -1,0 +1,88 @@
+"""A real Redis, or Valkey, on a free loopback port; it is ended by its process, and may come back on the same port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+import redis
+import redis.asyncio
+
+PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
+_PATIENCE = 10.0
+
+
+def need_redis() -> None:
+    """Pass the test over where there is no server, unless the run forbids passing over."""
+    if PROGRAM is None:
+        reason = "needs redis-server or valkey-server"
+        pytest.fail(reason) if os.environ.get("CI_REQUIRE_ALL") else pytest.skip(reason)
+
+
+def connect(url: str, **options: Any) -> Any:
+    """Connect to it; redis-py's own types are known in part only."""
+    library: Any = redis
+    return library.Redis.from_url(url, **options)
+
+
+def connect_asyncio(url: str, **options: Any) -> Any:
+    """Connect to it from an event loop."""
+    library: Any = redis.asyncio
+    return library.Redis.from_url(url, **options)
+
+
+class RedisServer:
+    """The server; it keeps nothing on disk, so a restart has lost everything."""
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> Self:
+        assert PROGRAM is not None
+        fixed = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no")
+        command = [PROGRAM, "--port", str(self.port), *fixed, *self._options]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                assert self._process.poll() is None, "the server ended at once"
+                assert time.monotonic() < give_up, "the server does not listen"
+                time.sleep(0.02)
+            else:
+                return self
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()

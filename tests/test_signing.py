@@ -1,0 +1,224 @@
+"""A signed callback URL survives proxies and comes back as its reference; whatever else comes is forged."""
+
+from __future__ import annotations
+
+import copy
+import hmac
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import momopay
+from momopay import CallbackSigner, ConfigurationError, ForgedCallbackError, RequestValidationError
+from momopay.urls import check_callback_url
+
+SECRET = "correct horse battery staple"
+OTHER = b"0123456789abcdef"
+URL = "https://shop.example/momo"
+REFERENCES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+QUERIES = st.sampled_from(["", "?", "?a=1", "?a=1&", "?next=/x?y=z", "?a=%26&b", "?token=1&x_momo=2"])
+
+
+@pytest.fixture
+def signer() -> CallbackSigner:
+    return CallbackSigner(SECRET)
+
+
+def forged(signer: CallbackSigner, url: Any) -> None:
+    with pytest.raises(ForgedCallbackError) as caught:
+        signer.verify(url)
+    assert caught.value.may_have_executed is False
+
+
+@given(REFERENCES, QUERIES)
+def test_any_reference_comes_back_from_any_url(reference: str, query: str) -> None:
+    signer = CallbackSigner(SECRET)
+    url = signer.url(URL + query, reference=reference)
+    assert check_callback_url(url, on_loopback=False) == url
+    assert url.startswith(URL + query)
+    path_and_query = url.removeprefix("https://shop.example")
+    for form in (url, path_and_query, path_and_query.partition("?")[2]):
+        assert signer.verify(form) == reference
+
+
+@pytest.mark.parametrize("reference", ["INV-42", "a&b=c d", "café ☕ ₤", "50%", "#?/", "\x00", "x" * 1024, "é" * 512])
+def test_the_client_takes_a_signed_url(signer: CallbackSigner, reference: str) -> None:
+    url = signer.url(URL + "?shop=7", reference=reference)
+    sent = list[bytes]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.content)
+        return httpx.Response(401, json={"success": False, "error": {"message": "", "code": "INVALID_API_KEY"}})
+
+    transport = httpx.MockTransport(answer)
+    with (
+        momopay.Client("pk_test_x", base_url="https://api.example/v1", transport=transport) as client,
+        pytest.raises(momopay.InvalidApiKeyError),
+    ):
+        client.stk.initiate(amount=1, phone="0712345678", callback_url=url)
+    assert url.encode() in sent[0]
+
+
+PROXIES: dict[str, Callable[[str], str]] = {
+    "host": lambda url: url.replace("https://shop.example", "http://10.0.0.7:8000"),
+    "path": lambda url: url.replace("/momo?", "/internal/prefix/momo/?"),
+    "before": lambda url: url.replace("?", "?added-by-a-proxy=1&"),
+    "after": lambda url: url + "&added=1",
+    "order": lambda url: "&".join(reversed(url.partition("?")[2].split("&"))),
+}
+
+
+@pytest.mark.parametrize("change", PROXIES.values(), ids=PROXIES)
+def test_a_proxy_may_change_what_it_changes(signer: CallbackSigner, change: Callable[[str], str]) -> None:
+    assert signer.verify(change(signer.url(URL + "?a=1", reference="INV-42"))) == "INV-42"
+
+
+def token(url: str) -> str:
+    return url.partition("momo_token=")[2]
+
+
+GENUINE = CallbackSigner(SECRET).url(URL, reference="INV-42")
+TOLD, MAC = token(GENUINE).split(".")
+OF_ANOTHER = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        URL,
+        URL + "?",
+        URL + "?momo_token",
+        URL + "?momo_token=",
+        URL + "?momo_token=.",
+        URL + f"?momo_token={TOLD}",
+        URL + f"?momo_token={TOLD}.",
+        URL + f"?momo_token=.{MAC}",
+        URL + f"?momo_token={TOLD}.{MAC[:-1]}",
+        URL + f"?momo_token={TOLD}.{MAC}0",
+        URL + f"?momo_token={TOLD}.{MAC}.",
+        URL + f"?momo_token={TOLD}.{MAC.upper()}",
+        URL + f"?momo_token={TOLD.upper()}.{MAC}",
+        URL + f"?momo_token={TOLD}%2E{MAC}",
+        URL + f"?momo_token=+{TOLD}.{MAC}",
+        URL + f"?momo_token={TOLD}.{MAC}#",
+        URL + f"?momo_token={TOLD}.{OF_ANOTHER.partition('.')[2]}",
+        URL + f"?momo_token={OF_ANOTHER.partition('.')[0]}.{MAC}",
+        URL + f"?MOMO_TOKEN={TOLD}.{MAC}",
+        URL + f"?x_momo_token={TOLD}.{MAC}",
+        URL + f"?momo%5Ftoken={TOLD}.{MAC}",
+        f"{GENUINE}&momo_token={TOLD}.{MAC}",
+        f"{GENUINE}&momo_token={OF_ANOTHER}",
+        f"{GENUINE}&momo_token",
+        f"{GENUINE}&a=é",
+        f"{GENUINE}é",
+        GENUINE.replace("a", "а"),  # noqa: RUF001  a Cyrillic letter is the test
+        f"{GENUINE}&a=" + "x" * 20_000,
+        GENUINE.encode(),
+        None,
+        7,
+        token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
+        "momo_token=" + token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
+        "momo_token=" + TOLD + "." + hmac.digest(SECRET.encode(), TOLD.encode(), "sha256").hex(),
+        "momo_token=" + TOLD + "." + hmac.digest(SECRET.encode(), b"INV-42", "sha256").hex(),
+    ],
+    ids=range(36),
+)
+def test_what_is_not_exactly_the_token_is_forged(signer: CallbackSigner, url: Any) -> None:
+    assert signer.verify(GENUINE) == "INV-42"
+    forged(signer, url)
+
+
+@given(st.one_of(st.text(), st.text("momo_token=.&?#0123456789abcdef"), st.binary()))
+def test_nothing_but_forgery_comes_of_noise(noise: Any) -> None:
+    forged(CallbackSigner(SECRET), noise)
+
+
+@given(st.integers(0, len(GENUINE) - 1), st.characters())
+def test_no_single_change_makes_another_reference(place: int, character: str) -> None:
+    changed = GENUINE[:place] + character + GENUINE[place + 1 :]
+    try:
+        assert CallbackSigner(SECRET).verify(changed) == "INV-42"
+    except ForgedCallbackError:
+        return
+    assert token(changed).partition("&")[0] == f"{TOLD}.{MAC}"
+
+
+def test_secrets_rotate() -> None:
+    old = CallbackSigner(SECRET)
+    both = CallbackSigner([OTHER, SECRET])
+    new = CallbackSigner(OTHER)
+    by_old, by_both = old.url(URL, reference="A"), both.url(URL, reference="B")
+    assert both.verify(by_old) == "A"
+    assert both.verify(by_both) == "B"
+    assert new.verify(by_both) == "B"
+    forged(new, by_old)
+    forged(old, by_both)
+
+
+@given(st.binary(min_size=16, max_size=200), REFERENCES)
+def test_the_token_is_the_hmac_of_the_standard_library(secret: bytes, reference: str) -> None:
+    told, _, mac = token(CallbackSigner(secret).url(URL, reference=reference)).partition(".")
+    message = b"momopay callback URL, version 1\0" + reference.encode().hex().encode()
+    assert mac == hmac.digest(secret, message, "sha256").hex()
+    assert bytes.fromhex(told).decode() == reference
+
+
+def test_text_and_bytes_are_one_secret() -> None:
+    assert CallbackSigner(SECRET.encode()).verify(GENUINE) == "INV-42"
+    assert CallbackSigner((SECRET,)).url(URL, reference="INV-42") == GENUINE
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        *("", b"", "x" * 15, b"x" * 15, [], (), None, 7, {SECRET: 1}, iter([SECRET])),
+        *([SECRET, "short"], [SECRET, None], [b"x" * 16, bytearray(b"x" * 16)], "\ud800" * 16, "é" * 7, bytearray(99)),
+    ],
+    ids=range(16),
+)
+def test_senseless_secrets_are_refused_and_not_repeated(secrets: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        CallbackSigner(secrets)
+    assert SECRET not in str(caught.value)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    ours = [frame for frame in shown.stack if "/momopay/" in frame.filename]
+    assert ours
+    assert all("'secrets'" not in str(frame.locals) and SECRET not in str(frame.locals) for frame in ours)
+
+
+@pytest.mark.parametrize(
+    ("url", "reference", "at_fault"),
+    [
+        ("", "A", "url"),
+        ("shop.example/momo", "A", "url"),
+        ("https://shop.example/a b", "A", "url"),
+        ("https://shop.example/é", "A", "url"),
+        ("https://shop.example/#top", "A", "url"),
+        (None, "A", "url"),
+        (GENUINE, "A", "url"),
+        (URL, "", "reference"),
+        (URL, None, "reference"),
+        (URL, "\ud800", "reference"),
+        (URL, "x" * 1025, "reference"),
+        (URL, "é" * 513, "reference"),
+    ],
+)
+def test_what_cannot_be_signed_is_refused(signer: CallbackSigner, url: Any, reference: Any, at_fault: str) -> None:
+    with pytest.raises(RequestValidationError) as caught:
+        signer.url(url, reference=reference)
+    assert set(caught.value.fields) == {at_fault}
+
+
+def test_secrets_are_neither_shown_nor_copied() -> None:
+    signer = CallbackSigner([SECRET, OTHER])
+    assert repr(signer) == str(signer) == "CallbackSigner(<secrets: 2>)"
+    for take in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="secrets"):
+            take(signer)
