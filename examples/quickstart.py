@@ -13,8 +13,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
+from urllib.parse import urlsplit
 
-from momopay import Callback, Client, InvalidCallbackError, PollSchedule, WaitTimeoutError, parse_callback, settled
+from momopay import (
+    Callback,
+    Client,
+    InvalidCallbackError,
+    PollSchedule,
+    WaitTimeoutError,
+    normalise_phone,
+    parse_callback,
+    settled,
+)
 
 
 def main() -> None:
@@ -40,14 +50,33 @@ def on_the_sandbox() -> None:
 
 def on_the_real_service() -> None:
     """Ask before anything moves; callbacks need a public address of yours, so this waits by polling."""
-    print(f"This will move real money at {os.environ['MOMOPAY_BASE_URL']}: KES 1 from your phone.")
-    phone = input("Your phone number, or nothing to stop: ").strip()
-    if not phone:
-        sys.exit("Stopped; nothing was sent.")
+    address = os.environ["MOMOPAY_BASE_URL"]
+    kind = "pretend" if urlsplit(address).hostname in {"127.0.0.1", "::1", "localhost"} else "real"
+    print(f"This will move {kind} money at {address}: KES 1 from your phone.")
+    phone = ask_for_a_phone()
     with Client() as client:
         collect(client, phone, None, Queue(), PollSchedule())
-        if input("Pay KES 10 out to the same phone? Type yes: ").strip() == "yes":
+        if ask("Pay KES 10 out to the same phone? Type yes: ") == "yes":
             pay_out(client, phone, PollSchedule())
+
+
+def ask_for_a_phone() -> str:
+    """Ask until it is a phone number, or nothing."""
+    while answer := ask("Your phone number, or nothing to stop: "):
+        try:
+            return normalise_phone(answer)
+        except ValueError as problem:
+            print(f"The number {problem}.")
+    sys.exit("Stopped; nothing was sent.")
+
+
+def ask(question: str) -> str:
+    """Read an answer; nothing where nobody is there to give one."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        print()
+        return ""
 
 
 def collect(

@@ -1,0 +1,116 @@
+"""The picture of the sandbox's phone, made by each build from the running sandbox.
+
+Without Chromium the build shows the pictures that are committed and says so; with CI_REQUIRE_ALL=1 it fails. Run as a
+program, this renews the committed ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import chromium
+
+from momopay import Client
+from momopay.sandbox import Outcome, Sandbox, phone_for
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+SCHEMES = ("light", "dark")
+NAME = "assets/phone-{scheme}.png"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Put fresh pictures in the place of the committed ones (a hook of mkdocs)."""
+    from mkdocs.exceptions import PluginError  # noqa: PLC0415  not needed to renew the pictures
+    from mkdocs.plugins import get_plugin_logger  # noqa: PLC0415  as above
+    from mkdocs.structure.files import File  # noqa: PLC0415  as above
+
+    logger = get_plugin_logger("phone_page")
+    if chromium.find() is None:
+        if os.environ.get("CI_REQUIRE_ALL") == "1":
+            raise PluginError("the picture of the sandbox's phone needs Chromium, and it is missing")
+        logger.info("no Chromium here: the committed pictures of the sandbox's phone are used")
+        return files
+    for scheme, picture in pictures().items():
+        name = NAME.format(scheme=scheme)
+        if (committed := files.get_file_from_path(name)) is not None:
+            files.remove(committed)
+        files.append(File.generated(config, name, content=picture))
+    return files
+
+
+@cache
+def pictures() -> dict[str, bytes]:
+    """Pay on a sandbox until there is something to see, and take its picture by day and by night."""
+    program = chromium.find()
+    if program is None:
+        raise chromium.ChromiumError("no Chromium here")
+    with Sandbox(speed=0) as sandbox, _shop() as callback_url, chromium.tab(program) as tab:
+        with Client("pk_test_docs", base_url=sandbox.base_url) as client:
+            _trade(client, sandbox, callback_url)
+        taken: dict[str, bytes] = {}
+        for scheme in SCHEMES:
+            tab.dress(width=1240, height=840, scheme=scheme, scale=1.5)
+            tab.show(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
+            taken[scheme] = tab.picture()
+        return taken
+
+
+def _trade(client: Client, sandbox: Sandbox, callback_url: str) -> None:
+    client.stk.initiate(
+        amount=100,
+        phone="0712 345 678",
+        account_reference="INV-41",
+        transaction_desc="Order 41",
+        callback_url=callback_url,
+    )
+    sandbox.advance(40)
+    client.payouts.initiate(amount=2500, phone="0798 765 432", reference="SALARY-2026-11-7", callback_url=callback_url)
+    sandbox.advance(8)
+    client.stk.initiate(
+        amount=1250,
+        phone=phone_for(Outcome.by_hand),
+        account_reference="INV-42",
+        transaction_desc="Order 42",
+        callback_url=callback_url,
+    )
+
+
+@contextmanager
+def _shop() -> Generator[str]:
+    """Take callbacks on loopback, and acknowledge them."""
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class names it so
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/momo"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+if __name__ == "__main__":
+    for _scheme, _picture in pictures().items():
+        (Path(__file__).parents[1] / NAME.format(scheme=_scheme)).write_bytes(_picture)

@@ -1,0 +1,168 @@
+"""A checkout: phone and amount in, a PIN prompt on the phone, and one page that follows the payment live.
+
+    python examples/checkout/app.py [--port 8000]
+
+The order is written before the prompt is sent. Then the signed callback and a wait race to end it, and whoever is first
+ships: once, because one statement in the database decides (shop.py). The page works without JavaScript too. Without
+MOMOPAY_* settings it runs on the embedded sandbox; on the real service set SHOP_URL, the public https:// address that
+callbacks come to, and SHOP_SECRET, 16 random characters or more, the same at every start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from html import escape
+from pathlib import Path
+from string import Template
+from urllib.parse import parse_qsl
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from shop import Order, Shop
+
+from momopay import PollSchedule, normalise_phone
+from momopay.integrations.fastapi import callback_endpoint
+from momopay.phones import mask_phone
+
+PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+LIVE = """<script>
+  const order = document.getElementById("order");
+  const news = new EventSource(location.pathname + "/events");
+  news.onmessage = (event) => {
+    order.innerHTML = event.data;
+    if (!order.querySelector(".WAITING")) news.close();
+  };
+</script>"""
+HEADINGS = {"WAITING": "Check your phone", "PAID": "Paid, thank you", "FAILED": "Not paid"}
+MARKS = {"WAITING": "", "PAID": "\N{CHECK MARK}", "FAILED": "!"}
+
+
+def form(phone: str = "", amount: str = "250", fault: str = "") -> HTMLResponse:
+    """Show the form. It carries the order's id, so that sending it twice is one order and one prompt."""
+    body = f"""<h1>Kahawa</h1><p>A bag of beans from the corner shop, paid by phone.</p>
+      <form method="post" action="/">
+        <input type="hidden" name="order" value="{secrets.token_hex(6)}">
+        <label for="phone">Phone number</label>
+        <input id="phone" name="phone" type="tel" autocomplete="tel" required placeholder="0712 345 678"
+               value="{escape(phone)}" aria-describedby="fault">
+        <label for="amount">Amount, KES</label>
+        <input id="amount" name="amount" type="number" inputmode="numeric" min="1" max="100000" required
+               value="{escape(amount)}">
+        <p id="fault" class="fault" role="alert">{escape(fault)}</p>
+        <button>Pay</button>
+      </form>"""
+    return HTMLResponse(PAGE.substitute(refresh="", body=body), status_code=422 if fault else 200)
+
+
+def checked(sent: dict[str, str]) -> tuple[str, str, int]:
+    """Read order id, phone and amount from what was sent.
+
+    Raises:
+        ValueError: Says what is wrong, to the customer.
+    """
+    order_id, phone, amount = (sent.get(name, "") for name in ("order", "phone", "amount"))
+    if not re.fullmatch("[0-9a-f]{12}", order_id):
+        raise ValueError("Please send the form again")
+    if not re.fullmatch("[1-9][0-9]{0,4}|100000", amount):
+        raise ValueError("The amount is a whole number, from 1 to 100,000")
+    try:
+        return order_id, normalise_phone(phone), int(amount)
+    except ValueError as fault:
+        raise ValueError(f"The phone number {fault}") from None
+
+
+def status(order: Order) -> str:
+    """Show how an order stands, on one line: an event of the live page is a line."""
+    notes = {"WAITING": "We sent you a prompt. Enter your PIN to pay.", "PAID": "Your beans are on their way."}
+    again = '<a class="button" href="/">Try again</a>' if order.state == "FAILED" else ""
+    return (
+        f'<section class="{order.state}"><div class="mark" aria-hidden="true">{MARKS[order.state]}</div>'
+        f"<h1>{HEADINGS[order.state]}</h1><p>{escape(notes.get(order.state, order.note))}</p>"
+        f"<dl><dt>Amount</dt><dd>KES {order.amount:,}</dd><dt>Phone</dt><dd>{mask_phone(order.phone)}</dd>"
+        f"<dt>Order</dt><dd>{order.id}</dd></dl>{again}</section>"
+    )
+
+
+async def changes(shop: Shop, order_id: str) -> AsyncIterator[str]:
+    """Tell the live page whenever its order has moved, until it ends."""
+    shown = ""
+    while "WAITING" in shown or not shown:
+        now = status(shop.order(order_id))
+        if now != shown:
+            yield f"data: {now}\n\n"
+        shown = now
+        await asyncio.sleep(0.2)  # looks into the shop's own database, not at the service
+
+
+def create_app(shop: Shop) -> FastAPI:
+    """Give the shop its pages and its callback address."""
+    app = FastAPI(lifespan=lambda _app: shop.open(), docs_url=None, redoc_url=None, openapi_url=None)
+    app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer))
+
+    def known(order_id: str) -> Order:
+        try:
+            return shop.order(order_id)
+        except LookupError as error:
+            raise HTTPException(404) from error
+
+    @app.get("/")
+    def ask() -> HTMLResponse:
+        return form()
+
+    @app.post("/")
+    async def buy(request: Request) -> Response:
+        # A real shop knows its customer here: anybody could have prompts sent to anybody's phone.
+        sent = dict(parse_qsl((await request.body()).decode(errors="replace")))
+        try:
+            order_id, phone, amount = checked(sent)
+        except ValueError as fault:
+            return form(sent.get("phone", ""), sent.get("amount", ""), str(fault))
+        await shop.buy(order_id, phone, amount)
+        return RedirectResponse(f"/orders/{order_id}", status_code=303)
+
+    @app.get("/orders/{order_id}")
+    async def show(order_id: str) -> HTMLResponse:
+        order = known(order_id)
+        waiting = order.state == "WAITING"
+        refresh = '<noscript><meta http-equiv="refresh" content="2"></noscript>' if waiting else ""
+        live = f'<div id="order" aria-live="polite">{status(order)}</div>{LIVE if waiting else ""}'
+        return HTMLResponse(PAGE.substitute(refresh=refresh, body=live), headers={"cache-control": "no-store"})
+
+    @app.get("/orders/{order_id}/events")
+    async def events(order_id: str) -> StreamingResponse:
+        known(order_id)
+        return StreamingResponse(
+            changes(shop, order_id), media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+
+    return app
+
+
+def main() -> None:
+    """Serve the shop."""
+    parser = argparse.ArgumentParser(description="A checkout with a live page.")
+    parser.add_argument("--port", type=int, default=8000)
+    port = parser.parse_args().port
+    url = os.environ.get("SHOP_URL", f"http://127.0.0.1:{port}")
+    if "MOMOPAY_BASE_URL" in os.environ:
+        shop = Shop(os.environ.get("SHOP_DATABASE", "checkout.db"), url, PollSchedule())
+        uvicorn.run(create_app(shop), port=port, timeout_graceful_shutdown=1)
+        return
+    from momopay.sandbox import Sandbox
+
+    with Sandbox(speed=20) as sandbox, tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"MOMOPAY_API_KEY": "pk_test_checkout", "MOMOPAY_BASE_URL": sandbox.base_url}
+        print(f"Shop {url}  Phone {sandbox.url}  (0712349932 cancels, 0712349945 waits for your PIN)", flush=True)
+        shop = Shop(f"{folder}/orders.db", url, PollSchedule(first=1, every=1, limit=60))
+        uvicorn.run(create_app(shop), port=port, timeout_graceful_shutdown=1, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

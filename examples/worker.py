@@ -1,0 +1,169 @@
+"""A pool of workers that pay out from a queue in Redis: one rate budget for all, and every reference paid once.
+
+    python examples/worker.py [--workers 2]
+
+A queue delivers a job twice now and then, and a worker may be killed on any line; both are met by `pay_once` and its
+journal, so a job is simply tried again. Without MOMOPAY_* settings the pool pays on the embedded sandbox; without
+REDIS_URL it starts a redis-server of its own. Put jobs in with
+`redis-cli RPUSH payouts:todo '{"reference": "WIN-1", "amount": "50", "phone": "0712345678"}'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from decimal import Decimal
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import redis
+
+from momopay import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    Client,
+    DuplicatePayoutError,
+    Journal,
+    OutcomeUnknownError,
+    ServerError,
+    ThrottledError,
+)
+from momopay.redis import RedisRateBudget
+
+TODO, DOING, PAID, REFUSED, DOUBT = (f"payouts:{name}" for name in ("todo", "doing", "paid", "refused", "doubt"))
+LATER = (APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError)
+
+
+def connect(redis_url: str) -> redis.Redis:
+    """Give a client of the queue."""
+    return redis.Redis.from_url(redis_url, decode_responses=True)  # pyright: ignore[reportUnknownMemberType]  untyped there
+
+
+def pay(client: Client, journal: Journal, job: str) -> str:
+    """Pay one job and say which list it goes to. With Celery this is the task, and nothing else changes:
+
+        @app.task(acks_late=True, reject_on_worker_lost=True, autoretry_for=LATER, retry_backoff=True)
+        def payout(reference: str, amount: str, phone: str) -> str: ...
+
+    `client` and `journal` are then made in a handler of `worker_process_init`, one of each for a process.
+    """  # noqa: D415  the sentence leads to the code
+    try:
+        order = json.loads(job)
+        client.payouts.pay_once(
+            journal=journal, reference=order["reference"], amount=Decimal(order["amount"]), phone=order["phone"]
+        )
+    except OutcomeUnknownError:
+        return DOUBT  # it may be paid: for a human, never for another try with another reference
+    except LATER:
+        raise  # the same job again, later: the journal knows whether it was paid
+    except (DuplicatePayoutError, APIError) as refused:
+        print(f"refused: {refused}", flush=True)
+        return DOUBT if refused.may_have_executed else REFUSED
+    except (ValueError, KeyError, TypeError, ArithmeticError) as senseless:
+        print(f"no job: {senseless!r}", flush=True)
+        return REFUSED
+    return PAID
+
+
+def work(number: int, redis_url: str, journal_url: str) -> None:
+    """Work until the queue is empty. A job stays in the worker's own list until it is done with."""
+    mine = f"{DOING}:{number}"
+    with (
+        connect(redis_url) as queue,
+        Client(budget=RedisRateBudget(redis_url)) as client,
+        Journal(journal_url) as journal,
+    ):
+        print(f"worker {number} is process {os.getpid()}", flush=True)
+        while queue.lmove(mine, TODO, "LEFT", "RIGHT"):
+            pass  # what the one before me was at when it was killed
+        while isinstance(job := queue.lmove(TODO, mine, "LEFT", "RIGHT"), str):
+            try:
+                where = pay(client, journal, job)
+            except LATER as error:
+                time.sleep(min(getattr(error, "retry_after", None) or 1.0, 60.0))
+                where = TODO
+            queue.rpush(where, job)  # first; killed between the two lines, the job is met again, and not paid again
+            queue.lrem(mine, 1, job)
+
+
+def run(workers: int, redis_url: str, journal_url: str) -> int:
+    """Keep the workers at it until all is done, and report."""
+    processes = multiprocessing.get_context("spawn")
+
+    def hire(number: int) -> SpawnProcess:
+        process = processes.Process(target=work, args=(number, redis_url, journal_url))
+        process.start()
+        return process
+
+    pool = {number: hire(number) for number in range(workers)}
+    while pool:
+        for number, process in list(pool.items()):
+            process.join(0.05)
+            if process.exitcode == 0:
+                del pool[number]
+            elif process.exitcode is not None:
+                print(f"worker {number} died; another takes its place", flush=True)
+                time.sleep(0.5)
+                pool[number] = hire(number)
+    with connect(redis_url) as queue, Client() as client:
+        counts = {name: int(queue.llen(name)) for name in (PAID, REFUSED, DOUBT)}
+        print(", ".join(f"{count} jobs in {name}" for name, count in counts.items()))
+        with Journal(journal_url) as journal:
+            unknown = [entry for entry in journal.reconcile_all(client) if entry.state == "UNKNOWN"]
+    for entry in unknown:
+        print(f"for a human: {entry}")
+    return 3 if unknown else 0
+
+
+@contextmanager
+def redis_of_its_own(folder: str) -> Generator[str]:
+    """Start a redis-server for the demonstration, on a socket file."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        sys.exit("Set REDIS_URL, or install redis-server.")
+    socket = Path(folder) / "redis.sock"
+    quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--dir", folder)
+    arguments = [program, "--unixsocket", str(socket), *quiet]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as server:  # noqa: S603  the program was found above
+        try:
+            while not socket.exists():
+                time.sleep(0.01)
+            yield f"unix://{socket}"
+        finally:
+            server.terminate()
+
+
+def main() -> int:
+    """Work on the real service, or show it all on the sandbox."""
+    parser = argparse.ArgumentParser(description="Payout workers over a Redis queue.")
+    parser.add_argument("--workers", type=int, default=2)
+    workers = parser.parse_args().workers
+    if "MOMOPAY_BASE_URL" in os.environ:
+        journal_url = os.environ.get("JOURNAL_URL", "sqlite:///worker.db")
+        return run(workers, os.environ.get("REDIS_URL", "redis://localhost"), journal_url)
+    from momopay.sandbox import Sandbox
+
+    with tempfile.TemporaryDirectory() as folder, Sandbox() as sandbox, redis_of_its_own(folder) as redis_url:
+        os.environ |= {"MOMOPAY_API_KEY": "pk_test_worker", "MOMOPAY_BASE_URL": sandbox.base_url}
+        with connect(redis_url) as queue:
+            for number in [*range(20), 3, 7]:  # two are delivered twice
+                job = {"reference": f"WIN-{number}", "amount": "50", "phone": f"07123450{number:02}"}
+                queue.rpush(TODO, json.dumps(job))
+        status = run(workers, redis_url, f"sqlite:///{folder}/worker.db")
+        payouts = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
+        print(f"The service paid {len(payouts)} times, {len(set(payouts))} references")
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

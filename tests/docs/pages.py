@@ -1,0 +1,112 @@
+"""One page, run from its first block to its last, in the names that its blocks share.
+
+As a program it runs one page in a process of its own, for what a process can do only once, such as to set up Django.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import gc
+import inspect
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+from docs.blocks import Block, blocks_in
+from docs.served import asgi_served, wsgi_served
+from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget, _standing
+from momopay._watch import Watch
+from momopay.sandbox import Sandbox
+
+SPEED = 100
+"""How many times as fast time runs on a page: the sandbox's, and that of waits and of the rate budget."""
+PATIENCE = 5
+"""How many times as long a wait goes on as its schedule says, on a machine with other work to do."""
+RUN = {"python", "check"}
+CLOSED = (AsyncClient, Client, Journal, RedisRateBudget)
+
+
+def is_run(block: Block) -> bool:
+    """Tell whether a page's run goes through the block; files of tests have pytest to run them."""
+    return block.language in RUN and block.reason is None and block.test_file is None
+
+
+def run_page(page: Path, sandbox: Sandbox) -> None:
+    """Run a page in the present folder."""
+    sandbox.reset()
+    key = f"pk_test_{uuid4().hex}"
+    environment = {
+        "MOMOPAY_API_KEY": key,
+        "MOMOPAY_BASE_URL": sandbox.base_url,
+        "MOMOPAY_CALLBACK_SECRET": "a secret of more than 16 bytes",
+    }
+    names: dict[str, Any] = {
+        "__name__": "page",
+        "account": sandbox.account(key),
+        "asgi_served": asgi_served,
+        "key": key,
+        "sandbox": sandbox,
+        "until": until,
+        "wsgi_served": wsgi_served,
+    }
+    begin: Any = Watch.__init__
+
+    def begin_scaled(watch: Watch, *arguments: Any) -> None:
+        others, schedule = arguments[:-1], arguments[-1]
+        scaled = PollSchedule(schedule.first / SPEED, schedule.every / SPEED, schedule.limit / SPEED * PATIENCE)
+        begin(watch, *others, scaled)
+
+    with (
+        patch.object(Watch, "__init__", begin_scaled),
+        patch.object(_standing, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
+        patch.dict(os.environ, environment),
+        asyncio.Runner() as runner,
+    ):
+        made: dict[int, Any] = {}
+        try:
+            for block in filter(is_run, blocks_in(page)):
+                run_block(block, names, runner)
+                made |= {id(each): each for each in names.values() if isinstance(each, CLOSED)}
+        finally:
+            close_all([*made.values(), *names.values()], runner)
+            names.clear()
+            made.clear()
+            gc.collect()  # what a page forgot to close is found here, and not on the next page
+
+
+def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
+    """Run a block; what it raises points at the page's own lines."""
+    text = "\n" * (block.line - 1) + block.text
+    code = compile(text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if code.co_flags & inspect.CO_COROUTINE:
+        runner.run(eval(code, names))
+    else:
+        exec(code, names)
+
+
+def close_all(values: list[Any], runner: asyncio.Runner) -> None:
+    """Close the clients and journals that a page made, also those whose name now stands for another."""
+    for value in values:
+        if isinstance(value, AsyncClient):
+            runner.run(value.aclose())
+        elif isinstance(value, Client | Journal | RedisRateBudget):
+            value.close()
+
+
+def until(holds: Any, seconds: float = 20.0) -> None:
+    """Wait for what another thread brings about."""
+    give_up = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < give_up, "it does not come"
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    with Sandbox(speed=SPEED) as own_sandbox:
+        run_page(Path(sys.argv[1]), own_sandbox)

@@ -1,0 +1,71 @@
+"""Every Python block of the pages and the README runs, page by page, against the sandbox."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs import pages
+from docs.blocks import PAGES, ROOT, Block, blocks_in
+from momopay.sandbox import Sandbox
+from redis_server import PROGRAM, RedisServer
+
+OWN_PROCESS = "<!-- own process -->"
+WITH_CODE = [page for page in PAGES if any(map(pages.is_run, blocks_in(page)))]
+TEST_FILES = [block for page in PAGES for block in blocks_in(page) if block.test_file is not None]
+
+
+@pytest.fixture(scope="module")
+def shared_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(speed=pages.SPEED) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    """A server where there is one; else the page shows how a budget does without."""
+    if PROGRAM is None:
+        yield "redis://127.0.0.1:1/0"
+        return
+    with RedisServer() as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_blocks_of_a_page(
+    page: Path, shared_sandbox: Sandbox, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    if OWN_PROCESS not in page.read_text():
+        pages.run_page(page, shared_sandbox)
+        return
+    # What a page defines is found by its name: a page in a process of its own may be somebody's settings module.
+    environment = os.environ | {"PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, pages.__file__, str(page)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("block", TEST_FILES, ids=lambda block: block.name)
+def test_the_tests_of_a_page(block: Block, pytester: pytest.Pytester) -> None:
+    file = pytester.path / str(block.test_file)
+    file.write_text(block.text)
+    options = (
+        "-p",
+        "no:momopay",
+        "-p",
+        "momopay.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+    )
+    result = pytester.runpytest_subprocess(*options, file)
+    assert result.ret == 0, "\n".join(result.outlines)
+    assert set(result.parseoutcomes()) == {"passed"}

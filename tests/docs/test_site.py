@@ -1,0 +1,87 @@
+"""The site as it is built: strictly, whole, and with nothing fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import momopay
+
+FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
+
+
+class Sources(HTMLParser):
+    """What a page makes the browser fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag == "link" and named.get("rel") in {"canonical", "next", "prev"}:
+            return
+        self.found += [value for name, value in attrs if (tag, name) in FETCHED and value]
+        self.found += re.findall(r"url\(['\"]?([^'\")]+)", named.get("style") or "")
+
+
+def fetched(site: Path) -> Iterator[tuple[str, str]]:
+    for page in site.rglob("*.html"):
+        sources = Sources()
+        sources.feed(page.read_text())
+        yield from ((page.relative_to(site).as_posix(), source) for source in sources.found)
+    for sheet in site.rglob("*.css"):
+        for source in re.findall(r"(?:url\(|@import\s+)['\"]?([^'\")\s]+)", sheet.read_text()):
+            yield sheet.relative_to(site).as_posix(), source
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    every = list(fetched(site))
+    assert len(every) > 100
+    elsewhere = [(page, source) for page, source in every if urlsplit(source).scheme not in {"", "data"}]
+    elsewhere += [(page, source) for page, source in every if source.startswith("//")]
+    assert elsewhere == []
+
+
+def test_what_is_fetched_is_there(site: Path) -> None:
+    for page, source in fetched(site):
+        if source.startswith(("data:", "#")):
+            continue
+        path = urlsplit(source).path
+        target = site / path.lstrip("/") if path.startswith("/") else (site / page).parent / path
+        assert target.exists(), (page, source)
+
+
+def test_a_page_with_a_diagram_has_the_script_that_draws_it(site: Path) -> None:
+    with_diagrams = [page for page in site.rglob("*.html") if 'class="mermaid"' in page.read_text()]
+    assert len(with_diagrams) >= 3
+    for page in with_diagrams:
+        text = page.read_text()
+        assert 0 < text.index("mermaid.tiny.js") < text.index("assets/javascripts/bundle")
+    assert (site / "assets/mermaid/LICENSES.txt").exists()
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    shown = "".join(page.read_text() for page in (site / "reference").rglob("*.html"))
+    names = [name for name in momopay.__all__ if name != "__version__"]
+    assert [name for name in names if f'id="momopay.{name}"' not in shown] == []
+
+
+def test_every_operation_is_in_the_reference_and_in_its_table(site: Path) -> None:
+    index = (site / "reference/index.html").read_text()
+    shown = (site / "reference/operations/index.html").read_text()
+    for kind in ("stk.Stk", "payouts.Payouts", "transactions.Transactions", "wallet.Wallet", "channels.Channels"):
+        room, _, name = kind.partition(".")
+        resource = getattr(__import__(f"momopay.resources.{room}", fromlist=[name]), name)
+        for operation in (each for each in dir(resource) if not each.startswith("_") and each != "suspends"):
+            assert re.search(rf'id="momopay\.resources\.\w+\.\w+\.{operation}"', shown), operation
+            in_table = f">{room}.{operation}<" in index
+            assert in_table or (room, operation) == ("payouts", "reconcile_all"), operation
+
+
+def test_the_hooks_are_not_published(site: Path) -> None:
+    assert not (site / "hooks").exists()
+    assert list(site.rglob("*.py")) == []

@@ -1,0 +1,33 @@
+"""One sandbox for all examples, a hundred times as fast as the clock; each test has an account of its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from examples.runs import Service
+from momopay.sandbox import Sandbox
+
+
+@pytest.fixture(scope="session")
+def examples_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(speed=100) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def service(examples_sandbox: Sandbox) -> Service:
+    key = f"pk_test_{uuid4().hex}"
+    account = examples_sandbox.account(key)
+    account.rate_limit = None
+    return Service(examples_sandbox, key, account)
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when the test fails
+    return random.Random(seed)

@@ -1,0 +1,126 @@
+"""An example run as a user runs it: one plain command in a process of its own, with the sandbox's ledger as witness."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from momopay.sandbox import Account, Sandbox
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LONGEST = 40.0
+
+
+def command(script: str | Path, *arguments: str) -> list[str]:
+    """A path of one's own stands for itself; a name is that of an example."""
+    return [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a user's shell has, without settings of ours."""
+    ours = ("MOMOPAY_", "SHOP_", "DJANGO_", "REDIS_", "JOURNAL_", "COV")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return plain | {"PYTHONUNBUFFERED": "1"} | more
+
+
+def run(
+    script: str | Path, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run an example to its end."""
+    return subprocess.run(
+        command(script, *arguments),
+        env=environment() if env is None else env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Look until it holds."""
+    end = time.monotonic() + LONGEST
+    while not holds():
+        assert time.monotonic() < end, f"not within {LONGEST} s: {what}"
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Web:
+    """A web example that is up, and where it writes."""
+
+    process: subprocess.Popen[str]
+    http: httpx.Client
+    log: Path
+
+
+@contextmanager
+def serving(
+    script: str | Path, folder: Path, *, port: int | None = None, env: dict[str, str] | None = None
+) -> Generator[Web]:
+    """Serve a web example until the context ends."""
+    port = port or free_port()
+    log = folder / f"{port}.log"
+    with (
+        log.open("a") as written,
+        subprocess.Popen(
+            command(script, "--port", str(port)),
+            env=environment() if env is None else env,
+            cwd=folder,
+            stdout=written,
+            stderr=written,
+            text=True,
+        ) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+    ):
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text()
+            try:
+                return http.get("/").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        try:
+            until(answers, "the example answers")
+            yield Web(process, http, log)
+        finally:
+            process.kill()
+
+
+@dataclass
+class Service:
+    """An account of the sandbox, and what became of money there."""
+
+    sandbox: Sandbox
+    key: str
+    account: Account
+
+    def env(self, **more: str) -> dict[str, str]:
+        """The settings that lead an example here."""
+        return environment(MOMOPAY_API_KEY=self.key, MOMOPAY_BASE_URL=self.sandbox.base_url, **more)
+
+    def moved(self, kind: str) -> Counter[str]:
+        """How often money moved, for each reference."""
+        return Counter(
+            movement.reference
+            for movement in self.sandbox.ledger
+            if movement.kind == kind and movement.tenant_id == self.account.tenant_id
+        )

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from examples.runs import EXAMPLES, Service, Web, free_port, serving, until
+from momopay import CallbackSigner
+from momopay.sandbox import Fault, Outcome, phone_for
+
+APP = Path("checkout") / "app.py"
+SECRET = "only-for-this-test-0123"
+
+
+def settings(service: Service) -> dict[str, str]:
+    return service.env(SHOP_SECRET=SECRET, SHOP_DATABASE="orders.db")
+
+
+def order_of(web: Web) -> str:
+    found = re.search(r'name="order" value="([0-9a-f]{12})"', web.http.get("/").text)
+    assert found is not None
+    return found[1]
+
+
+def buy(web: Web, phone: str = "0712 345 678", amount: str = "250") -> str:
+    order_id = order_of(web)
+    answer = web.http.post("/", data={"order": order_id, "phone": phone, "amount": amount})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/orders/{order_id}")
+    return order_id
+
+
+def stands(web: Web, order_id: str) -> str:
+    found = re.search(r'<section class="(\w+)">', web.http.get(f"/orders/{order_id}").text)
+    assert found is not None
+    return found[1]
+
+
+def ends(web: Web, order_id: str, state: str) -> None:
+    until(lambda: stands(web, order_id) != "WAITING", f"{order_id} ends")
+    assert stands(web, order_id) == state
+
+
+def parcels(folder: Path, order_id: str) -> int:
+    with sqlite3.connect(folder / "orders.db") as db:
+        count: int = db.execute("SELECT count(*) FROM parcels WHERE order_id = ?", (order_id,)).fetchone()[0]
+    db.close()
+    return count
+
+
+def callbacks(service: Service, order_id: str) -> list[int | None]:
+    told = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
+    found: list[tuple[Any, int | None]] = [(record.payload["transaction"], record.status) for record in told]
+    return [status for transaction, status in found if transaction["external_reference"] == order_id]
+
+
+@pytest.fixture
+def web(service: Service, tmp_path: Path) -> Iterator[Web]:
+    with serving(APP, tmp_path, env=settings(service)) as web:
+        yield web
+
+
+def test_callback_and_wait_race_and_one_parcel_is_shipped(web: Web, service: Service, tmp_path: Path) -> None:
+    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+    order_id = buy(web, phone_for(Outcome.by_hand))
+    again = web.http.post("/", data={"order": order_id, "phone": "0712345678", "amount": "250"})
+    assert again.status_code == 303
+    assert service.moved("fee")[order_id] == 1, "a form sent twice is one prompt"
+    waiting = web.http.get(f"/orders/{order_id}").text
+    assert '<noscript><meta http-equiv="refresh"' in waiting
+    assert "712345" not in waiting
+    with web.http.stream("GET", f"/orders/{order_id}/events") as live:
+        news = (line for line in live.iter_lines() if line)
+        assert "WAITING" in next(news)
+        (prompt,) = (movement.transaction_id for movement in service.sandbox.ledger if movement.reference == order_id)
+        service.sandbox.enter_pin(prompt)
+        assert "PAID" in next(news)
+        assert list(news) == [], "the stream ends with the order"
+    until(lambda: len(callbacks(service, order_id)) == 2, "the callback came twice")
+    assert callbacks(service, order_id) == [200, 200]
+    assert (stands(web, order_id), parcels(tmp_path, order_id), service.moved("stk")[order_id]) == ("PAID", 1, 1)
+
+
+def test_without_the_state_in_the_statement_it_would_ship_more_than_once(service: Service, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "checkout", tmp_path / "checkout")
+    shop = tmp_path / "checkout" / "shop.py"
+    careless = shop.read_text().replace(" AND state = 'WAITING'", "")
+    assert careless != shop.read_text()
+    shop.write_text(careless)
+    with serving(tmp_path / APP, tmp_path, env=settings(service)) as web:
+        order_id = buy(web)
+        ends(web, order_id, "PAID")
+        until(lambda: parcels(tmp_path, order_id) > 1, "the second parcel")
+
+
+def test_a_prompt_whose_answer_was_lost_is_paid_and_shipped(web: Web, service: Service, tmp_path: Path) -> None:
+    service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+    order_id = buy(web)
+    ends(web, order_id, "PAID")
+    assert (parcels(tmp_path, order_id), service.moved("stk")[order_id]) == (1, 1)
+
+
+def test_a_callback_that_comes_while_the_shop_is_down_is_not_lost(service: Service, tmp_path: Path) -> None:
+    port = free_port()
+    with serving(APP, tmp_path, port=port, env=settings(service)) as web:
+        order_id = buy(web, phone_for(Outcome.by_hand))
+        web.process.send_signal(signal.SIGKILL)
+        web.process.wait()
+    (prompt,) = (movement.transaction_id for movement in service.sandbox.ledger if movement.reference == order_id)
+    service.sandbox.enter_pin(prompt)
+    until(lambda: callbacks(service, order_id) != [], "a callback meets a closed door")
+    with serving(APP, tmp_path, port=port, env=settings(service)) as web:
+        service.sandbox.advance(600)
+        ends(web, order_id, "PAID")
+    assert parcels(tmp_path, order_id) == 1
+
+
+def test_forged_callbacks_ship_nothing(web: Web, service: Service, tmp_path: Path) -> None:
+    order_id = buy(web)
+    ends(web, order_id, "PAID")
+    until(lambda: callbacks(service, order_id) == [200], "the callback is acknowledged")
+    (genuine,) = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
+    signed = httpx.URL(genuine.url).raw_path.decode()
+    unpaid = buy(web, phone_for(Outcome.by_hand))
+    told: Any = genuine.payload
+    forged = {**told, "transaction": {**told["transaction"], "external_reference": unpaid}}
+    before = len(service.sandbox.requests)
+    assert web.http.post("/momo", json=genuine.payload).status_code == 403
+    assert web.http.post(signed, json=forged).status_code == 403
+    assert web.http.post(signed, content=b"garbage").status_code == 400
+    assert len(service.sandbox.requests) == before, "none of these asks the service"
+    assert web.http.post(signed, json=genuine.payload).status_code == 200
+    leaked = CallbackSigner(SECRET).url("http://shop/momo", reference=unpaid).removeprefix("http://shop")
+    assert web.http.post(leaked, json=forged).status_code == 503, "the service's own record says otherwise"
+    assert (parcels(tmp_path, order_id), parcels(tmp_path, unpaid)) == (1, 0)
+
+
+def test_what_is_refused_is_said(web: Web, service: Service) -> None:
+    for sent, said in [
+        ({"order": "0123456789ab", "phone": "12345", "amount": "250"}, "The phone number must be a Kenyan phone"),
+        ({"order": "0123456789ab", "phone": "0712345678", "amount": "<b>"}, "The amount is a whole number"),
+        ({"order": "'; --", "phone": "0712345678", "amount": "1"}, "Please send the form again"),
+        ({}, "Please send the form again"),
+    ]:
+        answer = web.http.post("/", data=sent)
+        assert (answer.status_code, said in answer.text, "<b>" in answer.text) == (422, True, False)
+    assert web.http.get("/orders/nowhere").status_code == 404
+    service.account.service_balance = service.account.service_balance * 0
+    assert stands(web, buy(web)) == "FAILED"
+
+
+def test_the_plain_command_and_its_wait_when_the_callback_is_lost(tmp_path: Path) -> None:
+    with serving(APP, tmp_path) as web:
+        paid = buy(web, phone_for(Outcome.callback_lost))
+        cancelled = buy(web, phone_for(Outcome.cancelled))
+        ends(web, cancelled, "FAILED")
+        assert "Request cancelled by user" in web.http.get(f"/orders/{cancelled}").text
+        ends(web, paid, "PAID")
+        found = re.search(r"Phone (http://\S+)", web.log.read_text())
+        assert found is not None
+        ledger: list[dict[str, str]] = httpx.get(f"{found[1]}/sandbox/ledger", trust_env=False).json()["data"]
+        assert [movement["reference"] for movement in ledger if movement["kind"] == "stk"] == [paid]

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+from examples.runs import Service, command, run, until
+from momopay import Journal
+from momopay.sandbox import Fault
+
+PEOPLE = 20
+
+
+def salaries(folder: Path, people: int = PEOPLE) -> Path:
+    path = folder / "salaries.csv"
+    lines = [f"E{number:02},07123450{number:02},{1000 + number}.50" for number in range(people)]
+    path.write_text("employee,phone,amount\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def report(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "report.csv").open(newline="") as file:
+        return {row["reference"]: row for row in csv.DictReader(file)}
+
+
+def everybody(people: int = PEOPLE) -> dict[str, int]:
+    return {f"SALARY-2026-11-E{number:02}": 1 for number in range(people)}
+
+
+def arguments(tmp_path: Path) -> list[str]:
+    return [
+        str(salaries(tmp_path)),
+        "--month",
+        "2026-11",
+        "--folder",
+        str(tmp_path / "kept"),
+        "--every",
+        "0.3",
+        "--yes",
+    ]
+
+
+def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Random) -> None:
+    """The worst moment: the service has paid, and nobody will ever read its answer."""
+    paid_before = dice.randrange(2, PEOPLE - 4)
+    paid: Callable[[], int] = service.moved("payout").total
+    with subprocess.Popen(
+        command("payroll.py", *arguments(tmp_path)), env=service.env(), stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        until(lambda: service.moved("payout").total() >= paid_before, "some are paid")
+        service.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+        hung = -1
+        while hung != (hung := service.moved("payout").total()):
+            time.sleep(0.4)
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+    assert paid() <= paid_before
+    assert paid_before < hung < PEOPLE
+
+
+def test_killed_midway_it_is_resumed_and_nobody_is_paid_twice(
+    service: Service, tmp_path: Path, dice: random.Random
+) -> None:
+    kill_while_a_payout_hangs(service, tmp_path, dice)
+    resumed = run("payroll.py", *arguments(tmp_path), env=service.env())
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert service.moved("payout") == everybody()
+    assert "was sent before" in resumed.stdout
+    rows = report(tmp_path / "kept")
+    assert rows.keys() == everybody().keys()
+    assert {row["state"] for row in rows.values()} == {"SUCCESS"}
+    changed = arguments(tmp_path)
+    path = Path(changed[0])
+    path.write_text(path.read_text().replace(",1000.50", ",2000.50"))
+    again = run("payroll.py", *changed, env=service.env())
+    assert again.returncode == 1
+    assert "stands for another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
+    assert service.moved("payout") == everybody()
+
+
+def test_without_its_journal_somebody_would_be_paid_twice(
+    service: Service, tmp_path: Path, dice: random.Random
+) -> None:
+    kill_while_a_payout_hangs(service, tmp_path, dice)
+    shutil.rmtree(tmp_path / "kept")
+    run("payroll.py", *arguments(tmp_path), env=service.env())
+    assert max(service.moved("payout").values()) == 2
+
+
+def test_short_of_funds_and_with_one_in_doubt_it_goes_on_where_it_stopped(service: Service, tmp_path: Path) -> None:
+    enough = service.account.b2c_balance
+    service.account.b2c_balance = Decimal(5_000)
+    service.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    first = run("payroll.py", *arguments(tmp_path), env=service.env())
+    assert (first.returncode, "Stopped" in first.stdout) == (3, True), first.stdout + first.stderr
+    doubtful = "SALARY-2026-11-E00"
+    assert report(tmp_path / "kept")[doubtful]["state"] == "UNKNOWN"
+    assert service.moved("payout") == {f"SALARY-2026-11-E{number:02}": 1 for number in range(1, 5)}
+    service.account.b2c_balance = enough
+    with Journal(f"sqlite:///{tmp_path / 'kept' / 'payouts.db'}") as journal:
+        journal.release(doubtful)
+    last = run("payroll.py", *arguments(tmp_path), env=service.env())
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert service.moved("payout") == everybody()
+
+
+def test_a_faulty_file_pays_nobody_and_tells_every_fault(service: Service, tmp_path: Path) -> None:
+    faulty = {
+        "E01,0712345678,1.005": "line 3: the amount must be KES 10 or more",
+        "E02,0712345678,NaN": "line 4: the amount must be KES 10 or more",
+        "E03,12345,100": "line 5: must be a Kenyan phone",
+        "E04,0712345678,much": "line 6: employee, phone and amount are wanted",
+        "E05,0712345678": "line 7: employee, phone and amount are wanted",
+        "E00,0712345679,100": "line 8: this employee stands in the file before",
+    }
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join(["employee,phone,amount", "E00,0712345678,100", *faulty]))
+    refused = run("payroll.py", str(path), "--folder", str(tmp_path), "--yes", env=service.env())
+    assert refused.returncode == 1
+    assert [fault for fault in faulty.values() if fault not in refused.stderr] == []
+    assert service.moved("payout").total() == 0
+
+
+def test_the_plain_command_pays_on_the_embedded_sandbox(tmp_path: Path) -> None:
+    ended = run("payroll.py", "--folder", str(tmp_path))
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    states = [row["state"] for row in report(tmp_path).values()]
+    assert sorted(set(states)) == ["REVERSED", "SUCCESS"]
+    assert states.count("SUCCESS") == 11

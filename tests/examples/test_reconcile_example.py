@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import csv
+from datetime import timedelta, timezone
+from pathlib import Path
+
+from examples.runs import Service, run
+from momopay import Client, Journal
+
+NAIROBI = timezone(timedelta(hours=3))
+
+
+def differences(path: Path) -> dict[str, tuple[str, str]]:
+    with path.open(newline="") as file:
+        return {row["reference"]: (row["theirs"], row["remedy"]) for row in csv.DictReader(file)}
+
+
+def test_books_that_agree_and_books_that_do_not(service: Service, tmp_path: Path) -> None:
+    journal = tmp_path / "payouts.db"
+    service.sandbox.advance(24 * 3600)  # a day that no other test has sold on
+    with (
+        Client(service.key, base_url=service.sandbox.base_url) as client,
+        Journal(f"sqlite:///{journal}") as book,
+    ):
+        for reference in ("GOOD", "LOST"):
+            client.stk.initiate(amount=500, phone="0712345678", account_reference=reference)
+        sent = client.payouts.pay_once(journal=book, reference="RENT", amount=900, phone="0712345678")
+        day = sent.created_at.astimezone(NAIROBI).date()
+        service.sandbox.advance(60)
+        orders, out = tmp_path / "orders.csv", tmp_path / "differences.csv"
+        arguments = [str(orders), "--day", str(day), "--journal", str(journal), "--out", str(out)]
+        orders.write_text("reference,amount,state\nGOOD,500,PAID\nLOST,500,PAID\n")
+        agreed = run("reconcile.py", *arguments, env=service.env())
+        assert agreed.returncode == 0, agreed.stdout + agreed.stderr
+        assert differences(out) == {}
+        orders.write_text("reference,amount,state\nGOOD,500,PAID\nLOST,500,WAITING\n")
+        client.payouts.initiate(amount=10, phone="0712345678", reference="STRANGER")
+        disagreed = run("reconcile.py", *arguments, env=service.env())
+    assert disagreed.returncode == 1, disagreed.stdout + disagreed.stderr
+    found = differences(out)
+    assert found.keys() == {"LOST", "STRANGER"}
+    assert found["LOST"] == ("SUCCESS 500", "paid and not shipped: ship")
+    assert found["STRANGER"][1].startswith("nobody of us sent this")
+    assert service.moved("payout") == {"RENT": 1, "STRANGER": 1}, "looking pays nobody"
+
+
+def test_the_plain_command_finds_one_of_everything() -> None:
+    ended = run("reconcile.py")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines() if line.startswith("  ")}
+    assert lines.keys() == {"CHEAP", "DREAM", "GIFT", "LOST", "STRAY", "TWICE", "WATER"}
+    assert "paid more than once" in lines["TWICE"]
+    assert "settled in the journal just now" in lines["WATER"]
