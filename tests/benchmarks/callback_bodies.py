@@ -1,12 +1,15 @@
-"""A callback's body to a typed record, against `json.loads` of the same bytes."""
+"""A callback's body to a typed record, with and without its URL's token, against `json.loads` of the same bytes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 from benchmarks.answers import ID
 from benchmarks.measure import Row, Scale, cpu, take_turns
-from momopay import parse_callback
+from benchmarks.peers import READINGS
+from momopay import CallbackSigner, parse_callback
 
 CALLS = 10_000
 _WHEN = "2026-01-05T09:00:00.000Z"
@@ -38,12 +41,34 @@ BODY = json.dumps(
 ).encode()
 
 
+SIGNER = CallbackSigner("a secret of the benchmark's own")
+QUERY = SIGNER.url("https://shop.example/momo?shop=7", reference="INV-42").partition("?")[2]
+
+
+def checked() -> bool:
+    """Do what an adapter does before it calls the handler."""
+    reference = SIGNER.verify(QUERY)
+    return parse_callback(BODY).transaction.external_reference == reference
+
+
 def measure(scale: Scale) -> list[Row]:
-    """Time both readings."""
+    """Time the readings."""
     calls = scale.of(CALLS)
-    sides = {
+    sides: dict[str, Callable[[], float]] = {
         "momopay": lambda: cpu(lambda: parse_callback(BODY), calls),
+        "checked": lambda: cpu(checked, calls),
         "json": lambda: cpu(lambda: json.loads(BODY), calls),
     }
+    for name, prepared in READINGS.items():
+        read = prepared(BODY)
+        sides[name] = partial(cpu, read, calls)
     taken = take_turns(sides, scale)
-    return [Row("callback body to record", "us CPU a body", taken["momopay"], "json.loads", taken["json"], 1.0)]
+    theirs = [
+        Row("callback body, its own way", "us CPU a body", taken[name], "json.loads", taken["json"], side=name)
+        for name in READINGS
+    ]
+    return [
+        Row("callback body to record", "us CPU a body", taken["momopay"], "json.loads", taken["json"], 1.0),
+        Row("callback with its token checked", "us CPU a body", taken["checked"], "json.loads", taken["json"], 1.5),
+        *theirs,
+    ]

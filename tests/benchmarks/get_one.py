@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
 
 from benchmarks.answers import ID
 from benchmarks.clients import HAS_AIOHTTP, async_httpx_client, async_momopay_client, httpx_client, momopay_client
 from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
+from benchmarks.peers import AWAITED_GETS, GETS
 from benchmarks.processes import serving
 
 CALLS = 400
@@ -34,21 +32,14 @@ def _blocking(url: str, scale: Scale) -> list[Row]:
             "momopay": lambda: cpu(lambda: mine.transactions.get(ID), calls),
             "httpx": lambda: cpu(lambda: bare.get(_PATH).json(), calls),
         }
-        if find_spec("stripe") is not None:
-            customers = _stripe_customers(url)
-            sides["stripe"] = lambda: cpu(lambda: customers.retrieve("cus_1"), calls)
+        for name, opened in GETS.items():
+            get = open_clients.enter_context(opened(url))
+            sides[name] = partial(cpu, partial(get, ID), calls)
         taken = take_turns(sides, scale)
     work, unit = "GET one record, sync", "us CPU a call"
     rows = [Row(work, unit, taken["momopay"], "httpx", taken["httpx"], 0.82)]
-    if "stripe" in taken:
-        rows.append(Row(work, unit, taken["stripe"], "httpx", taken["httpx"], side="stripe"))
+    rows += [Row(work, unit, taken[name], "httpx", taken["httpx"], side=name) for name in GETS]
     return rows
-
-
-def _stripe_customers(url: str) -> Any:
-    stripe = import_module("stripe")
-    client = stripe.StripeClient("sk_test_benchmark", base_addresses={"api": url.removesuffix("/v1")})
-    return client.v1.customers
 
 
 def _awaited(url: str, scale: Scale) -> list[Row]:
@@ -68,15 +59,26 @@ def _awaited(url: str, scale: Scale) -> list[Row]:
             await read()
             return await cpu_awaited(read, calls)
 
+    async def with_peer(name: str) -> float:
+        async with AWAITED_GETS[name](url) as get:
+            await get(ID)
+            return await cpu_awaited(partial(get, ID), calls)
+
+    def run_with_peer(name: str) -> float:
+        return asyncio.run(with_peer(name))
+
     sides: dict[str, Callable[[], float]] = {
         "momopay": lambda: asyncio.run(with_momopay(aiohttp=False)),
         "httpx": lambda: asyncio.run(with_httpx()),
     }
     if HAS_AIOHTTP:
-        sides["aiohttp"] = lambda: asyncio.run(with_momopay(aiohttp=True))
+        sides["momopay, aiohttp extra"] = lambda: asyncio.run(with_momopay(aiohttp=True))
+    for name in AWAITED_GETS:
+        sides[name] = partial(run_with_peer, name)
     taken = take_turns(sides, scale)
     row = partial(Row, unit="us CPU a call", other="httpx", theirs=taken["httpx"])
     rows = [row("GET one record, asyncio", ours=taken["momopay"], goal=0.87)]
     if HAS_AIOHTTP:
-        rows.append(row("GET one record, asyncio, aiohttp extra", ours=taken["aiohttp"], goal=0.40))
+        rows.append(row("GET one record, asyncio, aiohttp extra", ours=taken["momopay, aiohttp extra"], goal=0.40))
+    rows += [row("GET one record, asyncio", ours=taken[name], side=name) for name in AWAITED_GETS]
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.measure import Row, Scale, take_turns
+from benchmarks.peers import IMPORTS
 from benchmarks.processes import KEY, told_by
 
 # /proc tells this process's own peak; getrusage would tell that of the one which started it.
@@ -42,7 +43,7 @@ _NAMES = {
 
 def measure(scale: Scale) -> list[Row]:
     """Time each import, and hold memory against the floor where the system tells it."""
-    codes = {name: _CHILD.format(statement=statement) for name, statement in _STATEMENTS.items()}
+    codes = {name: _CHILD.format(statement=statement) for name, statement in (_STATEMENTS | IMPORTS).items()}
     taken = take_turns({name: partial(told_by, code) for name, code in codes.items()}, scale)
     cost = {name: [figures[0] for figures in rounds] for name, rounds in taken.items()}
 
@@ -57,6 +58,7 @@ def measure(scale: Scale) -> list[Row]:
         row("import, client.transactions", "resource", "floor"),
         row("import, client.transactions", "resource", "sketch"),
     ]
+    rows += [Row("import", "ms CPU", cost[name], _NAMES["floor"], cost["floor"], side=name) for name in IMPORTS]
     if all(len(figures) > 1 for rounds in taken.values() for figures in rounds):
         peak = {name: [figures[1] for figures in rounds] for name, rounds in taken.items()}
         for work, side, other, goal in (

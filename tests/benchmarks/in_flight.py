@@ -9,11 +9,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.answers import SLOW
 from benchmarks.clients import async_httpx_client, async_momopay_client
 from benchmarks.measure import Row, Scale, take_turns
+from benchmarks.peers import AWAITED_GETS
 from benchmarks.processes import serving
 
 REQUESTS = 2_000
@@ -64,8 +66,17 @@ def measure(scale: Scale) -> list[Row]:
 
             return await _burst(get, requests), await _burst(get, requests)
 
+    async def with_peer(name: str, url: str) -> tuple[Burst, Burst]:
+        async with AWAITED_GETS[name](url) as get:
+            return await _burst(lambda: get(SLOW), requests), await _burst(lambda: get(SLOW), requests)
+
+    def run_with_peer(name: str, url: str) -> tuple[Burst, Burst]:
+        return asyncio.run(with_peer(name, url))
+
     with serving("answers.py") as (url,):
         sides = {"momopay": lambda: asyncio.run(with_momopay(url)), "httpx": lambda: asyncio.run(with_httpx(url))}
+        for peer in AWAITED_GETS:
+            sides[peer] = partial(run_with_peer, peer, url)
         taken = take_turns(sides, replace(scale, rounds=min(scale.rounds, ROUNDS)))
     rows: list[Row] = []
     for place, name in enumerate(("100 in flight", "again, connections open")):
@@ -77,4 +88,9 @@ def measure(scale: Scale) -> list[Row]:
             Row(f"{name}: p99", "ms", p99, "httpx", [each.p99 for each in its]),
             Row(f"{name}: p99", "ms", p99, "its own p50", p50, 1.5),
         ]
+        walls = [each.wall for each in its]
+        for peer in AWAITED_GETS:
+            rows.append(
+                Row(name, "us wall a request", [both[place].wall for both in taken[peer]], "httpx", walls, side=peer)
+            )
     return rows

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.answers import ITEMS_ON_A_PAGE, PAGES
 from benchmarks.clients import async_httpx_client, async_momopay_client, httpx_client, momopay_client
 from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
+from benchmarks.peers import WALKS
 from benchmarks.processes import serving
 
 ITEMS = PAGES * ITEMS_ON_A_PAGE
@@ -17,14 +20,18 @@ _UNIT = "us CPU an item"
 def measure(scale: Scale) -> list[Row]:
     """Time both colours; a walk is never shortened, so the scale is one of rounds alone."""
     with serving("answers.py") as (url,):
-        return [_blocking(url, scale), _awaited(url, scale)]
+        return [*_blocking(url, scale), _awaited(url, scale)]
 
 
 def _query(cursor: str | None) -> dict[str, str]:
     return {"limit": str(ITEMS_ON_A_PAGE)} if cursor is None else {"limit": str(ITEMS_ON_A_PAGE), "cursor": cursor}
 
 
-def _blocking(url: str, scale: Scale) -> Row:
+def _an_item(walk: Callable[[], object]) -> float:
+    return cpu(walk, 1) / ITEMS
+
+
+def _blocking(url: str, scale: Scale) -> list[Row]:
     with momopay_client(url) as mine, httpx_client(url) as bare:
 
         def with_momopay() -> None:
@@ -38,12 +45,20 @@ def _blocking(url: str, scale: Scale) -> Row:
                 cursor, begun = page["nextCursor"], True
             assert count == ITEMS
 
-        sides = {
-            "momopay": lambda: cpu(with_momopay, 1) / ITEMS,
-            "httpx": lambda: cpu(with_httpx, 1) / ITEMS,
+        sides: dict[str, Callable[[], float]] = {
+            "momopay": partial(_an_item, with_momopay),
+            "httpx": partial(_an_item, with_httpx),
         }
+        for name, opened in WALKS.items():
+            walk = opened(url)
+            assert walk() == ITEMS
+            sides[name] = partial(_an_item, walk)
         taken = take_turns(sides, scale)
-    return Row("list, 50 pages of 100, sync", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.03)
+    work, its = "list, 50 pages of 100, sync", taken["httpx"]
+    return [
+        Row(work, _UNIT, taken["momopay"], "httpx", its, 1.03),
+        *(Row(work, _UNIT, taken[name], "httpx", its, side=name) for name in WALKS),
+    ]
 
 
 def _awaited(url: str, scale: Scale) -> Row:

@@ -1,0 +1,93 @@
+"""The public names with their signatures, one a line. Run as a script, it writes them down for a release."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+import momopay
+
+SNAPSHOT = Path(__file__).with_name("public_api.txt")
+ROOMS = ("momopay", "momopay.sandbox")
+MORE = (
+    "momopay.resources.channels.Channels",
+    "momopay.resources.payouts.Payouts",
+    "momopay.resources.stk.Stk",
+    "momopay.resources.transactions.Transactions",
+    "momopay.resources.wallet.Wallet",
+    "momopay.integrations.django.callback_endpoint",
+    "momopay.integrations.fastapi.callback_endpoint",
+    "momopay.integrations.flask.callback_endpoint",
+)
+
+
+def public_api() -> list[str]:
+    """Give every public name, with what a caller may rely on."""
+    lines: set[str] = set()
+    for room in ROOMS:
+        module = import_module(room)
+        for name in module.__all__:
+            if name != "__version__":
+                lines.update(_described(f"{room}.{name}", getattr(module, name)))
+    for path in MORE:
+        room, _, name = path.rpartition(".")
+        lines.update(_described(path, getattr(import_module(room), name)))
+    return sorted(lines)
+
+
+def _described(path: str, value: Any) -> Iterator[str]:
+    if not inspect.isclass(value):
+        yield f"{path}{_signature(value)}"
+        return
+    bases = ", ".join(base.__name__ for base in value.__mro__[1:-1] if base.__module__.startswith("momopay"))
+    yield f"class {path}({bases})"
+    if issubclass(value, Enum):
+        yield from (f"{path}.{name} = {member.value!r}" for name, member in value.__members__.items())
+        return
+    if issubclass(value, BaseModel):
+        told = {
+            name: kind
+            for base in reversed(value.__mro__)
+            for name, kind in vars(base).get("__annotations__", {}).items()
+        }
+        yield from (f"{path}.{name}: {told[name]}" for name in value.model_fields)
+    elif is_dataclass(value):
+        yield from (f"{path}.{field.name}: {field.type}" for field in fields(value))
+    elif "__init__" in vars(value):
+        yield f"{path}{_signature(value.__init__)}"
+    for name, member in inspect.getmembers_static(value):
+        of_ours = any(name in vars(base) for base in value.__mro__ if base.__module__.startswith("momopay"))
+        if of_ours and not name.startswith(("_", "model_")):
+            yield from _member(f"{path}.{name}", member)
+
+
+def _member(path: str, member: Any) -> Iterator[str]:
+    inner = getattr(member, "__wrapped__", None) or getattr(member, "__func__", member)
+    if isinstance(member, property):
+        yield f"{path}: property"
+    elif inspect.isfunction(inner):
+        yield f"{path}{_signature(inner)}"
+
+
+def _signature(value: Any) -> str:
+    if not callable(value):
+        return f" = {type(value).__name__}"
+    # Neither where a function lies in memory nor what this Python calls a Path is anybody's business.
+    said = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", str(inspect.signature(value)))
+    return said.replace("pathlib._local.", "pathlib.")
+
+
+def main() -> None:
+    SNAPSHOT.write_text("\n".join([f"momopay {momopay.__version__}", *public_api()]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

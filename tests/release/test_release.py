@@ -1,0 +1,121 @@
+"""What a release rests on: one version, a changelog that tells of it, no break without a word, and what is packed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import momopay
+from release.public_api import SNAPSHOT, public_api
+
+ROOT = Path(__file__).parents[2]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def unreleased() -> str:
+    return CHANGELOG.partition("## [Unreleased]")[2].partition("\n## [")[0]
+
+
+def test_the_version_stands_in_one_place() -> None:
+    assert "version" in PROJECT["dynamic"]
+    stated = [
+        path.relative_to(ROOT / "src")
+        for path in (ROOT / "src").rglob("*.py")
+        if f'"{momopay.__version__}"' in path.read_text()
+    ]
+    assert stated == [Path("momopay/__init__.py")]
+
+
+def test_the_changelog_tells_of_this_version_first() -> None:
+    versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", CHANGELOG, re.MULTILINE)
+    assert versions[0] == momopay.__version__
+    assert versions == sorted(versions, key=lambda version: [int(part) for part in version.split(".")], reverse=True)
+    assert "## [Unreleased]" in CHANGELOG
+
+
+def broken(then: list[str], now: list[str]) -> list[str]:
+    """Lines of the released API that hold no more, unless the changelog announces them by name."""
+    gone = [line for line in then if line not in set(now)]
+    return [line for line in gone if _name(line) not in unreleased()]
+
+
+def _name(line: str) -> str:
+    return re.split(r"[(:= ]", line.removeprefix("class "))[0].removeprefix("momopay.")
+
+
+def test_no_public_name_breaks_without_a_word() -> None:
+    heading, *then = SNAPSHOT.read_text().splitlines()
+    assert heading == f"momopay {momopay.__version__}", "python -m release.public_api, in tests, writes it at a release"
+    assert broken(then, public_api()) == []
+
+
+@pytest.mark.parametrize("gone", ["Client", "PollSchedule.first", "resources.payouts.Payouts.pay_once"])
+def test_a_break_is_noticed(gone: str) -> None:
+    then = SNAPSHOT.read_text().splitlines()[1:]
+    assert broken(then, [line for line in then if _name(line) != gone]) != []
+
+
+def test_the_links_and_classifiers_are_there() -> None:
+    told = metadata("momopay")
+    links = {link.partition(",")[0] for link in told.get_all("Project-URL") or []}
+    assert links >= {"Documentation", "Changelog", "Source", "Issues", "Security"}
+    classifiers = set(told.get_all("Classifier") or [])
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)} < classifiers
+    assert "Typing :: Typed" in classifiers
+    assert told["License-Expression"] == "MIT"
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def test_the_wheel_holds_the_package_alone(packed: Path) -> None:
+    (wheel,) = packed.glob("*.whl")
+    assert wheel.name == f"momopay-{momopay.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    info = f"momopay-{momopay.__version__}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"momopay", info}
+    source = ROOT / "src"
+    ours = {
+        str(path.relative_to(source)) for path in source.rglob("*") if path.is_file() and "__pycache__" not in str(path)
+    }
+    assert {name for name in names if name.startswith("momopay/")} == ours
+    assert {"momopay/py.typed", f"{info}/licenses/LICENSE", f"{info}/entry_points.txt"} <= names
+
+
+def test_the_source_holds_what_builds_and_tests_it(packed: Path) -> None:
+    (source,) = packed.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py", "mkdocs.yml"} <= names
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".pyc"))]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_to_a_commit(workflow: Path) -> None:
+    used = re.findall(r"uses: (\S+)", workflow.read_text())
+    assert used
+    assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)] == []
+
+
+def test_the_workflow_tests_every_python_that_the_classifiers_name() -> None:
+    matrix = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    for classifier in PROJECT["classifiers"]:
+        found = re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", classifier)
+        assert found is None or f'"{found[1]}"' in matrix
