@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,29 @@ import pytest
 from drivers import Driver
 
 TESTS = Path(__file__).parent
-WHOLE = {"benchmarks", "docs", "examples", "hostile", "scale"}
-"""Folders whose tests take their time, and run where the marker `whole` is asked for."""
+WHOLE = (
+    "benchmarks",
+    "cli/test_cli_guide.py",
+    "docs",
+    "examples",
+    "hostile",
+    "integrations/test_callback_campaign.py",
+    "sandbox/test_sandbox_load.py",
+    "scale",
+)
+"""What takes its time, and runs where the marker `whole` is asked for."""
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start hear Ctrl-C, even where this run is a shell's background job and does not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in WHOLE:
+        if any(item.path.is_relative_to(TESTS / place) for place in WHOLE):
             item.add_marker("whole")
 
 

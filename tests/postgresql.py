@@ -82,7 +82,13 @@ def running_postgresql() -> Generator[PostgresqlServer]:
             cwd=folder,
             **as_whom,
         )
-        options = ("listen_addresses=127.0.0.1", f"port={port}", "unix_socket_directories=", "max_connections=200")
+        options = (
+            "listen_addresses=127.0.0.1",
+            f"port={port}",
+            "unix_socket_directories=",
+            "max_connections=200",
+            "fsync=off",  # clients are killed here, never the machine
+        )
         with (Path(folder) / "log").open("wb") as log:
             server = subprocess.Popen(
                 [programs / "postgres", "-D", data, *(part for option in options for part in ("-c", option))],

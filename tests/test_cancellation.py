@@ -7,12 +7,15 @@ import functools
 import logging
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import anyio
+import anyio.to_thread
 import pytest
 import trio
 
@@ -183,6 +186,25 @@ def test_a_cancelled_read_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
 
         assert len(server.requests) == 1
     assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_call_cancelled_in_the_tls_handshake_leaves_no_connection_open(loop: str) -> None:
+    async def begin(listener: socket.socket) -> None:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+        async with momopay.AsyncClient(unique_key(), base_url=url, budget=None) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.wallet.balance)
+                accepted, _address = await anyio.to_thread.run_sync(listener.accept)
+                accepted.settimeout(5)
+                hello = await anyio.to_thread.run_sync(accepted.recv, 65_536)
+                group.cancel_scope.cancel()
+            with accepted:
+                assert hello.startswith(b"\x16\x03")
+                assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
+
+    with wire.silent() as listener:
+        anyio.run(begin, listener, backend=loop)
 
 
 @PAYMENTS

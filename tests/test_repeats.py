@@ -274,8 +274,9 @@ def test_a_failed_tls_handshake_is_repeated_and_surely_not_sent(reach: Drive, co
 
 @columns(TOP_UP, STK)
 def test_a_timer_that_fires_within_the_tls_handshake_means_surely_not_sent(drive: Drive, column: Column) -> None:
-    with wire.silent() as port:
-        driver = drive(base_url=f"https://127.0.0.1:{port}/v1", api_key=unique_key(), timeout=0.15, max_attempts=2)
+    with wire.silent() as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+        driver = drive(base_url=url, api_key=unique_key(), timeout=0.15, max_attempts=2)
         started = time.monotonic()
         error = failure(driver, column.call)
         elapsed = time.monotonic() - started

@@ -15,6 +15,7 @@ import trio.testing
 
 from momopay import AsyncClient, Client, Lane, PollSchedule, RateBudget, Transaction, WaitTimeoutError, parse_callback
 from momopay._waiting import Waiter, WaitingRoom
+from patience import until
 from scale.simulation import TrioIO
 from virtual import envelope, transaction
 
@@ -275,10 +276,7 @@ def test_threads_that_are_notified_at_about_the_same_time_share_pages() -> None:
         threads = [threading.Thread(target=wait, args=(identity,), daemon=True) for identity in book.ends]
         for thread in threads:
             thread.start()
-        give_up = time.monotonic() + 10.0
-        while len(room.waiting(0.0)) < len(threads):
-            assert time.monotonic() < give_up
-            time.sleep(0.01)
+        until(lambda: len(room.waiting(0.0)) == len(threads), "all of them wait")
         for identity in book.ends:
             client.transactions.notify(identity)
         for thread in threads:

@@ -474,10 +474,7 @@ def full_backlog() -> Generator[int]:
 
 
 @contextmanager
-def silent() -> Generator[int]:
-    """The port of a listener that takes connections and never says a word."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(64)
-        port: int = listener.getsockname()[1]
-        yield port
+def silent() -> Generator[socket.socket]:
+    """A listener to which one may connect and which never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield listener

@@ -16,6 +16,7 @@ import pytest
 from cli.kit import Done, Shell, write_salaries
 from momopay import Client, Journal
 from momopay.sandbox import Account, Fault, Sandbox
+from patience import until
 
 PAY = "/b2c/payouts"
 
@@ -45,13 +46,6 @@ def assert_paid_once(sandbox: Sandbox, rows: int, prefix: str = "SAL") -> None:
 
 def initiated(sandbox: Sandbox) -> int:
     return [request.path for request in sandbox.requests].count(PAY)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
 
 
 def test_a_file_is_paid_once_however_often_it_is_run(run: Callable[..., Done], sandbox: Sandbox, folder: Path) -> None:
@@ -312,7 +306,7 @@ class Killed:
         self.sandbox.fail_next("POST", PAY, Fault.callback_lost, times=self.PAID_BEFORE)  # harms nobody, but counts
         self.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
         first = self.start(journal)
-        wait_until(lambda: len(paid(self.sandbox)) == self.PAID_BEFORE + 1)
+        until(lambda: len(paid(self.sandbox)) == self.PAID_BEFORE + 1)
         time.sleep(0.2)
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=10)
@@ -345,7 +339,7 @@ def test_without_its_journal_the_second_run_would_pay_twice(killed: Killed, sand
     """The negative control: the same assertion catches it."""
     killed.kill_in_the_middle(folder / "payouts.db")
     again = killed.start(folder / "fresh.db")
-    wait_until(lambda: max(paid(sandbox).values()) > 1)
+    until(lambda: max(paid(sandbox).values()) > 1)
     again.send_signal(signal.SIGKILL)
     again.communicate(timeout=10)
     with pytest.raises(AssertionError):
@@ -357,7 +351,7 @@ def test_an_interrupt_ends_after_the_payout_under_way(
     killed: Killed, sandbox: Sandbox, folder: Path, number: signal.Signals, code: int
 ) -> None:
     started = killed.start(folder / "payouts.db")
-    wait_until(lambda: len(paid(sandbox)) >= 5)
+    until(lambda: len(paid(sandbox)) >= 5)
     started.send_signal(number)
     out, err = started.communicate(timeout=30)
     assert started.returncode == code
@@ -383,7 +377,7 @@ def test_an_interrupt_while_the_budget_is_waited_for_leaves_nothing_in_doubt(
     killed: Killed, sandbox: Sandbox, folder: Path
 ) -> None:
     started = killed.start(folder / "payouts.db")
-    wait_until(lambda: len(sandbox.requests) == 58)
+    until(lambda: len(sandbox.requests) == 58)
     time.sleep(0.5)
     begun = time.monotonic()
     started.send_signal(signal.SIGINT)
@@ -399,7 +393,7 @@ def test_a_second_interrupt_breaks_off_and_says_what_is_unknown(
 ) -> None:
     sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
     started = killed.start(folder / "payouts.db")
-    wait_until(lambda: any(request.status is None and request.path == PAY for request in sandbox.requests))
+    until(lambda: any(request.status is None and request.path == PAY for request in sandbox.requests))
     time.sleep(0.2)
     for _ in range(2):
         started.send_signal(signal.SIGINT)

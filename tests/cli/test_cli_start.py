@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from momopay.cli.command import Command
 from momopay.cli.exits import ExitCode, exit_code_of, remedy_of
 from momopay.errors import MomoPayError
 from momopay.sandbox import Sandbox
+from patience import LONGEST, until
 
 COMMANDS = [
     "sandbox",
@@ -129,18 +129,15 @@ def test_the_sandbox_runs_until_it_is_told() -> None:
         assert answer.status == 200
     assert address.endswith("/v1")
     started.send_signal(signal.SIGINT)
-    started.communicate(timeout=10)
+    started.communicate(timeout=LONGEST)
     assert started.returncode == 0
 
 
 def test_an_interrupt_exits_130_and_says_how_to_go_on(momopay: Shell, sandbox: Sandbox) -> None:
-    started = momopay.start("stk", "--amount", "5", "--phone", PHONE, "--wait", "--json")
-    give_up = time.monotonic() + 20
-    while not sandbox.requests and time.monotonic() < give_up:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    started = momopay.start("stk", "--amount", "5", "--phone", PHONE, "--wait", "--every", "0.1", "--json")
+    until(lambda: len(sandbox.requests) > 1, "it waits for the prompt that it sent")
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=10)
+    out, err = started.communicate(timeout=LONGEST)
     assert started.returncode == 130
     assert f"momopay transactions wait {json.loads(out)['transaction_id']}" in err
     assert "Interrupted." in err

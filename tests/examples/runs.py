@@ -6,9 +6,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from momopay.sandbox import Account, Sandbox
+from patience import until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LONGEST = 40.0
@@ -46,14 +46,6 @@ def run(
         timeout=LONGEST,
         check=False,
     )
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Look until it holds."""
-    end = time.monotonic() + LONGEST
-    while not holds():
-        assert time.monotonic() < end, f"not within {LONGEST} s: {what}"
-        time.sleep(0.01)
 
 
 def free_port() -> int:

@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from examples.runs import EXAMPLES, Service, Web, free_port, serving, until
+from examples.runs import EXAMPLES, Service, Web, free_port, serving
 from momopay import CallbackSigner
 from momopay.sandbox import Fault, Outcome, phone_for
+from patience import until
 
 APP = Path("checkout") / "app.py"
 SECRET = "only-for-this-test-0123"

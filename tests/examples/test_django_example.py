@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.runs import EXAMPLES, Service, Web, environment, free_port, run, serving, until
+from examples.runs import EXAMPLES, Service, Web, environment, free_port, run, serving
 from momopay.sandbox import Fault, Outcome, phone_for
+from patience import until
 
 
 def buy(web: Web, phone: str = "0712345678") -> str:

@@ -4,8 +4,9 @@ import re
 import sqlite3
 from pathlib import Path
 
-from examples.runs import Service, Web, run, serving, until
+from examples.runs import Service, Web, run, serving
 from momopay.sandbox import Fault, Outcome, phone_for
+from patience import until
 
 
 def buy(web: Web, phone: str = "0712345678") -> str:

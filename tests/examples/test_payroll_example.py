@@ -11,9 +11,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from examples.runs import Service, command, run, until
+from examples.runs import Service, command, run
 from momopay import Journal
 from momopay.sandbox import Fault
+from patience import until
 
 PEOPLE = 20
 

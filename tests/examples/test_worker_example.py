@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import redis
 
-from examples.runs import Service, command, run, until
+from examples.runs import Service, command, run
 from momopay import Journal
+from patience import until
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 

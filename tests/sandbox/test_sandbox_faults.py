@@ -8,6 +8,7 @@ import pytest
 
 from momopay.sandbox import Fault, MovementKind, Sandbox, _wire
 from momopay.sandbox._faults import FaultPlan
+from patience import until
 from sandbox.kit import KEY, Receiver, Service, data, refusal
 
 if TYPE_CHECKING:
@@ -122,9 +123,7 @@ def test_closing_waits_for_no_fault(fault: Fault) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        until = time.monotonic() + 5
-        while not sandbox.requests and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: bool(sandbox.requests), "the request came")
         time.sleep(0.1)
         started = time.monotonic()
     assert time.monotonic() - started < 1.5
@@ -216,9 +215,7 @@ def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCapture
     with Sandbox() as sandbox:
         client = socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0))
         client.sendall(_HALF)
-        until = time.monotonic() + 5
-        while not sandbox.requests and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: bool(sandbox.requests), "the request came")
         started = time.monotonic()
     assert time.monotonic() - started < 1
     client.close()

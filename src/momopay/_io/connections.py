@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Generic, TypeVar
 
+import anyio
 import httpcore
 import httpx
 
@@ -182,11 +183,48 @@ class BlockingConnection(httpx.HTTPTransport):
         return _nothing_left(self._pool)
 
 
+class _Greeting(httpcore.AsyncNetworkStream):
+    """A socket on which TLS is about to begin. One whose handshake is cancelled is closed; httpcore would forget it."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  httpcore's
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+            raise
+
+
+class _TLSBackend(httpcore.AnyIOBackend):
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return _Greeting(await super().connect_tcp(host, port, timeout, local_address, socket_options))
+
+
 class AsyncConnection(httpx.AsyncHTTPTransport):
     """One connection, for one task at a time; the attempt's own timer bounds it."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._pool = httpcore.AsyncConnectionPool(ssl_context=tls, max_connections=1, keepalive_expiry=KEEP_ALIVE)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=1,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=_TLSBackend() if tls else None,
+        )
 
     def may_rest(self) -> bool:
         """Whether another request may go out on it."""

@@ -1,0 +1,17 @@
+"""Waiting for what another thread, process or server brings about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LONGEST = 30.0
+"""Seconds; so long that only a defect reaches it, however busy the machine is."""
+
+
+def until(holds: Callable[[], bool], what: str = "it") -> None:
+    """Look until it holds."""
+    give_up = time.monotonic() + LONGEST
+    while not holds():
+        assert time.monotonic() < give_up, f"not within {LONGEST} s: {what}"
+        time.sleep(0.01)
