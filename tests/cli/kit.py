@@ -46,28 +46,29 @@ class Shell:
 
     settings: dict[str, str]
 
-    def __call__(self, *arguments: str, **settings: str) -> Done:
-        """Run a command in this process."""
+    def __call__(self, *arguments: str, piped: str | None = None, **settings: str) -> Done:
+        """Run a command in this process, with so much on its standard input."""
         cleared = {"MOMOPAY_API_KEY": None, "MOMOPAY_BASE_URL": None}
         environment = {**cleared, "COLUMNS": "80", **self.settings, **settings}
-        result = CliRunner().invoke(app, list(arguments), env=environment, prog_name="momopay")
+        result = CliRunner().invoke(app, list(arguments), input=piped, env=environment, prog_name="momopay")
         return Done(result.exit_code, result.stdout, result.stderr)
 
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL, **settings: str) -> subprocess.Popen[str]:
         """Run a command in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "momopay", *arguments],
             env=self.environment(**settings),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def process(self, *arguments: str, **settings: str) -> Done:
+    def process(self, *arguments: str, piped: str | None = None, **settings: str) -> Done:
         """Run a command in a process of its own, to its end."""
-        started = self.start(*arguments, **settings)
-        out, err = started.communicate(timeout=60)
+        stdin = subprocess.DEVNULL if piped is None else subprocess.PIPE
+        started = self.start(*arguments, stdin=stdin, **settings)
+        out, err = started.communicate(piped, timeout=60)
         return Done(started.returncode, out, err)
 
     def at_a_terminal(self, arguments: Sequence[str], typed: Sequence[tuple[str, str]], **settings: str) -> Done:

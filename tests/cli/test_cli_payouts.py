@@ -16,7 +16,7 @@ import pytest
 from cli.kit import Done, Shell, write_salaries
 from momopay import Client, Journal
 from momopay.sandbox import Account, Fault, Sandbox
-from patience import until
+from patience import LONGEST, until
 
 PAY = "/b2c/payouts"
 
@@ -30,8 +30,9 @@ def folder(tmp_path: Path) -> Path:
 def run(momopay: Shell, folder: Path) -> Callable[..., Done]:
     """`payouts run` on a file, with the journal of this test."""
 
-    def start(file: Path, *options: str, **settings: str) -> Done:
-        return momopay("payouts", "run", str(file), "--journal", str(folder / "payouts.db"), *options, **settings)
+    def start(file: Path, *options: str, piped: str | None = None, **settings: str) -> Done:
+        journal = str(folder / "payouts.db")
+        return momopay("payouts", "run", str(file), "--journal", journal, *options, piped=piped, **settings)
 
     return start
 
@@ -119,6 +120,43 @@ def test_nobody_is_paid_without_consent(
     assert sandbox.ledger == []
     agreed = momopay.at_a_terminal(command, [("Pay KES 3,004.50 to 3 people now?", "y")])
     assert agreed.code == 0
+    assert_paid_once(sandbox, 3)
+
+
+def test_a_piped_answer_is_an_answer(run: Callable[..., Done], sandbox: Sandbox, folder: Path) -> None:
+    file = write_salaries(folder / "salaries.csv", 3)
+    for no in ("n\n", "\n", "maybe\ny\n"):
+        declined = run(file, piped=no)
+        assert declined.code == 1
+        assert "not confirmed" in declined.err
+    assert sandbox.ledger == []
+    agreed = run(file, piped="y\n")
+    assert agreed.code == 0
+    assert "Pay KES 3,004.50 to 3 people now? [y/N]:" in agreed.err
+    assert_paid_once(sandbox, 3)
+
+
+def test_the_key_and_the_answer_may_come_from_one_pipe(
+    momopay: Shell, key: str, sandbox: Sandbox, folder: Path
+) -> None:
+    command = ("payouts", "run", str(write_salaries(folder / "salaries.csv", 3)), "--journal", str(folder / "p.db"))
+    keyless = {"MOMOPAY_API_KEY": ""}
+    assert momopay.process(*command, piped=f"{key}\n", **keyless).code == 2
+    assert sandbox.requests == []
+    assert momopay.process(*command, piped=f"{key}\ny", **keyless).code == 0
+    assert_paid_once(sandbox, 3)
+
+
+def test_who_answers_through_a_pipe_is_asked_first(momopay: Shell, sandbox: Sandbox, folder: Path) -> None:
+    file = write_salaries(folder / "salaries.csv", 3)
+    command = ("payouts", "run", str(file), "--journal", str(folder / "payouts.db"))
+    for answer, code in ((None, 2), ("y\n", 0)):
+        started = momopay.start(*command, stdin=subprocess.PIPE)
+        assert started.stderr is not None
+        assert started.stderr.readline().startswith("Pay KES")
+        assert sandbox.ledger == []
+        started.communicate(answer, timeout=LONGEST)
+        assert started.returncode == code
     assert_paid_once(sandbox, 3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,10 @@ def test_a_released_reference_is_paid_by_the_next_run(
     sandbox.fail_next("POST", PAY, Fault.error_before_commit)
     assert run().code == 4
     command = ("payouts", "release", "SAL-0", "--journal", str(at))
-    assert momopay(*command).code == 2
+    for piped in (None, "SAL-0\n"):
+        refused = momopay(*command, piped=piped)
+        assert refused.code == 2
+        assert "a person at a terminal" in refused.err
     assert momopay.at_a_terminal(command, [("Type the reference", "SAL-1")]).code == 1
     assert (state(at), payouts(sandbox)) == ("UNKNOWN", 1)
     released = momopay.at_a_terminal(command, [("Type the reference", "SAL-0")])
@@ -54,6 +58,22 @@ def test_a_released_reference_is_paid_by_the_next_run(
     assert (state(at), payouts(sandbox)) == ("NOT_SENT", 1)
     assert run().code == 0
     assert payouts(sandbox) == 2
+
+
+def test_what_was_released_is_told_to_a_machine(
+    momopay: Shell, run: Callable[[], Done], sandbox: Sandbox, at: Path
+) -> None:
+    sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+    run()
+    command = ("payouts", "release", "SAL-0", "--journal", str(at), "--json")
+    released = momopay.at_a_terminal(command, [("Type the reference", "SAL-0")])
+    assert released.code == 0
+    entry = json.loads(released.out.splitlines()[-1])
+    assert (entry["reference"], entry["state"], entry["amount"]) == ("SAL-0", "NOT_SENT", "1000.50")
+    assert entry["phone"] == "2547*****000"
+    again = momopay(*command)
+    assert (again.code, again.out) == (2, "")
+    assert json.loads(again.err)["exit_code"] == 2
 
 
 def test_what_the_service_has_is_settled_and_not_released(

@@ -70,7 +70,11 @@ def test_json_before_the_command_is_json_after_it(momopay: Shell) -> None:
     listed = momopay("--json", "transactions", "list")
     assert listed.json["items"] == []
     assert '"exit_code": 3' in momopay("--json", "balance", MOMOPAY_API_KEY="pk_nonsense_123").err
-    assert momopay("--json", "sandbox").code == 2  # which has no --json
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json(momopay: Shell, command: str) -> None:
+    assert "--json" in momopay(*command.split(), "--help").out
 
 
 def test_the_version(momopay: Shell) -> None:
@@ -84,6 +88,7 @@ def test_the_version(momopay: Shell) -> None:
         ("rich", "--help", "momopay[cli]"),
         ("sqlalchemy", "payouts status --journal postgresql+psycopg://u@h/d", "momopay[cli,journal]"),
         ("fastapi", "sandbox", "momopay[cli,sandbox]"),
+        ("fastapi", "sandbox --json", "momopay[cli,sandbox]"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, arguments: str, extra: str) -> None:
@@ -130,6 +135,23 @@ def test_the_sandbox_runs_until_it_is_told() -> None:
     assert address.endswith("/v1")
     started.send_signal(signal.SIGINT)
     started.communicate(timeout=LONGEST)
+    assert started.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_sandbox_tells_a_machine_where_it_is(momopay: Shell, number: signal.Signals) -> None:
+    started = momopay.start("sandbox", "--port", "0", "--json")
+    assert started.stdout is not None
+    told = json.loads(started.stdout.readline())
+    assert set(told) == {"base_url", "page"}
+    assert told["base_url"] == f"{told['page']}v1"
+    with urllib.request.urlopen(told["page"]) as answer:
+        assert answer.status == 200
+    taken = momopay.process("sandbox", "--port", told["page"].rstrip("/").rpartition(":")[2], "--json")
+    assert (taken.code, taken.out) == (1, "")
+    assert json.loads(taken.err)["exit_code"] == 1
+    started.send_signal(number)
+    assert started.communicate(timeout=LONGEST) == ("", "")
     assert started.returncode == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -111,6 +112,30 @@ def test_a_live_key_needs_consent(momopay: Shell) -> None:
         assert "secret" not in done.out + done.err
 
 
+@pytest.mark.parametrize(
+    ("piped", "code", "told"),
+    [
+        ("", 2, "nobody is there"),
+        ("y\n", 1, "not confirmed"),
+        ("\n", 1, "not confirmed"),
+        ("100\n", 1, "not confirmed"),
+        ("yes\n", 6, ""),  # the host does not exist: not to be reached is to have been let go
+    ],
+)
+def test_a_piped_answer_must_be_typed_in_full_too(momopay: Shell, piped: str, code: int, told: str) -> None:
+    done = momopay.process(*ASKED, piped=piped, **LIVE)
+    assert done.code == code
+    assert told in done.err
+    assert done.out == ""
+    assert ("Type yes to go on" in done.err) == bool(piped)
+
+
+def test_a_live_key_in_a_test_run_is_refused_whatever_is_piped(momopay: Shell) -> None:
+    refused = momopay(*ASKED, piped="yes\n", **LIVE, MOMOPAY_TEST_RUN="1")
+    assert refused.code == 3
+    assert "a live key in a test run" in refused.err
+
+
 def test_an_interrupt_at_the_question_sends_nothing(momopay: Shell) -> None:
     interrupted = momopay.at_a_terminal(ASKED, [("Type yes", "\x04")], **LIVE)
     assert interrupted.code == 130
@@ -133,3 +158,18 @@ def test_a_key_is_asked_for_and_not_shown(momopay: Shell, key: str, sandbox: San
     assert refused.code == 3
     assert "MOMOPAY_API_KEY" in refused.err
     assert len(sandbox.requests) == 1
+
+
+def test_a_piped_key_is_read_and_not_shown(momopay: Shell, key: str, sandbox: Sandbox) -> None:
+    del momopay.settings["MOMOPAY_API_KEY"]
+    for run in (momopay, momopay.process):
+        done = run("balance", piped=f"{key}\r\n")
+        assert done.code == 0
+        assert "10,000.00" in done.out
+        assert key not in done.out + done.err
+        assert "Warning" not in done.err
+    for piped in ("", "\n", "  "):
+        refused = momopay.process("balance", "--json", piped=piped)
+        assert (refused.code, refused.out) == (3, "")
+        assert "MOMOPAY_API_KEY" in json.loads(refused.err)["remedy"]
+    assert len(sandbox.requests) == 2

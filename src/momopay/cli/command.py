@@ -61,8 +61,6 @@ class Command(TyperCommand):
                     setattr(error, name, discreet(text))
             raise
         if made.find_root().meta.get(JSON):
-            if "as_json" not in made.params:
-                made.fail("--json: this command has none")
             made.params["as_json"] = True
         return made
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.access import api_key, is_interactive
+from momopay.cli.access import find_key
 from momopay.cli.exits import ExitCode, discreet, remedy_of
 from momopay.cli.options import BaseUrl, Json
 from momopay.cli.output import Output, kes, plain, stdout
@@ -42,9 +42,13 @@ class Verdict(StrEnum):
     ok = "ok"
     warn = "warn"
     fail = "fail"
+    skipped = "skipped"
 
 
-_STYLES = {Verdict.ok: "green", Verdict.warn: "yellow", Verdict.fail: "bold red"}
+_STYLES = {Verdict.ok: "green", Verdict.warn: "yellow", Verdict.fail: "bold red", Verdict.skipped: "dim"}
+_WITHOUT_THE_KEY = ("tls", "reachable", "clock")
+_WITH_THE_KEY = ("wallet", "channels")
+_TLS, _WAY = "TLS", "the way to the service"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Check:
 def doctor(base_url: BaseUrl = None, as_json: Json = False) -> None:
     """Check Python, packages, key, address, TLS, reachability, clock, wallet and channels.
 
-    Sends three reads and never shows the key. Exits with 0 if nothing failed, 3 if something did.
+    Sends three reads and never shows the key. What could not be checked says what to mend first. Exits with 0 if
+    nothing failed, 3 if something did.
     """
     output = Output(as_json)
     checks: list[Check] = []
@@ -76,7 +81,7 @@ def doctor(base_url: BaseUrl = None, as_json: Json = False) -> None:
 
 def _show(check: Check) -> None:
     line = Table.grid(padding=(0, 2))
-    line.add_column(width=4)
+    line.add_column(width=7)
     line.add_column(width=9)
     line.add_column(overflow="fold")
     line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
@@ -88,16 +93,27 @@ def _show(check: Check) -> None:
 def _checks(base_url: str | None) -> Iterator[Check]:
     yield Check("python", Verdict.ok, f"{platform.python_version()} ({sys.platform})")
     yield _packages()
-    key = os.environ.get("MOMOPAY_API_KEY") or (api_key() if is_interactive() else "")
+    key = find_key()
     key_check = _key(key, base_url)
     yield key_check
+    broken = ["the key"] if key_check.verdict is Verdict.fail else []
     address = _address(base_url)
     yield address
-    if address.verdict is Verdict.fail or base_url is None:
-        return
-    reached = yield from _reach(base_url)
-    if reached and key_check.verdict is not Verdict.fail:
+    if base_url is None or address.verdict is Verdict.fail:
+        yield from _skipped(_WITHOUT_THE_KEY, "the address")
+        broken.append("the address")
+    elif in_the_way := (yield from _reach(base_url)):
+        broken.append(in_the_way)
+    if base_url is None or broken:
+        yield from _skipped(_WITH_THE_KEY, *broken)
+    else:
         yield from _account(key, base_url)
+
+
+def _skipped(names: Sequence[str], *broken: str) -> Iterator[Check]:
+    """Tell of checks that cannot be made before something else is mended."""
+    for name in names:
+        yield Check(name, Verdict.skipped, "not checked", f"first mend {' and '.join(broken)}")
 
 
 def _packages() -> Check:
@@ -153,12 +169,13 @@ def _address(base_url: str | None) -> Check:
     return Check("address", Verdict.ok, address)
 
 
-def _reach(base_url: str) -> Generator[Check, None, bool]:
-    """Ask without the key, which nobody gets whom the address leads to by mistake; tell whether the service answers."""
+def _reach(base_url: str) -> Generator[Check, None, str | None]:
+    """Ask without the key, which nobody gets whom the address leads to by mistake; give what is broken on the way."""
     import httpx
 
     url = base_url.rstrip("/") + "/wallets/service/balance"
     secure = base_url.startswith("https:")
+    plain_http = Check("tls", Verdict.ok, "not needed on loopback")
     begun = datetime.now(UTC)
     try:
         with httpx.Client(timeout=_PATIENCE, trust_env=False) as client:
@@ -167,16 +184,19 @@ def _reach(base_url: str) -> Generator[Check, None, bool]:
         text = f"{type(error).__name__}: {error}"
         if secure and "certificate" in text.lower():
             yield Check("tls", Verdict.fail, text, "check the address; a proxy that opens TLS must not see the key")
-        else:
-            proxied = " (HTTPS_PROXY is not used)" if os.environ.get("HTTPS_PROXY") else ""
-            yield Check("reachable", Verdict.fail, text, f"check the network, the firewall and the address{proxied}")
-        return False
+            yield from _skipped(("reachable", "clock"), _TLS)
+            return _TLS
+        yield from _skipped(("tls",), _WAY) if secure else (plain_http,)
+        proxied = " (HTTPS_PROXY is not used)" if os.environ.get("HTTPS_PROXY") else ""
+        yield Check("reachable", Verdict.fail, text, f"check the network, the firewall and the address{proxied}")
+        yield from _skipped(("clock",), _WAY)
+        return _WAY
     took = datetime.now(UTC) - begun
-    local = "not needed on loopback"
-    yield Check("tls", Verdict.ok, "the certificate holds" if secure else local)
-    yield _answered(answer, took.total_seconds())
+    yield Check("tls", Verdict.ok, "the certificate holds") if secure else plain_http
+    answered = _answered(answer, took.total_seconds())
+    yield answered
     yield _clock(answer.headers.get("date"), begun + took / 2)
-    return answer.status_code == HTTPStatus.UNAUTHORIZED
+    return None if answered.verdict is Verdict.ok else _WAY
 
 
 def _answered(answer: httpx.Response, seconds: float) -> Check:
@@ -211,6 +231,7 @@ def _account(key: str, base_url: str) -> Iterator[Check]:
         client = Client(key, base_url=base_url, timeout=_PATIENCE, deadline=_PATIENCE, max_attempts=1)
     except ConfigurationError as error:
         yield Check("account", Verdict.fail, discreet(error.message), "use a pk_test_ key with the sandbox")
+        yield from _skipped(_WITH_THE_KEY, "the account")
         return
     with client:
         for name, look in (("wallet", _wallet), ("channels", _channels)):

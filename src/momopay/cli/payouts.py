@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from momopay.cli.access import api_key, ask, is_agreed, journal_exists, open_client, open_journal
+from momopay.cli.access import Consent, api_key, journal_exists, open_client, open_journal
 from momopay.cli.command import Command
 from momopay.cli.exits import CommandError
 from momopay.cli.options import BaseUrl, ConfirmLive, JournalAt, Json, ShowPhones
@@ -70,12 +70,11 @@ def run(
     from momopay.cli.paying import pay_file
 
     key, budget = api_key(), RateBudget()
-    agreed = is_agreed(key, may_move=salaries.total, yes=yes, confirm_live=confirm_live)
+    consent = Consent(key, may_move=salaries.total, yes=yes, confirm_live=confirm_live)
 
     def agree(made: Plan) -> None:
         due = total(made.to_pay)
-        if not agreed:
-            ask(key, f"Pay KES {kes(due)} to {len(made.to_pay)} people now?", to_type=format_amount(due))
+        consent.ask(f"Pay KES {kes(due)} to {len(made.to_pay)} people now?", to_type=format_amount(due))
 
     with open_client(base_url, key=key, budget=budget) as client, open_journal(journal) as book:
         code = pay_file(output, salaries, client, book, budget=budget, agree=agree, report=report)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from momopay.cli.access import api_key, ask, is_agreed, open_client
+from momopay.cli.access import Consent, api_key, open_client
 from momopay.cli.options import BaseUrl, ConfirmLive, Every, Json, ShowPhones, Timeout, amount
 from momopay.cli.output import Output, kes
 from momopay.cli.transactions import exit_code_of_end, show, wait_for
@@ -43,8 +43,8 @@ def stk(
     output = Output(as_json, show_phones)
     key = api_key()
     with open_client(base_url, key=key) as client:
-        if not is_agreed(key, may_move=amount_, yes=True, confirm_live=confirm_live):
-            ask(key, f"Ask the customer for KES {kes(amount_)}?", to_type="yes")
+        consent = Consent(key, may_move=amount_, yes=True, confirm_live=confirm_live)
+        consent.ask(f"Ask the customer for KES {kes(amount_)}?", to_type="yes")
         prompt = client.stk.initiate(
             amount=amount_,
             phone=phone,

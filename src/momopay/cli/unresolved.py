@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from momopay.cli.access import is_interactive, journal_exists, open_client, open_journal
+from momopay.cli.access import journal_exists, open_client, open_journal
+from momopay.cli.answers import is_interactive
 from momopay.cli.exits import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, JournalAt, Json, ShowPhones
 from momopay.cli.output import Output, kes, moment, plain, stderr, table
@@ -57,6 +58,7 @@ def release(
     journal: JournalAt,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    as_json: Json = False,
 ) -> None:
     """Say that a payout in doubt was NOT made, so that it is sent again.
 
@@ -65,7 +67,7 @@ def release(
     """
     from momopay.journal import JournalState
 
-    output = Output(as_json=False, show_phones=show_phones)
+    output = Output(as_json, show_phones)
     with _existing(journal) as book, open_client(base_url) as client:
         entry = book.get(reference)
         if entry is None or entry.state is not JournalState.UNKNOWN:
@@ -84,7 +86,10 @@ def release(
             )
         _ask(output, entry)
         released = book.release(reference)
-    output.people(f"Released: it is {released.state} now, and the next run pays it.")
+    if as_json:
+        output.document(_facts(released))
+    else:
+        output.people(f"Released: it is {released.state} now, and the next run pays it.")
 
 
 def _ask(output: Output, entry: JournalEntry) -> None:
