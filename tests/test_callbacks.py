@@ -486,6 +486,12 @@ def test_event_type_that_belies_its_status_is_not_confirmed(drive: Callable[...,
         driver(lambda client: client.transactions.confirm(momopay.parse_callback(forged)))
 
 
+def test_event_type_that_is_new_is_confirmed_by_its_status(drive: Callable[..., Driver]) -> None:
+    told = {**payload(status="SUCCESS"), "event_type": "transaction.completed"}
+    driver = drive(transport=serving({**RECORD, "status": "SUCCESS"}))
+    assert driver(lambda client: client.transactions.confirm(momopay.parse_callback(told))).status == "SUCCESS"
+
+
 def test_record_of_another_transaction_is_not_confirmed(drive: Callable[..., Driver]) -> None:
     other = {**RECORD, "transactionId": "4b241101-e2bb-4255-8caf-4136c566a962"}
     driver = drive(transport=serving(other))

@@ -192,16 +192,23 @@ def test_a_cancelled_read_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_call_cancelled_in_the_tls_handshake_leaves_no_connection_open(loop: str) -> None:
     async def begin(listener: socket.socket) -> None:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
-        async with momopay.AsyncClient(unique_key(), base_url=url, budget=None) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.wallet.balance)
-                accepted, _address = await anyio.to_thread.run_sync(listener.accept)
-                accepted.settimeout(5)
-                hello = await anyio.to_thread.run_sync(accepted.recv, 65_536)
-                group.cancel_scope.cancel()
+        async with (
+            momopay.AsyncClient(unique_key(), base_url=url, budget=None) as client,
+            anyio.create_task_group() as group,
+        ):
+            call = anyio.CancelScope()
+            group.start_soon(under, call, client.wallet.balance)
+            accepted, _address = await anyio.to_thread.run_sync(listener.accept)
             with accepted:
+                hello = await anyio.to_thread.run_sync(accepted.recv, 65_536)
                 assert hello.startswith(b"\x16\x03")
+                call.cancel()
+                accepted.settimeout(5)
                 assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
+
+    async def under(scope: anyio.CancelScope, work: Callable[[], Awaitable[Any]]) -> None:
+        with scope:
+            await work()
 
     with wire.silent() as listener:
         anyio.run(begin, listener, backend=loop)

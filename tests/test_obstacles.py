@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import threading
+import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -122,8 +127,8 @@ def test_a_translated_error_is_believed_only_if_httpcore_said_so() -> None:
     assert len(sent) == 1
 
 
-def resolving(*addresses: str) -> Callable[[str, int], list[str]]:
-    def resolve(_host: str, _port: int) -> list[str]:
+def resolving(*addresses: str) -> Callable[..., list[str]]:
+    def resolve(*_asked: object) -> list[str]:
         return list(addresses)
 
     return resolve
@@ -149,12 +154,113 @@ def test_all_addresses_of_a_name_share_one_clock(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_name_without_an_address_was_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _addresses("127.0.0.1", 80) == ["127.0.0.1"]
-    monkeypatch.setattr("momopay._io.connections._addresses", resolving())
     clock = _Clock()
-    clock.deadline = 1e12
+    clock.deadline = 1e9
+    assert _addresses("127.0.0.1", 80, clock) == ["127.0.0.1"]
+    monkeypatch.setattr("momopay._io.connections._addresses", resolving())
     with pytest.raises(httpcore.ConnectError, match="no address"):
         _TimedBackend(clock).connect_tcp("name.example", 443)
+
+
+def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = threading.Event()
+
+    def resolve(*_asked: object, **_hints: object) -> list[Any]:
+        hung.wait(10)
+        raise socket.gaierror
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    started = time.monotonic()
+    with (
+        Client(KEY, base_url="https://slow.example/v1", budget=None, timeout=0.1, max_attempts=2) as client,
+        pytest.raises(momopay.APIConnectionError) as caught,
+    ):
+        prompt(client)
+    hung.set()
+    assert not caught.value.may_have_executed
+    assert time.monotonic() - started < 5
+
+
+def at_once(_low: float, _high: float) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize("cause", [ConnectionRefusedError(111, "refused"), socket.gaierror(-2, "unknown")])
+def test_what_the_operating_system_says_is_believed_of_any_transport(
+    cause: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(_request: httpx.Request) -> httpx.Response:
+        try:
+            raise RuntimeError("the library's own error") from cause
+        except RuntimeError as error:
+            raise httpx.ConnectError("no connection") from error
+
+    monkeypatch.setattr("random.uniform", at_once)
+    with (
+        Client(KEY, base_url="https://api.example/v1", budget=None, transport=httpx.MockTransport(handler)) as client,
+        pytest.raises(momopay.APIConnectionError) as caught,
+    ):
+        prompt(client)
+    assert not caught.value.may_have_executed
+
+
+def test_nothing_is_believed_once_a_transport_has_begun_to_send() -> None:
+    class Auditing(httpx.HTTPTransport):
+        """Sends, and then finds its audit log away."""
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            super().handle_request(request).close()
+            raise httpx.ConnectError("the audit log is away")
+
+    with (
+        wire.serve(wire.succeeds(), wire.succeeds()) as server,
+        Client(KEY, base_url=server.base_url, budget=None, transport=Auditing()) as client,
+    ):
+        with pytest.raises(momopay.OutcomeUnknownError):
+            prompt(client)
+        assert len(server.requests) == 1
+
+
+def test_aiohttp_tells_of_a_refused_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.uniform", at_once)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert over_aiohttp(f"http://127.0.0.1:{port}/v1") is momopay.APIConnectionError
+
+
+def test_a_client_that_left_its_loop_closes_without_a_word() -> None:
+    with wire.serve(wire.succeeds(), wire.succeeds()) as server:
+        client = AsyncClient(KEY, base_url=server.base_url, budget=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # of the connection that its loop left open
+
+            async def enter() -> None:
+                async with client:
+                    with pytest.raises(momopay.ConfigurationError, match="another event loop"):
+                        await client.wallet.balance()
+
+            async def read() -> None:
+                await client.wallet.balance()
+
+            asyncio.run(read())
+            asyncio.run(enter())
+            gc.collect()
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("options", [{"budget": "x"}, {"budget": 60}, {"transport": "x"}, {"transport": object()}])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_senseless_budget_or_transport_is_refused(kind: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(momopay.ConfigurationError):
+        kind(KEY, base_url="https://api.example/v1", **options)
+
+
+def test_a_transport_of_the_other_colour_is_refused() -> None:
+    ours: dict[str, Any] = {"base_url": "https://api.example/v1"}
+    transports: list[tuple[Any, Any]] = [(Client, httpx.AsyncHTTPTransport()), (AsyncClient, httpx.HTTPTransport())]
+    for kind, transport in transports:
+        with pytest.raises(momopay.ConfigurationError, match="handle_"):
+            kind(KEY, transport=transport, **ours)
 
 
 def test_connections_of_payments_do_not_pile_up() -> None:

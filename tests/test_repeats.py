@@ -828,6 +828,13 @@ def test_a_block_carries_what_was_judged_also_when_it_is_refused_locally(reach: 
         assert len(server.requests) == 1
 
 
+def test_the_seconds_of_a_block_count_whatever_the_clocks_say(reach: Drive) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    details = {"retryAfterSeconds": 1800, "blockedUntil": until}
+    with wire.serve(wire.refuses(429, "TRANSACTION_HEALTH_BLOCKED", details)) as server:
+        assert 1798 < pause_of(failure(reach(server), initiate_stk)) <= 1800
+
+
 def test_a_block_that_only_names_its_end_is_kept_until_then(reach: Drive) -> None:
     until = datetime.now(UTC) + timedelta(seconds=0.4)
     details = {"blockedUntil": until.isoformat()}

@@ -259,6 +259,23 @@ def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox
     assert len(listed) == 25
 
 
+def test_a_search_passes_over_an_older_payment_of_the_same_reference(sdk: Driver, sandbox: Sandbox) -> None:
+    older = sdk(lambda client: prompt(client, account_reference="SAME"))
+    sandbox.advance(301)
+    made = sdk(lambda client: prompt(client, account_reference="SAME"))
+    found = sdk(lambda client: client.transactions.find(reference="SAME", since=made.created_at))
+    assert [item.transaction_id for item in found] == [made.transaction_id]
+    both = sdk(lambda client: client.transactions.find(reference="SAME", since=made.created_at - timedelta(seconds=2)))
+    assert [item.transaction_id for item in both] == [made.transaction_id, older.transaction_id]
+
+
+def test_a_top_up_can_be_searched_for(sdk: Driver) -> None:
+    made = sdk(lambda client: client.wallet.top_up(amount=500, phone=PHONE, account_reference="TOP"))
+    wanted = {"reference": "TOP", "since": made.created_at, "type": "WALLET_TOPUP"}
+    found = sdk(lambda client: client.transactions.find(**wanted))
+    assert [item.transaction_id for item in found] == [made.transaction_id]
+
+
 def test_channels_are_made_changed_and_deleted(sdk: Driver) -> None:
     made = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="5001"))
     changed = sdk(lambda client: client.channels.update(made, name="New till", is_default=True))

@@ -178,10 +178,10 @@ def test_text_and_bytes_are_one_secret() -> None:
 @pytest.mark.parametrize(
     "secrets",
     [
-        *("", b"", "x" * 15, b"x" * 15, [], (), None, 7, {SECRET: 1}, iter([SECRET])),
-        *([SECRET, "short"], [SECRET, None], [b"x" * 16, bytearray(b"x" * 16)], "\ud800" * 16, "é" * 7, bytearray(99)),
+        *("", b"", [], (), None, 7, {SECRET: 1}, iter([SECRET])),
+        *([SECRET, ""], [SECRET, None], [b"x" * 16, bytearray(b"x" * 16)], "\ud800" * 16, bytearray(99)),
     ],
-    ids=range(16),
+    ids=range(13),
 )
 def test_senseless_secrets_are_refused_and_not_repeated(secrets: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -191,6 +191,19 @@ def test_senseless_secrets_are_refused_and_not_repeated(secrets: Any) -> None:
     ours = [frame for frame in shown.stack if "/momopay/" in frame.filename]
     assert ours
     assert all("'secrets'" not in str(frame.locals) and SECRET not in str(frame.locals) for frame in ours)
+
+
+@pytest.mark.parametrize("secrets", ["x" * 15, b"x" * 15, [SECRET, "short"], "é" * 7])
+def test_a_secret_that_can_be_guessed_is_told_of(secrets: Any, caplog: pytest.LogCaptureFixture) -> None:
+    signer = CallbackSigner(secrets)
+    assert signer.verify(signer.url(URL, reference="INV-42")) == "INV-42"
+    assert "can be guessed" in caplog.text
+    assert "short" not in caplog.text
+
+
+def test_a_secret_that_cannot_be_guessed_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    CallbackSigner(["x" * 16, "é" * 8])
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def transaction_id_in(body: bytes) -> str | None:
 def _transaction_id(envelope: object) -> str | None:
     match envelope:
         case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
-            return found
+            return found if found.strip() else None
         case _:
             return None
 
@@ -152,12 +152,17 @@ def _api_error(answer: Answer, refusal: _Refusal | None, otherwise: type[APIErro
 
 
 def _pause(answer: Answer, details: Mapping[str, Any]) -> float | None:
-    """The longest pause that the answer asks for, by its header or its details, seconds."""
-    end = moment_or_none(details.get("blockedUntil"))
-    asked = (
+    """The longest pause that the answer asks for, by its header or its details, seconds.
+
+    A moment in time depends on whose clock is right, so it counts only where no seconds are told.
+    """
+    told = (
         retry_after(answer.headers),
         number_or_none(details.get("resetInSeconds")),
         number_or_none(details.get("retryAfterSeconds")),
-        None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds()),
     )
-    return max((pause for pause in asked if pause is not None), default=None)
+    seconds = [pause for pause in told if pause is not None]
+    if seconds:
+        return max(seconds)
+    end = moment_or_none(details.get("blockedUntil"))
+    return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())

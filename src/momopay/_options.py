@@ -6,10 +6,15 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import Sentinel
+
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
 _ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
+
+SHARED = Sentinel("SHARED")
+"""The default budget: one for each key and address in the process."""
 
 _LONGEST: Final = 1_000_000
 """Seconds; sockets and locks refuse what is much longer, and by then it is too late to say that nothing was sent."""
@@ -53,6 +58,22 @@ class Account:
 
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r})"
+
+
+def check_parts(budget: object, transport: object, sends: str) -> None:
+    """Check what a client is to work with.
+
+    Raises:
+        ConfigurationError: It is something else, or a transport of the other client.
+    """
+    if not (budget is None or budget is SHARED or _can(budget, "reserve") or _can(budget, "slots")):
+        raise ConfigurationError("budget must be a RateBudget, a RedisRateBudget or None")
+    if not (transport is None or _can(transport, sends)):
+        raise ConfigurationError(f"transport must be an httpx transport with {sends}, which this client calls")
+
+
+def _can(thing: object, method: str) -> bool:
+    return callable(getattr(thing, method, None))
 
 
 def _given(name: str, value: str | None) -> str:

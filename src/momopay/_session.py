@@ -201,7 +201,9 @@ class Call(Generic[IO, R]):
             if logger.isEnabledFor(logging.DEBUG):
                 self._tell(begun, f"{answer.status}, request {record.response.request_id}")
             return record
-        self.progress = None
+        self.last = failed
+        self.unclear = self.unclear or failed.kind in UNCLEAR
+        self.progress = None  # after the line above: an interrupt between the two must find one of them
         await self._heed(failed)
         self._tell(begun, str(failed.error))
         raise failed
@@ -271,8 +273,6 @@ class Call(Generic[IO, R]):
     async def _heed(self, failed: Failed) -> None:
         """Remember what a failure means for the calls to come."""
         session, now = self.session, self.session.io.now()
-        self.last = failed
-        self.unclear = self.unclear or failed.kind in UNCLEAR
         if self.endpoint.rule.settles and self.transaction_id is None:
             self.transaction_id = transaction_id_in(failed.body)
         if failed.kind is Kind.LIMITED and session.slots is not None and failed.retry_after is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from momopay.models.transactions import Transaction
 
 LARGEST_BODY = 64 * 1024
+_EVENTS = frozenset(EventType)
 
 
 def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> Callback:
@@ -80,13 +81,14 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
 
     Raises:
         CallbackMismatchError: They differ in id, status, amount, phone or reference, or the callback's event
-            type belies its own status.
+            type, where it is a known one, belies its own status.
     """
     told = callback.transaction
     tells_of_success = told.status == TransactionStatus.SUCCESS
     agreement = {
         "transaction_id": told.id == transaction.transaction_id,
-        "event_type": (callback.event_type == EventType.SUCCESS) == tells_of_success,
+        "event_type": callback.event_type not in _EVENTS
+        or (callback.event_type == EventType.SUCCESS) == tells_of_success,
         "status": told.status == transaction.status
         or (told.status.ended_without_success and transaction.status.ended_without_success),
         "amount": told.amount == transaction.amount,

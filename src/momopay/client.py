@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self
 from typing_extensions import Sentinel
 
 from momopay._colours import IO, finish
-from momopay._options import Account, Limits
+from momopay._options import SHARED, Account, Limits, check_parts
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from momopay.resources.stk import Stk
     from momopay.resources.transactions import Transactions
     from momopay.resources.wallet import Wallet
-
-SHARED = Sentinel("SHARED")
-"""The default budget: one for each key and address in the process."""
 
 KEEP = Sentinel("KEEP")
 """Stands for an option that stays as it is."""
@@ -192,6 +189,7 @@ class Client(_Client["BlockingIO"]):
 
             return BlockingIO(transport)
 
+        check_parts(budget, transport, "handle_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
         self._shared = _Shared(connect, Account(api_key, base_url), budget)
 
@@ -241,6 +239,7 @@ class AsyncClient(_Client["AsyncIO"]):
 
             return AsyncIO(transport)
 
+        check_parts(budget, transport, "handle_async_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
         self._shared = _Shared(connect, Account(api_key, base_url), budget)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from hashlib import sha256
 from hmac import compare_digest
@@ -10,6 +11,8 @@ from typing import Final, NoReturn
 from momopay._discretion import forget
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
+
+logger = logging.getLogger("momopay")
 
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
@@ -34,11 +37,12 @@ class CallbackSigner:
     service's record with ``transactions.confirm`` too. Safe to use from many threads; sends nothing.
 
     Args:
-        secrets: One secret, or several to rotate: the first signs, all verify. Text or bytes, each at least 16 bytes,
-            from a random source such as ``secrets.token_hex()``. Never shown, and not kept as they came.
+        secrets: One secret, or several to rotate: the first signs, all verify. Text or bytes, from
+            a random source such as ``secrets.token_hex()``; one under 16 bytes can be guessed, which the log says.
+            Never shown, and not kept as they came.
 
     Raises:
-        ConfigurationError: No secret, or one too short. Mend the configuration.
+        ConfigurationError: No secret, or an empty one. Mend the configuration.
     """
 
     __slots__ = ("_keyed",)
@@ -119,8 +123,10 @@ def _key(secret: object) -> bytes:
         key = None
     if not isinstance(key, bytes):
         raise ConfigurationError("a signing secret must be text or bytes")
+    if not key:
+        raise ConfigurationError("a signing secret must not be empty")
     if len(key) < _SHORTEST_SECRET:
-        raise ConfigurationError(f"a signing secret must have at least {_SHORTEST_SECRET} bytes")
+        logger.warning("a signing secret has under %d bytes and can be guessed: make one anew", _SHORTEST_SECRET)
     return key
 
 

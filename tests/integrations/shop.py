@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import momopay
 from momopay import Callback, CallbackSigner, Journal
 from momopay.sandbox import Sandbox
@@ -40,6 +42,15 @@ class Shop:
         with momopay.Client(**self._account) as client:
             prompt = client.stk.initiate(**asked, callback_url=url)
         return prompt.transaction_id
+
+    def lose_sight_of_a_payout(self, sandbox: Sandbox, reference: str) -> None:
+        """Pay out once with a signed callback URL; the service commits, and its answer is lost."""
+        assert self.journal is not None
+        sandbox.fail_next("POST", "/b2c/payouts", "reset_after_commit")
+        url = self.signer.url(self.url, reference=reference)
+        paying: dict[str, Any] = {"reference": reference, "amount": 100, "phone": "0712345678", "callback_url": url}
+        with momopay.Client(**self._account) as client, pytest.raises(momopay.OutcomeUnknownError):
+            client.payouts.pay_once(journal=self.journal, **paying)
 
     def _enter(self, callback: Callback) -> None:
         self.calls.append(callback)

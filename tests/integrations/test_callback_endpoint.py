@@ -13,7 +13,15 @@ import pytest
 import momopay
 from integrations.served import APPS
 from integrations.shop import Shop
-from momopay import CallbackMismatchError, CallbackSigner, ForgedCallbackError, InvalidCallbackError, parse_callback
+from momopay import (
+    CallbackMismatchError,
+    CallbackSigner,
+    ForgedCallbackError,
+    InvalidCallbackError,
+    Journal,
+    JournalState,
+    parse_callback,
+)
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 
 PHONE = "254712345678"
@@ -105,6 +113,30 @@ def test_a_callback_for_another_reference_than_its_url_is_403(shop: Shop, sandbo
     assert set(answers(sandbox)) == {403}
     assert shop.calls == []
     assert len(sandbox.requests) == asked
+
+
+def test_a_callback_settles_the_payout_that_nobody_knew_of(shop: Shop, sandbox: Sandbox, journal: Journal) -> None:
+    shop.lose_sight_of_a_payout(sandbox, "SAL-1")
+    assert state(journal, "SAL-1") is JournalState.UNKNOWN
+    sandbox.advance(60)
+    assert answers(sandbox) == [200]
+    assert state(journal, "SAL-1") is JournalState.ACCEPTED
+
+
+def test_a_lie_by_a_signed_url_settles_nothing(
+    shop: Shop, sandbox: Sandbox, journal: Journal, http: httpx.Client
+) -> None:
+    shop.lose_sight_of_a_payout(sandbox, "SAL-1")
+    lie = {**TOLD, "type": "B2C", "external_reference": "SAL-1"}
+    signed = shop.signer.url(shop.url, reference="SAL-1")
+    assert http.post(signed, json={**CALLBACK, "transaction": lie}).status_code == 500  # the service knows no such id
+    assert state(journal, "SAL-1") is JournalState.UNKNOWN
+
+
+def state(journal: Journal, reference: str) -> JournalState:
+    entry = journal.get(reference)
+    assert entry is not None
+    return entry.state
 
 
 def test_only_post_is_taken(shop: Shop, http: httpx.Client) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,10 +21,21 @@ import pytest
 
 from drivers import Driver
 from journal.kit import PHONE, TESTS, begin, callback, found, put
-from momopay import AsyncClient, ConfigurationError, Journal, JournalError, JournalState, Payout, RequestValidationError
+from momopay import (
+    AsyncClient,
+    ConfigurationError,
+    Journal,
+    JournalError,
+    JournalState,
+    OutcomeUnknownError,
+    Payout,
+    RequestValidationError,
+)
+from momopay._session import Call
 from momopay.journal import rows_of
 from momopay.sandbox import Sandbox
 from postgresql import PostgresqlServer
+from virtual import envelope
 
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # what is tested here
 
@@ -116,6 +129,130 @@ def test_what_a_forked_child_commits_outlasts_its_parents_journal(path: Path) ->
     closed.set()
     process.join(30)
     assert process.exitcode == 0
+
+
+@forks
+def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with Journal("sqlite:///payouts.db") as journal:
+
+        def child() -> None:
+            os.chdir(tmp_path / "there")
+            put(journal, "of the child", JournalState.ACCEPTED)
+
+        assert in_a_fork(child) == 0
+        assert found(journal, "of the child").state is JournalState.ACCEPTED
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+@forks
+def test_a_child_that_leaves_its_parents_call_says_nothing_of_it(journal: Journal) -> None:
+    with rows_of(journal).claiming() as claim:
+        begin(journal, claim)
+        assert in_a_fork(lambda: rows_of(journal).end(claim, "r", JournalState.NOT_SENT)) == 0
+        assert found(journal).state is JournalState.SENDING
+
+
+@pytest.mark.parametrize("answer", [(500, b""), (201, b"{"), (302, b"")])
+def test_an_interrupt_just_after_an_unclear_answer_leaves_the_row_in_doubt(
+    drive: Callable[..., Driver], path: Path, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, bytes]
+) -> None:
+    async def interrupted(_call: object, _failed: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Call, "_heed", interrupted)
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(transport=httpx.MockTransport(lambda _request: httpx.Response(answer[0], content=answer[1])))
+        with pytest.raises(KeyboardInterrupt):
+            sdk(lambda client: client.payouts.pay_once(journal=journal, reference="r", amount=10, phone=PHONE))
+        assert found(journal).state is JournalState.UNKNOWN
+
+
+class Service:
+    """Answers as it is told to, and counts what could pay."""
+
+    def __init__(self, initiation: Any, records: list[Any] | None = None, *, reads: int = 404) -> None:
+        self.initiations = 0
+        self._initiation = initiation
+        self._pages = [records or []]
+        self._reads = reads
+
+    def show_twice(self) -> None:
+        """Let the list shift under whoever walks it."""
+        self._pages *= 2
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            self.initiations += 1
+            return httpx.Response(201, json=envelope(self._initiation))
+        if request.url.path.endswith("/transactions"):
+            page = int(request.url.params.get("cursor", "0"))
+            more = str(page + 1) if page + 1 < len(self._pages) else None
+            overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
+            listed = {"items": self._pages[page], "overview": overview, "nextCursor": more}
+            return httpx.Response(200, json=envelope(listed))
+        return httpx.Response(self._reads, text="<html>")
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat()
+    return {"transactionId": "t-1", "type": "B2C", "status": "PENDING", "amount": 10, "phone": PHONE,
+            "createdAt": now, "updatedAt": now, **fields}  # fmt: skip
+
+
+def once(journal: Journal) -> Callable[[Any], Any]:
+    return lambda client: client.payouts.pay_once(journal=journal, reference="r", amount=10, phone=PHONE)
+
+
+@pytest.mark.parametrize(
+    "initiation", [record(reference="another"), record(transactionId=" "), record(transactionId="")]
+)
+def test_another_payouts_record_is_not_taken_for_this_one(
+    drive: Callable[..., Driver], path: Path, initiation: Any
+) -> None:
+    service = Service(initiation, [record(accountReference="r")])
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(transport=httpx.MockTransport(service))
+        with pytest.raises(OutcomeUnknownError):
+            sdk(once(journal))
+        assert found(journal).state is JournalState.UNKNOWN
+        assert sdk(once(journal)).transaction_id == "t-1"
+    assert service.initiations == 1
+
+
+def at_once(_low: float, _high: float) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_an_id_that_cannot_be_read_leaves_the_list_to_tell(
+    drive: Callable[..., Driver], path: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", at_once)
+    service = Service({"transactionId": "queued"}, [record(accountReference="r")], reads=status)
+    service.show_twice()
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(transport=httpx.MockTransport(service))
+        with pytest.raises(OutcomeUnknownError):
+            sdk(once(journal))
+        assert found(journal).transaction_id == "queued"
+        assert sdk(once(journal)).transaction_id == "t-1"
+        assert found(journal).state is JournalState.ACCEPTED
+    assert service.initiations == 1
+
+
+def test_an_older_payout_of_the_same_reference_settles_nothing(drive: Callable[..., Driver], path: Path) -> None:
+    days_ago = (datetime.now(UTC) - timedelta(days=3)).isoformat()
+    service = Service({}, [record(accountReference="r", createdAt=days_ago, updatedAt=days_ago)])
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(transport=httpx.MockTransport(service))
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknownError):
+                sdk(once(journal))
+        assert found(journal).state is JournalState.UNKNOWN
+    assert service.initiations == 1
 
 
 @forks

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 import httpx
 import pytest
@@ -133,7 +134,7 @@ TRACES: list[Any] = [
             transaction_desc="Order 42",
             callback_url=HOOK,
             channel_id=CHANNEL,
-            credential_id=CREDENTIAL,
+            credential_id=UUID(CREDENTIAL),
         ),
         (
             "POST",

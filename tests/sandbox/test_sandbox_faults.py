@@ -25,8 +25,8 @@ def _payouts(sandbox: Sandbox) -> int:
 @pytest.mark.parametrize(
     ("fault", "error", "committed"),
     [
-        (Fault.refuse, httpx.RemoteProtocolError, 0),
-        # A reset that meets a client still writing shows as a hang-up to some clients.
+        # A hang-up that meets a client still writing shows as a reset to some clients, and a reset as a hang-up.
+        (Fault.refuse, (httpx.ReadError, httpx.RemoteProtocolError), 0),
         (Fault.reset_before_read, (httpx.ReadError, httpx.RemoteProtocolError), 0),
         (Fault.reset_after_commit, httpx.ReadError, 1),
         (Fault.truncated, httpx.RemoteProtocolError, 1),
@@ -142,15 +142,23 @@ def test_which_request_a_fault_strikes(service: Service, api: httpx.Client, sand
     data(service.stk())
 
 
+@pytest.mark.parametrize("path", ["/transactions/*", "transactions/{id}", "transactions/*"])
+def test_a_path_may_begin_without_its_slash_and_hold_a_star(api: httpx.Client, sandbox: Sandbox, path: str) -> None:
+    sandbox.fail_next("GET", path, Fault.html_502)
+    assert api.get("/transactions/a").status_code == 502
+
+
 def test_a_template_matches_an_encoded_segment_too(api: httpx.Client, sandbox: Sandbox) -> None:
     sandbox.fail_next("GET", "/transactions/{id}", Fault.html_502)
     assert api.get("/transactions/a%20b").status_code == 502
     assert sandbox.requests[-1].path == "/transactions/a%20b"
 
 
-@pytest.mark.parametrize(("path", "fault", "times"), [("/x", "nope", 1), ("x", "refuse", 1), ("/x", "refuse", 0)])
+@pytest.mark.parametrize(
+    ("path", "fault", "times"), [("/transactions", "nope", 1), ("x", "refuse", 1), ("/transactions", "refuse", 0)]
+)
 def test_a_senseless_fault_is_refused(sandbox: Sandbox, path: str, fault: str, times: int) -> None:
-    with pytest.raises(ValueError, match=r"Fault|path|times"):
+    with pytest.raises(ValueError, match=r"Fault|no GET /x|times"):
         sandbox.fail_next("GET", path, fault, times)
 
 

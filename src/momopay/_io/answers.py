@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import httpcore
@@ -22,6 +24,8 @@ _NOT_SENT_BY_HTTPCORE = (
     httpcore.PoolTimeout,
     httpcore.UnsupportedProtocol,
 )
+_NO_CONNECTION = (ConnectionRefusedError, socket.gaierror)
+"""The operating system's own word that no connection came about."""
 
 
 class Answer(NamedTuple):
@@ -64,6 +68,7 @@ class Progress:
     """How far a request that changes something came, by httpcore's word; without its word, it counts as sent."""
 
     connecting: bool = False
+    sending: bool = False
 
     def watch(self, event: str, _info: dict[str, Any]) -> None:
         """Hear of the next step."""
@@ -71,6 +76,7 @@ class Progress:
             self.connecting = True
         elif event.endswith("send_request_headers.started"):
             self.connecting = False
+            self.sending = True
 
     async def watch_async(self, event: str, info: dict[str, Any]) -> None:
         """Hear of the next step, from httpcore's other colour."""
@@ -84,19 +90,29 @@ def check_open(closed: bool) -> None:
 
 
 def _is_surely_not_sent(error: Exception) -> bool:
-    """Whether the error says so, and httpcore, or the transport itself, is where it comes from.
+    """Whether the error says so, and the operating system, httpcore or the transport itself is where it comes from.
 
     A transport over another library may translate more than it should: httpx-aiohttp's ConnectTimeout also
     stands for a server that hung up after it had read the whole request.
     """
+    if not isinstance(error, _NOT_SENT):
+        return False
+    causes = list(_causes(error))
+    return not causes or isinstance(causes[0], _NOT_SENT_BY_HTTPCORE) or isinstance(causes[-1], _NO_CONNECTION)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     cause = error.__cause__
-    return isinstance(error, _NOT_SENT) and (cause is None or isinstance(cause, _NOT_SENT_BY_HTTPCORE))
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 class Reception:
     """An answer as it comes in, chunk by chunk, never more than `MAX_BODY`."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress
         self._response: httpx.Response | None = None
         self._body = bytearray()  # a list would hold an object for each chunk, and chunks may be of a byte each
 
@@ -112,7 +128,9 @@ class Reception:
     def failed(self, error: Exception) -> NoAnswerError:
         """Say what became of an attempt that the transport gave up."""
         reason = f"{type(error).__name__}: {error}"
-        return NotSentError(reason) if _is_surely_not_sent(error) else self.cut(reason)
+        # A transport may send, and fail to connect for something else after that.
+        began = self._progress is not None and self._progress.sending
+        return NotSentError(reason) if not began and _is_surely_not_sent(error) else self.cut(reason)
 
     def cut(self, reason: str) -> NoReplyError:
         """Say that no more of the answer will come."""

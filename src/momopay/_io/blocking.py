@@ -58,7 +58,7 @@ class BlockingIO:
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
         if progress is not None:
             request.extensions["trace"] = progress.watch
-        received = Reception()
+        received = Reception(progress)
         try:
             if self._given is not None:
                 return _exchange(self._given, request, received, deadline)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -134,7 +135,7 @@ class _TimedBackend(httpcore.SyncBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         failure: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
-        for address in _addresses(host, port):
+        for address in _addresses(host, port, self._clock):
             left = self._clock.left(httpcore.ConnectTimeout)  # one clock for all addresses of a name
             try:
                 stream = super().connect_tcp(address, port, left, local_address, socket_options)
@@ -145,12 +146,32 @@ class _TimedBackend(httpcore.SyncBackend):
         raise failure or httpcore.ConnectError(f"{host} has no address")
 
 
-def _addresses(host: str, port: int) -> list[str]:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise httpcore.ConnectError(str(error)) from None
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+def _addresses(host: str, port: int, clock: _Clock) -> list[str]:
+    """Resolve a name in the time that is left; a resolver knows no time limit, so it may be left behind."""
+    resolving = _Resolving(host, port)
+    resolving.start()
+    resolving.join(clock.left(httpcore.ConnectTimeout))
+    if resolving.failure is not None:
+        raise httpcore.ConnectError(str(resolving.failure))
+    if resolving.found is None:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time")
+    return resolving.found
+
+
+class _Resolving(threading.Thread):
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(name=f"momopay resolves {host}", daemon=True)
+        self._asked = host, port
+        self.found: list[str] | None = None
+        self.failure: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            found = socket.getaddrinfo(*self._asked, type=socket.SOCK_STREAM)
+        except OSError as error:
+            self.failure = error
+        else:
+            self.found = list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _nothing_left(pool: httpcore.ConnectionPool | httpcore.AsyncConnectionPool) -> bool:
@@ -203,7 +224,10 @@ class _Greeting(httpcore.AsyncNetworkStream):
             raise
 
 
-class _TLSBackend(httpcore.AnyIOBackend):
+class _TLSBackend(httpcore.AsyncNetworkBackend):
+    def __init__(self) -> None:
+        self._backend: Any = httpcore.AnyIOBackend()  # a class or a stand-in, by what is installed
+
     async def connect_tcp(
         self,
         host: str,
@@ -212,7 +236,7 @@ class _TLSBackend(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        return _Greeting(await super().connect_tcp(host, port, timeout, local_address, socket_options))
+        return _Greeting(await self._backend.connect_tcp(host, port, timeout, local_address, socket_options))
 
 
 class AsyncConnection(httpx.AsyncHTTPTransport):

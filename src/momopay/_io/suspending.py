@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -70,7 +71,7 @@ class AsyncIO:
         progress = progress or Progress()
         if own:
             request.extensions["trace"] = progress.watch_async
-        received = Reception()
+        received = Reception(progress)
         deadline = time.monotonic() + timeout
         with anyio.move_on_after(timeout):
             try:
@@ -126,8 +127,14 @@ class AsyncIO:
         return AsyncSignal()
 
     async def close(self) -> None:
-        """Close every connection at rest, and the transport that was given."""
+        """Close every connection at rest, and the transport that was given.
+
+        On another event loop than theirs nothing can be closed; what is at rest there is dropped.
+        """
         self._closed = True
+        if self._home not in {None, _event_loop()}:
+            deque(self._idle.drain(), maxlen=0)
+            return
         for connection in self._idle.drain():
             await connection.aclose()
         if self._given is not None:

@@ -16,8 +16,8 @@ import inspect
 import logging
 import re
 import traceback
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar
@@ -112,8 +112,15 @@ class Reception:
             return _refusal(error, callback)
         return HTTPStatus.OK
 
-    def _once(self, callback: Callback) -> AbstractContextManager[bool]:
-        return nullcontext(True) if self._journal is None else self._journal.handling(callback)
+    @contextmanager
+    def _once(self, callback: Callback) -> Generator[bool]:
+        if self._journal is None:
+            yield True
+            return
+        with self._journal.handling(callback) as first:
+            yield first
+        if self._signer is not None:  # signed for this reference, and borne out by the handler
+            self._journal.settle(callback)
 
 
 def _check_over(result: object) -> None:

@@ -28,7 +28,8 @@ def callback_endpoint(
         handler: Given each callback. ``async def``, or a plain function, which is called in a thread. A callback by
             itself proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
         signer: Checks the token, and its reference against the callback's, before the handler is called.
-        journal: Has each ``callback.key`` handled once; without it, each delivery is handled.
+        journal: Has each ``callback.key`` handled once; without it, each delivery is handled. With a signer, a
+            payout's callback settles its row, once it was handled.
 
     Returns:
         The endpoint. It reads no more than 64 KiB of a body.

@@ -126,7 +126,8 @@ class Journal:
 
         Args:
             told: What the service says: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
-                or a callback, once it was confirmed. Never a callback by itself: anybody can send one.
+                or a callback, once it was confirmed or came by a URL that a `CallbackSigner` verified. Never a callback
+                by itself: anybody can send one.
 
         Returns:
             The entry as it is now; None if the transaction is no payout, or none of this journal's.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -32,6 +33,11 @@ class Opened(sqlite3.Connection):
         """Close it."""
         super().close()
         _open.discard(self)
+
+    def __del__(self) -> None:
+        """Close it: a pool drops a connection that was in use when a fork began."""
+        with suppress(sqlite3.Error):  # it was never opened
+            self.close()
 
 
 _open: WeakSet[Opened] = WeakSet()

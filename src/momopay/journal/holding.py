@@ -33,7 +33,6 @@ class Holding:
     """The claims of this process, and its way to the database."""
 
     def __init__(self, url: URL) -> None:
-        self._url = url
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._of_parents: list[Database] = []
@@ -41,6 +40,7 @@ class Holding:
         self._closed = False
         self._set_up = False
         self._database = _database_at(url)
+        self._url = self._database.engine.url  # whole: a child that changes its folder has the same journal
         _holdings.add(self)
 
     def unlock_in_a_child(self) -> None:
@@ -68,6 +68,12 @@ class Holding:
             yield claim
         finally:
             self._claims.discard(claim.id)
+
+    def holds(self, claim: Claim) -> bool:
+        """Tell whether the claim is this process's; a fork's child holds none of its parent's."""
+        with self._lock:
+            self._heed_a_fork()
+            return claim.id in self._claims
 
     def mark(self, claim: Claim, lease: float) -> dict[str, object]:
         """Give the columns of a row that the claim holds for so many seconds.

@@ -120,8 +120,11 @@ class Rows:
     ) -> None:
         """Note what became of what the claim sent, unless the reference was settled meanwhile.
 
-        That the service accepted it is noted whatever else was said meanwhile, a human's word included.
+        That the service accepted it is noted whatever else was said meanwhile, a human's word included. A fork's
+        child that leaves its parent's call knows nothing of what becomes of it.
         """
+        if not self._holding.holds(claim):
+            return
         accepted = state is JournalState.ACCEPTED
         may_change = (
             (payouts.c.state != state,) if accepted else (payouts.c.claim == claim.id, payouts.c.state.in_(OPEN))

@@ -148,6 +148,7 @@ def _page_size(value: object) -> int:
 Phone: TypeAlias = Annotated[str, PlainValidator(_phone)]
 Name: TypeAlias = Annotated[str, PlainValidator(_name)]
 Text: TypeAlias = Annotated[str, text()]
+CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _id(value, "id"))]
 ChannelId: TypeAlias = Annotated[str, PlainValidator(channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_callback_url)]
 Kes: TypeAlias = Annotated[Literal["KES"], PlainValidator(_kes_only)]

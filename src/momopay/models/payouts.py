@@ -9,7 +9,7 @@ from pydantic import Field
 
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import CallbackUrl, ChannelId, Kes, Name, Phone, Text, kes
-from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, ProviderCode, Record, Timestamp
+from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, Id, ProviderCode, Record, Timestamp
 from momopay.models.requests import Request
 
 
@@ -28,7 +28,7 @@ class PayoutRequest(Request):
 class Payout(Record):
     """An accepted payout, PENDING until the provider takes it; the B2C wallet is debited already."""
 
-    transaction_id: str
+    transaction_id: Id
     tenant_id: str | None = None
     channel_id: str | None = None
     type: TransactionType = TransactionType.B2C

@@ -30,6 +30,9 @@ Timestamp: TypeAlias = Annotated[
 ]
 """ISO 8601 as an aware datetime; a time without a zone is taken as UTC."""
 
+Id: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+"""A name that says something: with a blank one, an accepted payment could never be read."""
+
 ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
     Field(union_mode="left_to_right"),

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.fields import CallbackUrl, ChannelId, Name, Phone, kes, text
-from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, ProviderCode, Record, Timestamp
+from momopay.models.fields import CallbackUrl, ChannelId, CredentialId, Phone, kes, text
+from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, Id, ProviderCode, Record, Timestamp
 from momopay.models.requests import Request
 
 
@@ -22,13 +22,13 @@ class StkRequest(Request):
     transaction_desc: Annotated[str, text(13)] | None = None
     callback_url: CallbackUrl | None = None
     channel_id: ChannelId | None = None
-    credential_id: Name | None = Field(None, serialization_alias="credential_id")
+    credential_id: CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
 class StkTransaction(Record):
     """An accepted STK prompt, PENDING until the customer acts (SPEC.md, "Transaction")."""
 
-    transaction_id: str
+    transaction_id: Id
     tenant_id: str | None = None
     channel_id: str | None = None
     type: TransactionType = TransactionType.STK

@@ -14,6 +14,7 @@ from momopay.models.records import (
     PHONE,
     REFERENCE,
     RESULT_TEXT,
+    Id,
     Items,
     ProviderCode,
     Record,
@@ -30,7 +31,7 @@ CLOCKS_DIFFER = timedelta(minutes=5)
 class TransactionSummary(Record):
     """A transaction as the list shows it (SPEC.md, "Transaction")."""
 
-    transaction_id: str
+    transaction_id: Id
     type: TransactionType
     status: TransactionStatus
     amount: Decimal
@@ -137,6 +138,7 @@ class Search(Request):
         """Tell whether a transaction may be the one."""
         return (
             item.account_reference == self.reference
+            and not self._is_before(item)
             and self.type in {None, item.type}
             and self.amount in {None, item.amount}
             and (self.phone is None or same_phone(self.phone, item.phone))
@@ -144,4 +146,7 @@ class Search(Request):
 
     def is_past(self, page: TransactionPage) -> bool:
         """Tell whether the list, walked this far, is older than the payment can be."""
-        return bool(page.items) and self.since - page.items[-1].created_at > CLOCKS_DIFFER
+        return bool(page.items) and self._is_before(page.items[-1])
+
+    def _is_before(self, item: TransactionSummary) -> bool:
+        return self.since - item.created_at > CLOCKS_DIFFER

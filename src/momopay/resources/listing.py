@@ -30,6 +30,8 @@ from momopay.models.transactions import (
 
 GET = Endpoint("GET", READ, Lane.READ, Envelope[Transaction])
 LIST = Endpoint("GET", READ, Lane.READ, Envelope[TransactionPage])
+_FILTERED = frozenset({TransactionType.STK, TransactionType.B2C})
+"""The types that the list can be filtered by (SPEC.md, "GET /transactions"); it shows others too."""
 
 
 class Listing(Resource[IO]):
@@ -194,7 +196,7 @@ class Listing(Resource[IO]):
             since: When it was sent, an aware datetime.
             amount: Its amount, KES.
             phone: Its phone, in any form that `normalise_phone` takes.
-            type: ``STK`` or ``B2C``.
+            type: ``STK``, ``B2C`` or ``WALLET_TOPUP``.
 
         Returns:
             Every transaction that fits, newest first.
@@ -222,16 +224,18 @@ async def search(
 ) -> builtins.list[builtins.list[TransactionSummary]]:
     """Walk the list once, back to the oldest of those that are wanted, and give what fits each."""
     types = {each.type for each in wanted}
-    query = TransactionWalk.checked(page_size=100, type=types.pop() if len(types) == 1 else None)
+    only = types.pop() if len(types) == 1 else None
+    query = TransactionWalk.checked(page_size=100, type=only if only in _FILTERED else None)
     oldest = min(wanted, key=lambda each: each.since)
-    by_reference: dict[str, builtins.list[TransactionSummary]] = {each.reference: [] for each in wanted}
+    by_reference: dict[str, dict[str, TransactionSummary]] = {each.reference: {} for each in wanted}
     walk = Walk(partial(page_after, session, query))
     while (page := await walk.next()) is not None:
         for item in page.items:
-            by_reference.get(item.account_reference or "", []).append(item)
+            # By id: a list that moves on while it is walked shows some a second time.
+            by_reference.get(item.account_reference or "", {})[item.transaction_id] = item
         if oldest.is_past(page):
             break
-    return [[item for item in by_reference[each.reference] if each.fits(item)] for each in wanted]
+    return [[item for item in by_reference[each.reference].values() if each.fits(item)] for each in wanted]
 
 
 async def page_after(session: Session[IO], query: TransactionWalk, cursor: str | None) -> TransactionPage:

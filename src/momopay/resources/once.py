@@ -18,7 +18,6 @@ from momopay.errors import (
     DuplicatePayoutError,
     MomoPayError,
     OutcomeUnknownError,
-    TransactionNotFoundError,
 )
 from momopay.journal import MAY_BE_SENT, Journal, JournalEntry, JournalState, rows_of
 from momopay.journal.holding import Claim
@@ -111,8 +110,22 @@ class Once(Generic[IO]):
             left = self._call.may_have_left
             await self._end(claim, JournalState.UNKNOWN if left else JournalState.NOT_SENT)
             raise
+        if payout.reference not in {None, self._request.reference}:
+            await self._end(claim, JournalState.UNKNOWN)
+            raise self._not_ours(payout)
         await self._end(claim, JournalState.ACCEPTED, transaction_id=payout.transaction_id)
         return payout
+
+    def _not_ours(self, payout: Payout) -> OutcomeUnknownError:
+        request = self._request
+        return OutcomeUnknownError(
+            f"the payout of reference {request.reference!r} may have been made: the service answered with another"
+            " reference",
+            sent_at=self._call.sent_at or payout.created_at,
+            reference=request.reference,
+            amount=request.amount,
+            phone=request.phone,
+        )
 
     async def _end_badly(self, claim: Claim, error: MomoPayError) -> None:
         if error.may_have_executed:
@@ -158,13 +171,12 @@ async def reconcile(session: Session[IO], journal: Journal, entry: JournalEntry)
         OutcomeUnknownError: None was found, or several, or the search failed.
     """
     failure: MomoPayError | None = None
-    matches: list[TransactionSummary] = []
-    try:
-        matches = await _by_id(session, entry)
-        if not matches:
+    matches = await _by_id(session, entry)
+    if not matches:
+        try:
             (matches,) = await search(session, [_wanted(entry)])
-    except MomoPayError as error:
-        failure = error
+        except MomoPayError as error:
+            failure = error
     if len(matches) == 1:
         await _settle(session, journal, matches[0])
         found = matches[0]
@@ -191,12 +203,12 @@ async def reconcile_all(session: Session[IO], journal: Journal) -> list[JournalE
 
 
 async def _by_id(session: Session[IO], entry: JournalEntry) -> list[TransactionSummary]:
-    """Read the transaction whose id came with a broken answer, if it did and is the one."""
+    """Read the transaction whose id came with a broken answer, if it did and is the one; else the list decides."""
     if entry.transaction_id is None:
         return []
     try:
         transaction = await session.call(GET, transaction_path(entry.transaction_id))
-    except TransactionNotFoundError:
+    except MomoPayError:
         return []
     return [transaction] if _wanted(entry).fits(transaction) else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from uuid import UUID
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
@@ -28,7 +29,7 @@ class Stk(Resource[IO]):
         transaction_desc: str | None = None,
         callback_url: str | None = None,
         channel_id: ChannelRef | None = None,
-        credential_id: str | None = None,
+        credential_id: str | UUID | None = None,
     ) -> StkTransaction:
         """Send a PIN prompt to a customer's phone.
 

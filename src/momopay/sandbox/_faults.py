@@ -61,15 +61,13 @@ class FaultPlan:
     waiting: list[Planned] = field(default_factory=list[Planned])
 
     def add(self, method: str, path: str, fault: Fault, times: int = 1, *, content_length: bool = True) -> None:
-        """Let `fault` strike the next `times` requests; `{name}` in the path stands for one segment."""
+        """Let `fault` strike the next `times` requests; `{name}` or `*` in the path stands for one segment."""
         if times < 1:
             raise ValueError("times must be at least 1")
-        if not path.startswith("/"):
-            raise ValueError('path is relative to /v1 and begins with "/"')
-        method = method.upper()
+        method, path = method.upper(), "/" + path.removeprefix("/")
         if not any(method in methods and route.fullmatch(path) for route, methods in _SERVICE):
             raise ValueError(f"the service has no {method} {path}")
-        pieces = re.split(r"\{[^{}/]*\}", path)
+        pieces = re.split(r"\{[^{}/]*\}|\*", path)
         pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
         self.waiting.append(Planned(method, pattern, Fault(fault), times, content_length))
 

@@ -216,11 +216,11 @@ class Sandbox:
     ) -> None:
         """Let a fault strike the next `times` requests of that method and path.
 
-        `path` is relative to /v1; `{name}` in it stands for any one segment. `content_length=False` makes
+        `path` is relative to /v1; `{name}` or `*` in it stands for any one segment. `content_length=False` makes
         `Fault.truncated` send no Content-Length, so that only the broken JSON gives it away.
 
         Raises:
-            ValueError: No such fault, a path without its slash, or `times` below 1.
+            ValueError: No such fault, a path that the service does not have, or `times` below 1.
         """
         faults = self._running.faults
         kind = Fault(fault)
