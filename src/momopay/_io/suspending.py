@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -132,12 +131,11 @@ class AsyncIO:
         On another event loop than theirs nothing can be closed; what is at rest there is dropped.
         """
         self._closed = True
-        if self._home not in {None, _event_loop()}:
-            deque(self._idle.drain(), maxlen=0)
-            return
+        is_home = self._home is None or self._home == _event_loop()
         for connection in self._idle.drain():
-            await connection.aclose()
-        if self._given is not None:
+            if is_home:
+                await connection.aclose()
+        if self._given is not None and is_home:
             await self._given.aclose()
 
 
