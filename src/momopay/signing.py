@@ -12,7 +12,7 @@ from momopay._discretion import forget
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
