@@ -21,6 +21,7 @@ WHOLE = (
     "hostile",
     "integrations/test_callback_campaign.py",
     "sandbox/test_sandbox_load.py",
+    "sandbox/test_sandbox_page.py",
     "scale",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
