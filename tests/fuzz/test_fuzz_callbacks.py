@@ -6,7 +6,7 @@ import json
 import pickle
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import momopay
@@ -40,7 +40,7 @@ def parsed(body: Any) -> momopay.Callback | None:
         assert "254712345678" not in f"{error}{error!r}"  # noqa: PT017  either is right
         return None
     assert "254712345678" not in f"{callback}{callback!r}"
-    assert pickle.loads(pickle.dumps(callback)) == callback
+    assert repr(pickle.loads(pickle.dumps(callback))) == repr(callback)  # of all fields; NaN is equal to nothing
     assert callback.key == (callback.transaction.id, callback.transaction.status)
     assert callback.transaction.amount.is_finite()
     assert callback.transaction.created_at.utcoffset() is not None
@@ -49,11 +49,12 @@ def parsed(body: Any) -> momopay.Callback | None:
 
 @fuzz
 @given(mutated(PAYLOAD) | JSON)
+@example({**PAYLOAD, "unknown": [float("nan")]})
 def test_any_json_reads_alike_in_every_form(value: Any) -> None:
     text = json.dumps(value)
     found = parsed(text)
     for same in (text.encode(), bytearray(text.encode()), memoryview(text.encode())):
-        assert parsed(same) == found
+        assert repr(parsed(same)) == repr(found)
     if isinstance(value, dict):
         parsed(value)
 
@@ -62,5 +63,5 @@ def test_any_json_reads_alike_in_every_form(value: Any) -> None:
 @given(scratched(json.dumps(PAYLOAD).encode()) | st.binary(max_size=100))
 def test_any_bytes_are_a_callback_or_refused(body: bytes) -> None:
     found = parsed(body)
-    assert parsed(memoryview(body)) == found
+    assert repr(parsed(memoryview(body))) == repr(found)
     parsed(body.decode("latin-1"))
