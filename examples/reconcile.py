@@ -164,6 +164,7 @@ def on_the_sandbox() -> int:
         Client("pk_test_books", base_url=sandbox.base_url) as client,
         Journal(f"sqlite:///{folder / 'payouts.db'}") as journal,
     ):
+        day = sandbox.now.astimezone(NAIROBI).date()
         for reference, phone, amount in [
             ("GOOD", "0712345601", 500),
             ("LOST", "0712345602", 500),  # its callback never came
@@ -182,8 +183,7 @@ def on_the_sandbox() -> int:
             print(f"In doubt: {error.reference}")
         sandbox.advance(120)
         orders = {reference: Order(Decimal(500), state) for reference, state in books.items()}
-        today = sandbox.now.astimezone(NAIROBI).date()
-        return reconcile(client, today, orders, journal, folder / "differences.csv")
+        return reconcile(client, day, orders, journal, folder / "differences.csv")
 
 
 if __name__ == "__main__":

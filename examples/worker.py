@@ -24,8 +24,11 @@ from contextlib import contextmanager
 from decimal import Decimal
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Any
 
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from momopay import (
     APIConnectionError,
@@ -44,9 +47,9 @@ TODO, DOING, PAID, REFUSED, DOUBT = (f"payouts:{name}" for name in ("todo", "doi
 LATER = (APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError)
 
 
-def connect(redis_url: str) -> redis.Redis:
+def connect(redis_url: str, **options: Any) -> redis.Redis:
     """Give a client of the queue."""
-    return redis.Redis.from_url(redis_url, decode_responses=True)  # pyright: ignore[reportUnknownMemberType]  untyped there
+    return redis.Redis.from_url(redis_url, decode_responses=True, **options)  # pyright: ignore[reportUnknownMemberType]  untyped there
 
 
 def pay(client: Client, journal: Journal, job: str) -> str:
@@ -132,13 +135,14 @@ def redis_of_its_own(folder: str) -> Generator[str]:
     if program is None:
         sys.exit("Set REDIS_URL, or install redis-server.")
     socket = Path(folder) / "redis.sock"
+    url = f"unix://{socket}"
     quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--dir", folder)
     arguments = [program, "--unixsocket", str(socket), *quiet]
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as server:  # noqa: S603  the program was found above
         try:
-            while not socket.exists():
-                time.sleep(0.01)
-            yield f"unix://{socket}"
+            with connect(url, retry=Retry(ConstantBackoff(0.05), 200)) as queue:
+                queue.llen(TODO)  # the socket's file is there before anybody listens
+            yield url
         finally:
             server.terminate()
 

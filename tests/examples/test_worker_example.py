@@ -4,78 +4,57 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 
 from examples.runs import Service, command, run
 from momopay import Journal
 from patience import until
-
-SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
+from redis_server import RedisServer, connect, need_redis
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _needs_redis() -> None:
-    if SERVER is None:
-        if os.environ.get("CI_REQUIRE_ALL") == "1":
-            pytest.fail("redis-server or valkey-server is required here, and missing")
-        pytest.skip("needs redis-server or valkey-server")
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[redis.Redis]:
-    socket = tmp_path / "redis.sock"
-    assert SERVER is not None
-    quiet = ["--port", "0", "--save", "", "--dir", str(tmp_path)]
-    with subprocess.Popen([SERVER, "--unixsocket", str(socket), *quiet], stdout=subprocess.DEVNULL) as server:
-        until(socket.exists, "Redis is up")
-        with redis.Redis(unix_socket_path=str(socket), decode_responses=True) as client:
-            yield client
-        server.terminate()
+    need_redis()
 
 
 def test_a_worker_is_killed_and_jobs_come_twice_and_nobody_is_paid_twice(
-    service: Service, queue: redis.Redis, tmp_path: Path, dice: random.Random
+    service: Service, tmp_path: Path, dice: random.Random
 ) -> None:
     service.account.rate_limit = 60
     jobs = [f"WIN-{number}" for number in range(24)]
     twice = dice.sample(jobs, 6)
-    for reference in [*jobs, *twice]:
-        queue.rpush("payouts:todo", json.dumps({"reference": reference, "amount": "50", "phone": "0712345678"}))
-    for senseless in ("no json", '{"reference": "X"}', '{"reference": "Y", "amount": "x", "phone": "0712345678"}'):
-        queue.lpush("payouts:todo", senseless)
     journal = f"sqlite:///{tmp_path / 'worker.db'}"
-    env = service.env(REDIS_URL=f"unix://{tmp_path / 'redis.sock'}", JOURNAL_URL=journal)
     log = tmp_path / "log"
     begun = len(service.sandbox.requests)
-    with (
-        log.open("w") as written,
-        subprocess.Popen(command("worker.py", "--workers", "2"), env=env, stdout=written, stderr=written) as process,
-    ):
-        enough = dice.randrange(2, 12)
-        until(lambda: service.moved("payout").total() >= enough, "some are paid")
-        victim = dice.choice(re.findall(r"is process (\d+)", log.read_text()))
-        os.kill(int(victim), signal.SIGKILL)
-        status = process.wait(40)
-    assert "died; another takes its place" in log.read_text()
-    paid = service.moved("payout")
-    with Journal(journal) as book:
-        doubtful = {entry.reference for entry in book.unresolved()}
-    assert len(doubtful) <= 1, "only what the victim was at"
-    assert status == (3 if doubtful else 0), log.read_text()
-    assert paid == {reference: 1 for reference in jobs if reference not in doubtful or paid[reference]}
-    assert queue.llen("payouts:refused") == 3
-    assert queue.exists("payouts:todo", "payouts:doing:0", "payouts:doing:1") == 0
-    lists = queue.exists("payouts:paid", "payouts:refused", "payouts:doubt")
-    untyped: Any = queue
-    assert untyped.dbsize() > lists, "the shared budget's log is there too"
+    with RedisServer() as server, connect(server.url, decode_responses=True) as queue, log.open("w") as written:
+        for reference in [*jobs, *twice]:
+            queue.rpush("payouts:todo", json.dumps({"reference": reference, "amount": "50", "phone": "0712345678"}))
+        for senseless in ("no json", '{"reference": "X"}', '{"reference": "Y", "amount": "x", "phone": "0712345678"}'):
+            queue.lpush("payouts:todo", senseless)
+        env = service.env(REDIS_URL=server.url, JOURNAL_URL=journal)
+        with subprocess.Popen(
+            command("worker.py", "--workers", "2"), env=env, stdout=written, stderr=written
+        ) as process:
+            enough = dice.randrange(2, 12)
+            until(lambda: service.moved("payout").total() >= enough, "some are paid")
+            victim = dice.choice(re.findall(r"is process (\d+)", log.read_text()))
+            os.kill(int(victim), signal.SIGKILL)
+            status = process.wait(40)
+        assert "died; another takes its place" in log.read_text()
+        paid = service.moved("payout")
+        with Journal(journal) as book:
+            doubtful = {entry.reference for entry in book.unresolved()}
+        assert len(doubtful) <= 1, "only what the victim was at"
+        assert status == (3 if doubtful else 0), log.read_text()
+        assert paid == {reference: 1 for reference in jobs if reference not in doubtful or paid[reference]}
+        assert queue.llen("payouts:refused") == 3
+        assert queue.exists("payouts:todo", "payouts:doing:0", "payouts:doing:1") == 0
+        lists = queue.exists("payouts:paid", "payouts:refused", "payouts:doubt")
+        assert queue.dbsize() > lists, "the shared budget's log is there too"
     assert {request.status for request in service.sandbox.requests[begun:]} <= {200, None}, "no answer was 429"
 
 
