@@ -40,6 +40,16 @@ class Budget(Protocol):
         ...
 
 
+def check_size(requests: int, window: float) -> None:
+    """Refuse a budget that could hand out nothing.
+
+    Raises:
+        ConfigurationError: Not at least one request, or a window that is not a positive number.
+    """
+    if requests < 1 or not (isfinite(window) and window > 0):
+        raise ConfigurationError("a rate budget needs at least 1 request and a window of more than 0 seconds")
+
+
 class RateBudget:
     """So many requests in any window, for all users of one key in this process.
 
@@ -58,8 +68,7 @@ class RateBudget:
     """
 
     def __init__(self, requests: int = 58, window: float = 61.0) -> None:
-        if requests < 1 or not (isfinite(window) and window > 0):
-            raise ConfigurationError("a rate budget needs at least 1 request and a window of more than 0 seconds")
+        check_size(requests, window)
         self.requests = requests
         self.window = window
         self._floor = requests // 8
@@ -85,9 +94,7 @@ class RateBudget:
             slot = self._first_free(max(now, self._stop), lane)
             delay = slot - now
             if delay <= within:
-                insort(self._slots, slot)
-                if lane is Lane.POLL:
-                    insort(self._polls, slot)
+                self._take(slot, lane)
             return delay
 
     def stop(self, now: float, until: float) -> None:
@@ -101,6 +108,11 @@ class RateBudget:
     def stopped(self, now: float) -> bool:
         """Tell whether a stop is in force."""
         return now < self._stop
+
+    def _take(self, slot: float, lane: Lane) -> None:
+        insort(self._slots, slot)
+        if lane is Lane.POLL:
+            insort(self._polls, slot)
 
     def _forget(self, now: float) -> None:
         for slots in (self._slots, self._polls):

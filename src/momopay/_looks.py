@@ -112,7 +112,7 @@ class _Look:
         """Whether a read by id does as well as a sweep, which costs the same and tells of everyone."""
         if _count(due) > 1:
             return False
-        if self._is_slow(self.room.took, seeking):
+        if self._is_slow(seeking):
             return _count(seeking) == 1
         woken_early = all(waiter.due > self.clock() for waiter in due)
         return woken_early or _count(joined) == 1
@@ -142,7 +142,7 @@ class _Look:
             rest = min(_FURTHER, _count(sought) / len(unseen)) * min(waiter.every for waiter in sought)
             with suppress(BudgetExhaustedError):  # the first page was read all the same
                 await self._go_further(page, waiting, unseen)
-            if self._is_slow(self.room.took, sought):
+            if self._is_slow(sought):
                 self.room.further_at = now + rest
         return sought
 
@@ -161,10 +161,10 @@ class _Look:
             self.room.wake()
         for identity, waiters in sorted(unseen.items(), key=lambda entry: entry[1][0].seen_at):
             lately = self.clock() < waiters[0].seen_at + _SELDOM * waiters[0].every
-            if lately and self._is_slow(self.room.took, waiters):
+            if lately and self._is_slow(waiters):
                 return
             await self._read(identity, waiters, self.until)
-            if self._is_slow(self.room.took, waiters):
+            if self._is_slow(waiters):
                 return
 
     async def _read(self, identity: str, waiters: list[Waiter], until: float) -> None:
@@ -189,8 +189,8 @@ class _Look:
         finally:
             self.room.took = self.clock() - begun
 
-    def _is_slow(self, took: float, waiters: Iterable[Waiter]) -> bool:
-        return took > _SHORT * min(waiter.every for waiter in waiters)
+    def _is_slow(self, waiters: Iterable[Waiter]) -> bool:
+        return self.room.took > _SHORT * min(waiter.every for waiter in waiters)
 
 
 def _call_again(notified: Iterable[Waiter]) -> None:

@@ -30,7 +30,7 @@ from momopay.errors import (
     TransactionHealthBlockedError,
 )
 from momopay.models.records import Nothing, ResponseInfo
-from momopay.phones import mask_phones
+from momopay.phones import masked_repr
 
 logger = logging.getLogger("momopay")
 
@@ -328,5 +328,5 @@ class Call(Generic[IO, R]):
             logger.error(
                 "%s was interrupted: its outcome is unknown, reference %s",
                 self._describe(),
-                mask_phones(repr(self.facts.reference)),
+                masked_repr(self.facts.reference),
             )

@@ -55,3 +55,8 @@ def mask_phone(text: str) -> str:
 def mask_phones(text: str) -> str:
     """Mask every phone number that stands in a text, so that it may be logged or shown."""
     return _ANY_PHONE.sub(lambda found: mask_phone(found[0]), text)
+
+
+def masked_repr(value: object) -> str:
+    """Give a value's repr with every phone number in it masked: a reference may be one."""
+    return mask_phones(repr(value))

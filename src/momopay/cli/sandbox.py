@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +11,6 @@ from momopay.cli.options import Json
 from momopay.cli.output import Output
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from momopay.sandbox import Sandbox
 
 
@@ -40,13 +36,9 @@ def sandbox(
 
 
 def _run(service: Sandbox) -> None:
-    stop = threading.Event()
+    from momopay.sandbox.__main__ import until_told
 
-    def tell(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, tell)
+    stop = until_told()
     try:
         service.start()
     except (OSError, OverflowError, ValueError) as error:

@@ -14,7 +14,7 @@ from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
-from momopay.phones import mask_phones, same_phone
+from momopay.phones import masked_repr, same_phone
 
 if TYPE_CHECKING:
     from momopay.client import AsyncClient, Client
@@ -112,7 +112,7 @@ class Journal:
             JournalError: The database failed.
         """
         if self._rows.release(reference):
-            logger.warning("reference %s was released: it may be sent", _shown(reference))
+            logger.warning("reference %s was released: it may be sent", masked_repr(reference))
         entry = self.get(reference)
         if entry is None:
             raise RequestValidationError({"reference": "is not in the journal"})
@@ -144,7 +144,7 @@ class Journal:
             logger.warning(
                 "transaction %s has reference %s, and another amount or phone",
                 record.transaction_id,
-                _shown(entry.reference),
+                masked_repr(entry.reference),
             )
             return None
         return self._rows.accept(entry.reference, record.transaction_id)
@@ -224,7 +224,3 @@ class Journal:
 def rows_of(journal: Journal) -> Rows:
     """Give the rows that ``payouts.pay_once`` writes."""
     return journal._rows  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  its own module's
-
-
-def _shown(reference: str) -> str:
-    return mask_phones(repr(reference))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from momopay.phones import mask_phone, mask_phones
+from momopay.phones import mask_phone, masked_repr
 
 
 class MaskedModel(BaseModel):
@@ -27,7 +27,7 @@ class MaskedModel(BaseModel):
 
 class _Masked:
     def __init__(self, value: object) -> None:
-        self._text = mask_phones(repr(value))
+        self._text = masked_repr(value)
 
     def __repr__(self) -> str:
         return self._text

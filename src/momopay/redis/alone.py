@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 from math import inf
 
@@ -25,9 +24,7 @@ class AloneBudget(RateBudget):
         super().__init__(requests, window)
         self.weight: int = max(1, min(sharers, requests))
         for slot, lane in taken:
-            insort(self._slots, slot)
-            if lane is Lane.POLL:
-                insort(self._polls, slot)
+            self._take(slot, lane)
 
     def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
         """Take the next slot by which all sharers could have taken one."""

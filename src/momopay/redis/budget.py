@@ -6,7 +6,7 @@ import hashlib
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from momopay._budget import Lane
+from momopay._budget import Lane, check_size
 from momopay.errors import ConfigurationError
 from momopay.redis.premises import Premises
 from momopay.redis.shared import SharedLog
@@ -62,8 +62,7 @@ class RedisRateBudget:
         sharers: int | None = None,
         timeout: float = _TIMEOUT,
     ) -> None:
-        if requests < 1 or not (isfinite(window) and window > 0):
-            raise ConfigurationError("a rate budget needs at least 1 request and a window of more than 0 seconds")
+        check_size(requests, window)
         if (sharers is not None and sharers < 1) or not (isfinite(timeout) and timeout > 0):
             raise ConfigurationError("a shared budget needs at least 1 sharer, and a timeout of more than 0 seconds")
         self.requests = requests

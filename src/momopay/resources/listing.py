@@ -115,7 +115,7 @@ class Listing(Resource[IO]):
             amount_max=amount_max,
             q=q,
         )
-        return await self._page(query)
+        return await self._session.call(LIST, "/transactions" + query.to_query())
 
     def iter(
         self,
@@ -173,7 +173,7 @@ class Listing(Resource[IO]):
             forget(error)
             del q
             raise
-        return TransactionIterator(partial(self._page_after, query))
+        return TransactionIterator(partial(page_after, self._session, query))
 
     @operation
     async def find(
@@ -208,12 +208,6 @@ class Listing(Resource[IO]):
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (found,) = await search(self._session, [wanted])
         return found
-
-    async def _page(self, query: TransactionQuery) -> TransactionPage:
-        return await self._session.call(LIST, "/transactions" + query.to_query())
-
-    async def _page_after(self, query: TransactionWalk, cursor: str | None) -> TransactionPage:
-        return await page_after(self._session, query, cursor)
 
     async def _read(self, transaction_id: str) -> Transaction:
         return await self._session.call(GET, transaction_path(transaction_id))

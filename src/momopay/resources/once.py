@@ -25,7 +25,7 @@ from momopay.models.enums import TransactionType
 from momopay.models.paths import transaction_path
 from momopay.models.payouts import Payout, PayoutRequest
 from momopay.models.transactions import Search, Transaction, TransactionSummary
-from momopay.phones import mask_phones
+from momopay.phones import masked_repr
 from momopay.resources.listing import GET, search
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ class Once(Generic[IO]):
         self._rows = rows_of(journal)
         self._request = request
         self._body = request.to_json()
+        self._body_hash = hashlib.sha256(self._body).hexdigest()
         facts = Facts(reference=request.reference, amount=request.amount, phone=request.phone)
         self._call: Call[IO, Payout] = session.prepare(initiate, "/b2c/payouts", body=self._body, facts=facts)
 
@@ -86,7 +87,7 @@ class Once(Generic[IO]):
                 reference=self._request.reference,
                 amount=self._request.amount,
                 phone=self._request.phone,
-                body_hash=hashlib.sha256(self._body).hexdigest(),
+                body_hash=self._body_hash,
                 lease=self._session.limits.deadline + _GRACE,
             )
 
@@ -152,8 +153,10 @@ class Once(Generic[IO]):
                 " give each payout a reference of its own",
                 reference=entry.reference,
             )
-        if entry.body_hash != hashlib.sha256(self._body).hexdigest():
-            logger.info("reference %s: the first payout stands, and differs in more than money", _shown(entry))
+        if entry.body_hash != self._body_hash:
+            logger.info(
+                "reference %s: the first payout stands, and differs in more than money", masked_repr(entry.reference)
+            )
 
     async def _read(self, entry: JournalEntry) -> Transaction:
         """Read what was accepted; however that fails, the money has moved."""
@@ -194,7 +197,9 @@ async def reconcile_all(session: Session[IO], journal: Journal) -> list[JournalE
         if len(matches) == 1:
             await _settle(session, journal, matches[0])
         else:
-            logger.warning("reference %s stays unknown: %d transactions fit it", _shown(entry), len(matches))
+            logger.warning(
+                "reference %s stays unknown: %d transactions fit it", masked_repr(entry.reference), len(matches)
+            )
 
     def now() -> list[JournalEntry]:
         return [journal.get(entry.reference) or entry for entry in entries]
@@ -231,9 +236,9 @@ async def _or_log(in_thread: Callable[[Callable[[], object]], Any], work: Callab
     try:
         await in_thread(work)
     except MomoPayError as error:  # the journal's own, or that it was closed meanwhile
-        logger.error("reference %s: %s", mask_phones(repr(reference)), error)  # noqa: TRY400  no values of ours
+        logger.error("reference %s: %s", masked_repr(reference), error)  # noqa: TRY400  no values of ours
     except Exception as error:  # noqa: BLE001  what the service said of a payment is never lost over the journal
-        logger.error("reference %s: not noted: %s", mask_phones(repr(reference)), type(error).__name__)  # noqa: TRY400
+        logger.error("reference %s: not noted: %s", masked_repr(reference), type(error).__name__)  # noqa: TRY400
 
 
 def _unknown(entry: JournalEntry, why: str, matches: list[TransactionSummary] | None = None) -> OutcomeUnknownError:
@@ -247,7 +252,3 @@ def _unknown(entry: JournalEntry, why: str, matches: list[TransactionSummary] | 
         transaction_id=entry.transaction_id,
         matches=matches or (),
     )
-
-
-def _shown(entry: JournalEntry) -> str:
-    return mask_phones(repr(entry.reference))

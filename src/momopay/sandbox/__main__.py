@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
     options = parser.parse_args(arguments)
-    stop = stop or _signalled()
+    stop = stop or until_told()
     sandbox = Sandbox(port=options.port, speed=options.speed, state=options.state)
     try:
         sandbox.start()
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     return 0
 
 
-def _signalled() -> threading.Event:
+def until_told() -> threading.Event:
+    """Give an event that Ctrl-C or SIGTERM sets."""
     stop = threading.Event()
 
     def tell(_number: int, _frame: FrameType | None) -> None:
