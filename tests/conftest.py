@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from drivers import Driver
+from drivers import Driver, unique_key
+from momopay.sandbox import Account, Sandbox
+from sandbox.kit import Receiver
 
 TESTS = Path(__file__).parent
 WHOLE = (
@@ -73,3 +75,53 @@ def drive(colour: str) -> Iterator[Callable[..., Driver]]:
     yield make
     for driver in drivers:
         driver.close()
+
+
+@pytest.fixture
+def backoff(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Say how long every pause before a repeat is drawn, in seconds."""
+
+    def draw(seconds: float) -> None:
+        def uniform(_low: float, _high: float) -> float:
+            return seconds
+
+        monkeypatch.setattr("random.uniform", uniform)
+
+    return draw
+
+
+@pytest.fixture
+def no_backoff(backoff: Callable[[float], None]) -> None:
+    """Repeat at once."""
+    backoff(0.0)
+
+
+@pytest.fixture(scope="session")
+def still_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(speed=0) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(still_sandbox: Sandbox) -> Sandbox:
+    """A sandbox in which nothing happened yet; its time stands still between calls."""
+    still_sandbox.reset()
+    return still_sandbox
+
+
+@pytest.fixture
+def key() -> str:
+    return unique_key()
+
+
+@pytest.fixture
+def account(sandbox: Sandbox, key: str) -> Account:
+    return sandbox.account(key)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A merchant's address for callbacks."""
+    receiver = Receiver()
+    yield receiver
+    receiver.close()

@@ -6,11 +6,17 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import momopay
 
 KEY = "pk_test_0123456789"
 LOOPBACK = "http://127.0.0.1:1/v1"
+
+
+def unique_key() -> str:
+    """Give a key whose budget and account nobody else uses."""
+    return f"pk_test_{uuid4().hex}"
 
 
 class Driver:

@@ -9,7 +9,7 @@ LONGEST = 30.0
 """Seconds; so long that only a defect reaches it, however busy the machine is."""
 
 
-def until(holds: Callable[[], bool], what: str = "it") -> None:
+def until(holds: Callable[[], object], what: str = "it") -> None:
     """Look until it holds."""
     give_up = time.monotonic() + LONGEST
     while not holds():

@@ -1,4 +1,4 @@
-"""Apps of the pages on real servers, on loopback."""
+"""Web apps on real servers, on loopback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -36,9 +36,8 @@ class _Quiet(WSGIRequestHandler):
 
 
 @contextmanager
-def wsgi_served(app: Any) -> Generator[str]:
-    """Serve Flask, or Django under WSGI; give the address."""
-    server = make_server("127.0.0.1", 0, app, handler_class=_Quiet)
+def server_runs(server: Any) -> Generator[str]:
+    """Run a WSGI server that listens already; give the address."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -47,3 +46,8 @@ def wsgi_served(app: Any) -> Generator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def wsgi_served(app: Any) -> AbstractContextManager[str]:
+    """Serve Flask, or Django under WSGI; give the address."""
+    return server_runs(make_server("127.0.0.1", 0, app, handler_class=_Quiet))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import random
 import signal
 import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -21,10 +19,11 @@ import trio
 
 import momopay
 import wire
-from drivers import Driver
+from drivers import Driver, unique_key
 from wire import Server
 
 Drive = Callable[..., Driver]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
 
 
@@ -43,25 +42,9 @@ def top_up(client: Any) -> Any:
 PAYMENTS = pytest.mark.parametrize("call", [initiate_stk, initiate_payout, top_up])
 
 
-def unique_key() -> str:
-    return f"pk_test_{uuid4().hex}"
-
-
 def async_client(server: Server, **options: Any) -> momopay.AsyncClient:
     options = {"budget": None, "timeout": 5.0, **options}
     return momopay.AsyncClient(unique_key(), base_url=server.base_url, **options)
-
-
-def backoff(seconds: float) -> Callable[[float, float], float]:
-    def uniform(_low: float, _high: float) -> float:
-        return seconds
-
-    return uniform
-
-
-@pytest.fixture(autouse=True)
-def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(0.0))
 
 
 @pytest.fixture(autouse=True)
@@ -260,9 +243,9 @@ def test_a_payment_cancelled_while_it_waits_for_the_budget_was_not_sent(caplog: 
 
 
 def test_a_top_up_cancelled_between_two_attempts_is_told(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, backoff: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(5.0))
+    backoff(5.0)
 
     async def pay(server: Server) -> None:
         async with async_client(server) as client:

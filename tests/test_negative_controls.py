@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -13,12 +12,13 @@ import pytest
 
 import momopay
 import wire
-from drivers import Driver
+from drivers import Driver, unique_key
 from momopay import _retry
 from momopay.resources import channels, payouts, stk
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
 
 
@@ -38,21 +38,9 @@ def top_up(client: Any) -> Any:
     return client.wallet.top_up(amount=100, phone="0712345678")
 
 
-def backoff(seconds: float) -> Callable[[float, float], float]:
-    def uniform(_low: float, _high: float) -> float:
-        return seconds
-
-    return uniform
-
-
-@pytest.fixture(autouse=True)
-def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(0.0))
-
-
 def paid(drive: Drive, server: Server, call: Call, **options: Any) -> int:
     """How many payments the server counts after one call, however it ends."""
-    driver = drive(base_url=server.base_url, api_key=f"pk_test_{uuid4().hex}", timeout=0.3, **options)
+    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.3, **options)
     try:
         driver(call)
     except momopay.MomoPayError:

@@ -181,21 +181,15 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
     assert time.monotonic() - started < 5
 
 
-def at_once(_low: float, _high: float) -> float:
-    return 0.0
-
-
+@pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("cause", [ConnectionRefusedError(111, "refused"), socket.gaierror(-2, "unknown")])
-def test_what_the_operating_system_says_is_believed_of_any_transport(
-    cause: OSError, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_operating_system_says_is_believed_of_any_transport(cause: OSError) -> None:
     def handler(_request: httpx.Request) -> httpx.Response:
         try:
             raise RuntimeError("the library's own error") from cause
         except RuntimeError as error:
             raise httpx.ConnectError("no connection") from error
 
-    monkeypatch.setattr("random.uniform", at_once)
     with (
         Client(KEY, base_url="https://api.example/v1", budget=None, transport=httpx.MockTransport(handler)) as client,
         pytest.raises(momopay.APIConnectionError) as caught,
@@ -221,8 +215,8 @@ def test_nothing_is_believed_once_a_transport_has_begun_to_send() -> None:
         assert len(server.requests) == 1
 
 
-def test_aiohttp_tells_of_a_refused_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("random.uniform", at_once)
+@pytest.mark.usefixtures("no_backoff")
+def test_aiohttp_tells_of_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert over_aiohttp(f"http://127.0.0.1:{port}/v1") is momopay.APIConnectionError

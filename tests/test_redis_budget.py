@@ -25,7 +25,7 @@ import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drivers import Driver
+from drivers import Driver, unique_key
 from momopay import (
     AsyncClient,
     BudgetExhaustedError,
@@ -69,7 +69,7 @@ def own_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def account() -> Account:
-    return Account(f"pk_test_{uuid4().hex}", BASE)
+    return Account(unique_key(), BASE)
 
 
 class Desk:
@@ -199,7 +199,7 @@ def test_polling_leaves_its_reserve_to_the_others(desk: MakeDesk, server: RedisS
 def test_each_account_has_a_log_of_its_own(server: RedisServer) -> None:
     budget = RedisRateBudget(server.url, requests=1)
     port = BlockingIO()
-    accounts = [Account(f"pk_test_{uuid4().hex}", base) for base in (BASE, BASE)]
+    accounts = [Account(unique_key(), base) for base in (BASE, BASE)]
     accounts.append(Account(accounts[0].api_key, "https://other.example/v1"))
     every = [budget.slots(port, account) for account in accounts]
     assert [finish(slots.reserve(0.0, Lane.PAYMENT, 0.0)) for slots in every] == [0.0] * 3
@@ -276,7 +276,7 @@ def test_processes_overrun_the_service_with_budgets_of_their_own_and_not_with_a_
         "    with contextlib.suppress(BudgetExhaustedError, RateLimitExceededError): client.wallet.balance()"
     )
     with Sandbox() as sandbox:
-        for given_redis, key in ([server.url], f"pk_test_{uuid4().hex}"), ([], f"pk_test_{uuid4().hex}"):
+        for given_redis, key in ([server.url], unique_key()), ([], unique_key()):
             sandbox.account(key).switches.rate_window = window
             before = len(sandbox.requests)
             command = [sys.executable, "-c", code, key, sandbox.base_url, *given_redis]
@@ -346,7 +346,7 @@ def test_every_way_to_redis_serves_the_clients_that_it_can(
 ) -> None:
     service, given_to_it = Service(), GIVEN[kind](server.url)
     budget = RedisRateBudget(given_to_it, requests=2, window=30.0)
-    driver = drive(api_key=f"pk_test_{uuid4().hex}", budget=budget, deadline=5.0, transport=service.transport)
+    driver = drive(api_key=unique_key(), budget=budget, deadline=5.0, transport=service.transport)
     if "asyncio" in kind and colour == "blocking":
         with pytest.raises(ConfigurationError, match="URL"):
             driver(lambda client: client.wallet.balance())
@@ -369,7 +369,7 @@ def test_trio_shares_the_budget_through_a_thread(server: RedisServer) -> None:
     budget = RedisRateBudget(server.url, requests=1, window=30.0)
 
     async def work() -> None:
-        async with AsyncClient(f"pk_test_{uuid4().hex}", base_url=BASE, budget=budget, transport=service.transport,
+        async with AsyncClient(unique_key(), base_url=BASE, budget=budget, transport=service.transport,
                                deadline=5.0) as client:  # fmt: skip
             await client.wallet.balance()
             with pytest.raises(BudgetExhaustedError):
@@ -380,7 +380,7 @@ def test_trio_shares_the_budget_through_a_thread(server: RedisServer) -> None:
 
 
 def test_one_budget_serves_many_event_loops_and_leaves_nothing_open(server: RedisServer) -> None:
-    service, key = Service(), f"pk_test_{uuid4().hex}"
+    service, key = Service(), unique_key()
     budget = RedisRateBudget(f"{server.url}?client_name={key}", requests=3, window=30.0)
 
     def links() -> int:
@@ -404,7 +404,7 @@ def test_one_budget_serves_many_event_loops_and_leaves_nothing_open(server: Redi
 def test_waiting_for_a_slot_is_part_of_the_deadline(drive: Callable[..., Driver], server: RedisServer) -> None:
     service = Service()
     budget = RedisRateBudget(server.url, requests=1, window=1.0)
-    driver = drive(api_key=f"pk_test_{uuid4().hex}", budget=budget, deadline=5.0, transport=service.transport)
+    driver = drive(api_key=unique_key(), budget=budget, deadline=5.0, transport=service.transport)
     for _ in range(3):
         driver(lambda client: client.wallet.balance())
     gaps = [later - earlier for earlier, later in itertools.pairwise(service.came)]
@@ -412,7 +412,7 @@ def test_waiting_for_a_slot_is_part_of_the_deadline(drive: Callable[..., Driver]
 
 
 def test_a_429_heard_by_one_client_takes_back_the_slot_that_another_waits_for(server: RedisServer) -> None:
-    key, waiting = f"pk_test_{uuid4().hex}", Service()
+    key, waiting = unique_key(), Service()
     limited = Service((429, refusal("RATE_LIMIT_EXCEEDED", limit=60, remaining=0, resetInSeconds=2)))
 
     def client(service: Service, requests: int) -> Client:
@@ -500,7 +500,7 @@ def test_while_redis_is_away_a_static_share_goes_out_without_delay(
     ail(own_server)
     begun = time.monotonic()
     delays = [one.reserve(within=0.0) for _ in range(12)]
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 2.0
     # Two of the twelve were taken, and a third of the ten that are left is three whole slots.
     assert delays.count(0.0) == 3
     one.stop(30.0)

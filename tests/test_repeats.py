@@ -15,18 +15,20 @@ from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
 from urllib.parse import unquote
-from uuid import uuid4
 
 import pytest
 
 import momopay
 import wire
-from drivers import Driver
+from drivers import Driver, unique_key
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
 
+LATE = 2.0
+"""Seconds that a busy machine may take longer; the promised 250 ms are held in tests/hostile."""
 MEBIBYTE = wire.MEBIBYTE
 PHONE = "254712345678"
 
@@ -109,10 +111,6 @@ def steps(**named: Step) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("step", list(named.values()), ids=list(named))
 
 
-def unique_key() -> str:
-    return f"pk_test_{uuid4().hex}"
-
-
 def pause_of(error: Any) -> float:
     assert error.retry_after is not None
     return float(error.retry_after)
@@ -122,18 +120,6 @@ def failure(driver: Driver, call: Call) -> Any:
     with pytest.raises(momopay.MomoPayError) as raised:
         driver(call)
     return raised.value
-
-
-def backoff(seconds: float) -> Callable[[float, float], float]:
-    def uniform(_low: float, _high: float) -> float:
-        return seconds
-
-    return uniform
-
-
-@pytest.fixture(autouse=True)
-def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(0.0))
 
 
 @pytest.fixture
@@ -238,7 +224,7 @@ def test_a_connect_timeout_is_repeated_and_surely_not_sent(drive: Drive, column:
 
     assert type(error) is momopay.APIConnectionError
     assert not error.may_have_executed
-    assert 0.25 < elapsed < 0.3 + 0.25
+    assert 0.25 < elapsed < 0.3 + LATE
 
 
 @columns(TOP_UP, STK)
@@ -251,7 +237,7 @@ def test_a_deadline_that_passes_while_connecting_means_surely_not_sent(drive: Dr
 
     assert type(error) is momopay.APIConnectionError
     assert not error.may_have_executed
-    assert elapsed < 0.3 + 0.25
+    assert elapsed < 0.3 + LATE
 
 
 @columns(GET, STK)
@@ -283,7 +269,7 @@ def test_a_timer_that_fires_within_the_tls_handshake_means_surely_not_sent(drive
 
     assert type(error) is momopay.APIConnectionError
     assert not error.may_have_executed
-    assert 0.25 < elapsed < 0.3 + 0.25
+    assert 0.25 < elapsed < 0.3 + LATE
 
 
 # Sent, and no valid reply.
@@ -632,7 +618,7 @@ def test_a_rate_limit_past_the_deadline_is_raised_at_once(reach: Drive, column: 
         started = time.monotonic()
         error = failure(driver, column.call)
 
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < LATE
         assert type(error) is momopay.RateLimitExceededError
         assert (error.limit, error.remaining, error.reset_in_seconds) == (60, 0, 30)
         assert 29.5 < pause_of(error) <= 30
@@ -655,7 +641,7 @@ def test_a_rate_limit_is_never_repeated_earlier_than_asked(reach: Drive) -> None
         reach(server, deadline=10.0)(initiate_stk)
 
         earlier, later = server.requests
-        assert 1.0 <= later.at - earlier.at < 1.6
+        assert 1.0 <= later.at - earlier.at < 1.0 + LATE
 
 
 def test_a_rate_limit_until_an_http_date_is_waited_for(reach: Drive) -> None:
@@ -698,7 +684,7 @@ def test_a_senseless_pause_is_ignored(reach: Drive, reset: Any, retry_after: str
         started = time.monotonic()
         driver(initiate_stk)
 
-        assert time.monotonic() - started < 0.8
+        assert time.monotonic() - started < LATE
         assert len(server.requests) == 2
 
 
@@ -904,14 +890,14 @@ def test_a_transaction_id_seen_by_an_earlier_attempt_is_kept(reach: Drive, step:
         assert error.transaction_id == wire.TRANSACTION_ID
 
 
-def test_sent_at_is_the_first_of_several_attempts(reach: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(0.2))
+def test_sent_at_is_the_first_of_several_attempts(reach: Drive, backoff: Callable[[float], None]) -> None:
+    backoff(0.5)
     with wire.serve(wire.resets()) as server:
         before = datetime.now(UTC)
         error = failure(reach(server, max_attempts=3), top_up)
 
         assert len(server.requests) == 3
-        assert error.sent_at - before < timedelta(seconds=0.2)
+        assert error.sent_at - before < timedelta(seconds=0.5)
 
 
 def test_a_new_channel_of_unknown_fate_says_when_it_was_sent(reach: Drive) -> None:
@@ -1036,20 +1022,20 @@ def test_the_deadline_ends_a_call(reach: Drive, column: Column, step: Step) -> N
         error = failure(driver, column.call)
         ended = time.monotonic()
 
-        assert ended - started < 0.3 + 0.25
+        assert ended - started < 0.3 + LATE
         assert type(error) is column.unanswered
         assert error.may_have_executed is column.may_have_executed
-        assert all(request.at < started + 0.3 + 0.1 for request in server.requests)
+        assert all(request.at < started + 0.3 + LATE for request in server.requests)
 
 
-def test_no_repeat_is_waited_for_past_the_deadline(reach: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", backoff(0.3))
+def test_no_repeat_is_waited_for_past_the_deadline(reach: Drive, backoff: Callable[[float], None]) -> None:
+    backoff(0.3)
     with wire.serve(wire.refuses(500, "INTERNAL")) as server:
         driver = reach(server, deadline=0.5, max_attempts=10)
         started = time.monotonic()
         error = failure(driver, read_balance)
 
-        assert time.monotonic() - started < 0.5 + 0.1
+        assert time.monotonic() - started < 0.5 + LATE
         assert type(error) is momopay.ServerError
         assert len(server.requests) == 2
 
@@ -1081,7 +1067,7 @@ def test_the_timeout_bounds_an_attempt_as_a_whole(reach: Drive, step: Step) -> N
         started = time.monotonic()
         error = failure(driver, initiate_stk)
 
-        assert 0.2 <= time.monotonic() - started < 0.2 + 0.25
+        assert 0.2 <= time.monotonic() - started < 0.2 + LATE
         assert type(error) is momopay.OutcomeUnknownError
         assert len(server.requests) == 1
 

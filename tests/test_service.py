@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -18,28 +17,6 @@ from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 
 AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=5.0)
 PHONE = "0712345678"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def sandbox(server: Sandbox) -> Sandbox:
-    server.reset()
-    return server
-
-
-@pytest.fixture
-def key() -> str:
-    return f"pk_test_{uuid4().hex}"
-
-
-@pytest.fixture
-def account(sandbox: Sandbox, key: str) -> Account:
-    return sandbox.account(key)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
+from drivers import unique_key
 from momopay import Client
 from momopay._io import Answer, Headers, Progress
 from momopay._io.blocking import BlockingIO
@@ -87,7 +87,7 @@ def waking(action: Callable[[], None]) -> Callable[[], None]:
 def virtual_client(handler: Handler, **options: Any) -> tuple[Client, VirtualIO]:
     """A client over virtual time, without a budget unless one is given."""
     arguments: dict[str, Any] = {"budget": None, **options}
-    client = Client(f"pk_test_{uuid4().hex}", base_url="https://api.example/v1", **arguments)
+    client = Client(unique_key(), base_url="https://api.example/v1", **arguments)
     port = VirtualIO(handler)
     client._session.io = port
     return client, port

@@ -11,18 +11,18 @@ import gc
 import inspect
 import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
 from docs.blocks import Block, blocks_in
-from docs.served import asgi_served, wsgi_served
+from drivers import unique_key
 from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget, _standing
 from momopay._watch import Watch
 from momopay.sandbox import Sandbox
+from patience import until
+from served import asgi_served, wsgi_served
 
 SPEED = 100
 """How many times as fast time runs on a page: the sandbox's, and that of waits and of the rate budget."""
@@ -40,7 +40,7 @@ def is_run(block: Block) -> bool:
 def run_page(page: Path, sandbox: Sandbox) -> None:
     """Run a page in the present folder."""
     sandbox.reset()
-    key = f"pk_test_{uuid4().hex}"
+    key = unique_key()
     environment = {
         "MOMOPAY_API_KEY": key,
         "MOMOPAY_BASE_URL": sandbox.base_url,
@@ -97,14 +97,6 @@ def close_all(values: list[Any], runner: asyncio.Runner) -> None:
             runner.run(value.aclose())
         elif isinstance(value, Client | Journal | RedisRateBudget):
             value.close()
-
-
-def until(holds: Any, seconds: float = 20.0) -> None:
-    """Wait for what another thread brings about."""
-    give_up = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up, "it does not come"
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

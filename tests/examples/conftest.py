@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from uuid import uuid4
 
 import pytest
 
+from drivers import unique_key
 from examples.runs import Service
 from momopay.sandbox import Sandbox
 
@@ -20,7 +20,7 @@ def examples_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def service(examples_sandbox: Sandbox) -> Service:
-    key = f"pk_test_{uuid4().hex}"
+    key = unique_key()
     account = examples_sandbox.account(key)
     account.rate_limit = None
     return Service(examples_sandbox, key, account)

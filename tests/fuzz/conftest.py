@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from uuid import uuid4
 
 import pytest
 
-from drivers import Driver
+from drivers import Driver, unique_key
 
 
 @pytest.fixture
 def drive(drive: Callable[..., Driver]) -> Callable[..., Driver]:
-    return partial(drive, api_key=f"pk_test_{uuid4().hex}")
+    return partial(drive, api_key=unique_key())

@@ -10,7 +10,6 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from drivers import Driver
+from drivers import Driver, unique_key
 from fuzz.strategies import JSON, fuzz
 
 DECIMALS = (
@@ -157,7 +156,7 @@ def test_any_option_of_a_client_is_taken_or_a_configuration_error(value: Any) ->
 def test_a_time_that_no_socket_takes_is_refused_before_a_payment_is_unclear_over_it(name: str, seconds: Any) -> None:
     options: dict[str, Any] = {name: seconds}
     with pytest.raises(momopay.ConfigurationError):
-        momopay.Client(f"pk_test_{uuid4().hex}", base_url="https://api.example/v1", **options)
+        momopay.Client(unique_key(), base_url="https://api.example/v1", **options)
 
 
 @pytest.mark.parametrize("since", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])

@@ -1,28 +1,22 @@
-"""Real servers on loopback, one way to start each framework's app with a callback's view at /momo."""
+"""Each framework's app with a callback's view at /momo, and the server that it runs on."""
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler
-from wsgiref.simple_server import make_server as make_wsgiref_server
 
 import django
-import uvicorn
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.urls import path
 from fastapi import FastAPI
 from flask import Flask
-from werkzeug.serving import make_server as make_werkzeug_server
+from werkzeug.serving import make_server
 
 import momopay.integrations.fastapi
 import momopay.integrations.flask
+from served import asgi_served, server_runs, wsgi_served
 
 METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 """Each route takes them all, so that the view itself has to tell them apart."""
@@ -68,50 +62,13 @@ def django_asgi_app(handler: Any, **options: Any) -> Any:
     return _django_app(handler, options, get_asgi_application)
 
 
-@contextmanager
-def uvicorn_serves(app: Any) -> Generator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive()
-                time.sleep(0.005)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-@contextmanager
-def _wsgi_serves(server: Any) -> Generator[str]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        pass
-
-
 def werkzeug_serves(app: Any) -> Any:
-    return _wsgi_serves(make_werkzeug_server("127.0.0.1", 0, app, threaded=True, request_handler=None))
-
-
-def wsgiref_serves(app: Any) -> Any:
-    return _wsgi_serves(make_wsgiref_server("127.0.0.1", 0, app, handler_class=_Quiet))
+    return server_runs(make_server("127.0.0.1", 0, app, threaded=True, request_handler=None))
 
 
 APPS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
-    "fastapi": (fastapi_app, uvicorn_serves),
+    "fastapi": (fastapi_app, asgi_served),
     "flask": (flask_app, werkzeug_serves),
-    "django-wsgi": (django_wsgi_app, wsgiref_serves),
-    "django-asgi": (django_asgi_app, uvicorn_serves),
+    "django-wsgi": (django_wsgi_app, wsgi_served),
+    "django-asgi": (django_asgi_app, asgi_served),
 }

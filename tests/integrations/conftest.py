@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from integrations.served import APPS
+from drivers import unique_key
+from integrations.apps import APPS
 from integrations.shop import Shop
 from momopay import Callback, Journal
 from momopay.sandbox import Sandbox
@@ -27,18 +27,6 @@ class KeepingJournal(Journal):
         return self._given[-1]
 
 
-@pytest.fixture(scope="session")
-def _sandbox() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def sandbox(_sandbox: Sandbox) -> Sandbox:
-    _sandbox.reset()
-    return _sandbox
-
-
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     with KeepingJournal(f"sqlite:///{tmp_path / 'shop.db'}") as journal:
@@ -54,7 +42,7 @@ def made_of(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def shop(made_of: tuple[str, str], sandbox: Sandbox, journal: Journal) -> Iterator[Shop]:
     app, colour = made_of
-    shop = Shop(sandbox, f"pk_test_{uuid4().hex}", journal)
+    shop = Shop(sandbox, unique_key(), journal)
     make, serve = APPS[app]
     handler = shop.handle_async if colour == "async" else shop.handle
     with serve(make(handler, signer=shop.signer, journal=shop.journal)) as url:

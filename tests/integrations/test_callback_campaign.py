@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from integrations.served import django_wsgi_app, fastapi_app, flask_app
+from integrations.apps import django_wsgi_app, fastapi_app, flask_app
 from integrations.storm import Deliver, Storm
 from momopay import Journal
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import momopay
-from integrations.served import APPS
+from integrations.apps import APPS
 from integrations.shop import Shop
 from momopay import (
     CallbackMismatchError,

@@ -21,7 +21,7 @@ from django.test import RequestFactory
 from flask import Flask
 from starlette.requests import Request
 
-from integrations.served import django_wsgi_app, flask_app
+from integrations.apps import django_wsgi_app, flask_app
 from momopay import Callback, ConfigurationError, Journal, parse_callback
 from momopay.integrations import django, fastapi, flask
 

@@ -9,11 +9,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import psycopg
@@ -33,7 +32,7 @@ from momopay import (
 )
 from momopay._session import Call
 from momopay.journal import rows_of
-from momopay.sandbox import Sandbox
+from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
 from virtual import envelope
 
@@ -45,18 +44,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "payouts.db"
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def key(sandbox: Sandbox) -> str:
-    sandbox.reset()
-    key = f"pk_test_{uuid4().hex}"
-    sandbox.account(key).rate_limit = None
-    return key
+@pytest.fixture(autouse=True)
+def _no_limit(account: Account) -> None:
+    account.rate_limit = None
 
 
 def paid(sandbox: Sandbox) -> list[str | None]:
@@ -222,15 +212,11 @@ def test_another_payouts_record_is_not_taken_for_this_one(
     assert service.initiations == 1
 
 
-def at_once(_low: float, _high: float) -> float:
-    return 0.0
-
-
+@pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_an_id_that_cannot_be_read_leaves_the_list_to_tell(
-    drive: Callable[..., Driver], path: Path, status: int, monkeypatch: pytest.MonkeyPatch
+    drive: Callable[..., Driver], path: Path, status: int
 ) -> None:
-    monkeypatch.setattr("random.uniform", at_once)
     service = Service({"transactionId": "queued"}, [record(accountReference="r")], reads=status)
     service.show_twice()
     with Journal(f"sqlite:///{path}") as journal:

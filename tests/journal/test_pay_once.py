@@ -9,13 +9,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import anyio.from_thread
@@ -46,18 +45,6 @@ AFTER_COMMIT = [Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_a
 BEFORE_COMMIT = [Fault.reset_before_read, Fault.error_before_commit, Fault.html_502]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def sandbox(server: Sandbox) -> Sandbox:
-    server.reset()
-    return server
-
-
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """SQLite, unless a test asks for both; the journal itself is tested on both."""
@@ -68,16 +55,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 on_both = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-
-
-@pytest.fixture
-def key() -> str:
-    return f"pk_test_{uuid4().hex}"
-
-
-@pytest.fixture
-def account(sandbox: Sandbox, key: str) -> Account:
-    return sandbox.account(key)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A sandbox whose time stands still between calls, a client for it, and a receiver of its callbacks."""
+"""Plain HTTP clients for the sandbox."""
 
 from collections.abc import Iterator
 
@@ -6,20 +6,13 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
-from sandbox.kit import KEY, Receiver, Service
-
-
-@pytest.fixture(scope="session")
-def shared_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
+from sandbox.kit import KEY, Service
 
 
 @pytest.fixture
-def sandbox(shared_sandbox: Sandbox) -> Sandbox:
-    shared_sandbox.reset()
-    shared_sandbox.account(KEY).rate_limit = None
-    return shared_sandbox
+def sandbox(sandbox: Sandbox) -> Sandbox:
+    sandbox.account(KEY).rate_limit = None
+    return sandbox
 
 
 @pytest.fixture
@@ -32,13 +25,6 @@ def api(sandbox: Sandbox) -> Iterator[httpx.Client]:
 def control(sandbox: Sandbox) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=sandbox.url, timeout=5, trust_env=False) as client:
         yield client
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
 
 
 @pytest.fixture

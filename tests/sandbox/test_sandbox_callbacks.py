@@ -272,7 +272,7 @@ def test_a_callback_must_be_answered_within_its_limit(receiver: Receiver) -> Non
         Service(api).stk(callbackUrl=receiver.url)
         started = time.monotonic()
         sandbox.advance(36)
-        assert 0.9 < time.monotonic() - started < 3
+        assert 0.9 < time.monotonic() - started < 4
         (record,) = sandbox.callbacks
         assert record.error == "no answer within 30 seconds"
         # The answer limit and the delay of retry 1 lie between the two attempts.
@@ -297,7 +297,7 @@ def test_closing_does_not_wait_for_a_slow_receiver(receiver: Receiver) -> None:
         sandbox.cancel(transaction_id(Service(api).stk(callbackUrl=receiver.url)))
         assert arrived.wait(5)
         started = time.monotonic()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 4
     go_on.set()
 
 
@@ -332,7 +332,7 @@ def test_close_ends_an_advance_that_waits_for_an_answer(
         mover.start()
         assert arrived.wait(5)
         started = time.monotonic()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 4
     mover.join(5)
     go_on.set()
     assert told == [503]
