@@ -32,15 +32,17 @@ WHOLE = (
 
 
 def pytest_configure() -> None:
-    """Let the gate draw the same examples each time, and programs that tests start hear Ctrl-C.
+    """Let the gate draw the same examples each time, and programs that tests start be as they are in a user's shell.
 
-    A shell's background job does not hear it, nor what it starts. Other runs draw examples at random.
+    They hear Ctrl-C, which a shell's background job does not, and they keep what Python compiled. Other runs than the
+    gate's draw examples at random.
     """
     settings.register_profile("gate", derandomize=True)
     if os.environ.get("CI_REQUIRE_ALL"):
         settings.load_profile("gate")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(tryfirst=True)

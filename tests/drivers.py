@@ -49,6 +49,11 @@ class Driver:
             self._runner.close()
 
 
+def hasty(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make a call that does not wait long for what a server leaves hanging."""
+    return lambda client: use(client.with_options(timeout=0.8))
+
+
 async def _awaited(use: Callable[[Any], Any], client: Any) -> Any:
     result = use(client)
     return await result if inspect.isawaitable(result) else result

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import momopay
-from drivers import Driver
+from drivers import Driver, hasty
 from momopay import PollSchedule, settled
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 
@@ -21,7 +21,7 @@ PHONE = "0712345678"
 
 @pytest.fixture
 def sdk(drive: Callable[..., Driver], sandbox: Sandbox, key: str) -> Driver:
-    return drive(api_key=key, base_url=sandbox.base_url, timeout=0.4, deadline=3.0)
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
 
 
 def prompt(client: Any, **fields: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_payment_with_an_unclear_end_is_sent_once_and_can_be_found(
     begun = datetime.now(UTC)
     sandbox.fail_next("POST", path, fault)
     with pytest.raises(momopay.OutcomeUnknownError) as caught:
-        sdk(call)
+        sdk(hasty(call))
     error = caught.value
     assert error.may_have_executed
     assert paid(sandbox, kind) == payments
@@ -154,7 +154,7 @@ def test_a_top_up_with_an_unclear_end_is_repeated_under_its_key_and_prompts_once
 ) -> None:
     sandbox.fail_next("POST", "/wallets/service/topups", fault)
     try:
-        accepted = sdk(top_up)
+        accepted = sdk(hasty(top_up))
     except momopay.OutcomeUnknownError as error:
         assert fault is Fault.truncated or fault is Fault.html_502
         key = error.idempotency_key
@@ -168,7 +168,7 @@ def test_a_top_up_with_an_unclear_end_is_repeated_under_its_key_and_prompts_once
 @pytest.mark.parametrize(("fault", "_payments"), UNCLEAR)
 def test_a_read_survives_what_is_passing(sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int) -> None:
     sandbox.fail_next("GET", "/wallets/service/balance", fault)
-    assert sdk(lambda client: client.wallet.balance()).currency == "KES"
+    assert sdk(hasty(lambda client: client.wallet.balance())).currency == "KES"
 
 
 def test_waits_for_many_share_their_reads(sdk: Driver, sandbox: Sandbox) -> None:

@@ -23,7 +23,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Driver
+from drivers import LOOPBACK, Driver, hasty
 from journal.kit import TESTS, found, put, sender
 from momopay import (
     AsyncClient,
@@ -37,6 +37,7 @@ from momopay import (
     Transaction,
 )
 from momopay.sandbox import Account, Fault, Sandbox
+from patience import until
 from postgresql import PostgresqlServer
 from virtual import envelope
 
@@ -59,7 +60,7 @@ on_both = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True
 
 @pytest.fixture
 def sdk(drive: Callable[..., Driver], sandbox: Sandbox, key: str) -> Driver:
-    return drive(api_key=key, base_url=sandbox.base_url, timeout=0.4, deadline=3.0)
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
 
 
 def pay(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
@@ -92,7 +93,7 @@ def test_what_was_paid_in_spite_of_a_fault_is_found_and_not_paid_again(
 ) -> None:
     sandbox.fail_next("POST", "/b2c/payouts", fault)
     with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
+        sdk(hasty(pay(journal)))
     assert [entry.reference for entry in journal.unresolved()] == ["r"]
     assert isinstance(sdk(pay(journal)), Transaction)
     assert found(journal).state is JournalState.ACCEPTED
@@ -278,6 +279,7 @@ def test_a_process_that_was_killed_while_it_paid_is_reconciled(
     assert found(journal).state is JournalState.SENDING
     process.kill()
     process.wait()
+    until(journal.unresolved, "the database saw the process go")
     assert [entry.state for entry in journal.unresolved()] == [JournalState.UNKNOWN]
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [JournalState.ACCEPTED]
     assert isinstance(sdk(pay(journal, amount=10)), Transaction)
