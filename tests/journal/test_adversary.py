@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +90,7 @@ def test_no_other_end_undoes_a_release(journal: Journal, url: str) -> None:
 
 READ = """
 import sys
+import time
 from journal.kit import found
 from momopay import Journal
 with Journal(sys.argv[1]) as journal:
@@ -227,6 +229,26 @@ def test_an_id_that_cannot_be_read_leaves_the_list_to_tell(
         assert sdk(once(journal)).transaction_id == "t-1"
         assert found(journal).state is JournalState.ACCEPTED
     assert service.initiations == 1
+
+
+def test_a_search_ends_with_the_calls_deadline(drive: Callable[..., Driver], path: Path) -> None:
+    pages: list[int] = []
+
+    def a_page(_request: httpx.Request) -> httpx.Response:
+        pages.append(len(pages))
+        time.sleep(0.02)
+        overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
+        more = str(len(pages)) if len(pages) < 200 else None
+        listed = {"items": [record(accountReference="another")], "overview": overview, "nextCursor": more}
+        return httpx.Response(200, json=envelope(listed))
+
+    with Journal(f"sqlite:///{path}") as journal:
+        put(journal, "r", JournalState.UNKNOWN)
+        with pytest.raises(OutcomeUnknownError, match="the search failed") as caught:
+            drive(transport=httpx.MockTransport(a_page), deadline=0.3)(once(journal))
+        assert found(journal).state is JournalState.UNKNOWN
+    assert caught.value.may_have_executed
+    assert 0 < len(pages) < 200
 
 
 def test_an_older_payout_of_the_same_reference_settles_nothing(drive: Callable[..., Driver], path: Path) -> None:

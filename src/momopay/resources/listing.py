@@ -6,6 +6,7 @@ import builtins
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
+from math import inf
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
@@ -188,8 +189,8 @@ class Listing(Resource[IO]):
         """Search for a payment by what is known of it, as after an OutcomeUnknownError.
 
         Walks the list, newest first, back to five minutes before ``since``, for clocks that differ. Finding
-        nothing proves nothing: a transaction may appear in the list later. Rests on SPEC.md,
-        "GET /transactions".
+        nothing proves nothing: a transaction may appear in the list later. The deadline holds for each page that
+        is read. Rests on SPEC.md, "GET /transactions".
 
         Args:
             reference: The reference that it was sent with, exactly.
@@ -214,15 +215,18 @@ class Listing(Resource[IO]):
 
 
 async def search(
-    session: Session[IO], wanted: builtins.list[Search]
+    session: Session[IO], wanted: builtins.list[Search], until: float = inf
 ) -> builtins.list[builtins.list[TransactionSummary]]:
-    """Walk the list once, back to the oldest of those that are wanted, and give what fits each."""
+    """Walk the list once, back to the oldest of those that are wanted, and give what fits each.
+
+    Each page has a deadline of its own; the walk as a whole ends by the monotonic time ``until``.
+    """
     types = {each.type for each in wanted}
     only = types.pop() if len(types) == 1 else None
     query = TransactionWalk.checked(page_size=100, type=only if only in _FILTERED else None)
     oldest = min(wanted, key=lambda each: each.since)
     by_reference: dict[str, dict[str, TransactionSummary]] = {each.reference: {} for each in wanted}
-    walk = Walk(partial(page_after, session, query))
+    walk = Walk(partial(page_after, session, query, until=until))
     while (page := await walk.next()) is not None:
         for item in page.items:
             # By id: a list that moves on while it is walked shows some a second time.
@@ -232,6 +236,8 @@ async def search(
     return [[item for item in by_reference[each.reference].values() if each.fits(item)] for each in wanted]
 
 
-async def page_after(session: Session[IO], query: TransactionWalk, cursor: str | None) -> TransactionPage:
+async def page_after(
+    session: Session[IO], query: TransactionWalk, cursor: str | None, *, until: float = inf
+) -> TransactionPage:
     """Fetch the page at a cursor."""
-    return await session.call(LIST, "/transactions" + query.after(cursor).to_query())
+    return await session.call(LIST, "/transactions" + query.after(cursor).to_query(), until=until)

@@ -73,7 +73,7 @@ class Once(Generic[IO]):
                 case JournalState.ACCEPTED:
                     return await self._read(entry)
                 case JournalState.UNKNOWN:
-                    return await reconcile(self._session, self._journal, entry)
+                    return await self._reconcile(entry)
                 case _:  # another call is at it
                     if self._session.io.now() + pause > self._call.deadline:
                         raise _unknown(entry, "another call was still sending it when this one's deadline passed")
@@ -161,31 +161,43 @@ class Once(Generic[IO]):
     async def _read(self, entry: JournalEntry) -> Transaction:
         """Read what was accepted; however that fails, the money has moved."""
         try:
-            return await self._session.call(GET, transaction_path(entry.transaction_id))
+            return await self._get(entry)
         except MomoPayError as error:
             error.may_have_executed = True
             raise
 
+    async def _reconcile(self, entry: JournalEntry) -> Transaction:
+        """Look for a payout in doubt at the service, and settle it if exactly one is found.
 
-async def reconcile(session: Session[IO], journal: Journal, entry: JournalEntry) -> Transaction:
-    """Look for a payout in doubt at the service, and settle it if exactly one is found.
+        Raises:
+            OutcomeUnknownError: None was found, or several, or the search failed.
+        """
+        failure: MomoPayError | None = None
+        matches = await self._by_id(entry)
+        if not matches:
+            try:
+                (matches,) = await search(self._session, [_wanted(entry)], self._call.deadline)
+            except MomoPayError as error:
+                failure = error
+        if len(matches) == 1:
+            await _settle(self._session, self._journal, matches[0])
+            found = matches[0]
+            return found if isinstance(found, Transaction) else Transaction.from_summary(found)
+        said = "several transactions fit it" if matches else "the list does not show it, which proves nothing"
+        raise _unknown(entry, f"the search failed: {failure.message}" if failure else said, matches) from failure
 
-    Raises:
-        OutcomeUnknownError: None was found, or several, or the search failed.
-    """
-    failure: MomoPayError | None = None
-    matches = await _by_id(session, entry)
-    if not matches:
+    async def _by_id(self, entry: JournalEntry) -> list[TransactionSummary]:
+        """Read the transaction whose id came with a broken answer, if it did and is the one; else the list decides."""
+        if entry.transaction_id is None:
+            return []
         try:
-            (matches,) = await search(session, [_wanted(entry)])
-        except MomoPayError as error:
-            failure = error
-    if len(matches) == 1:
-        await _settle(session, journal, matches[0])
-        found = matches[0]
-        return found if isinstance(found, Transaction) else Transaction.from_summary(found)
-    said = "several transactions fit it" if matches else "the list does not show it, which proves nothing"
-    raise _unknown(entry, f"the search failed: {failure.message}" if failure else said, matches) from failure
+            transaction = await self._get(entry)
+        except MomoPayError:
+            return []
+        return [transaction] if _wanted(entry).fits(transaction) else []
+
+    async def _get(self, entry: JournalEntry) -> Transaction:
+        return await self._session.call(GET, transaction_path(entry.transaction_id), until=self._call.deadline)
 
 
 async def reconcile_all(session: Session[IO], journal: Journal) -> list[JournalEntry]:
@@ -205,17 +217,6 @@ async def reconcile_all(session: Session[IO], journal: Journal) -> list[JournalE
         return [journal.get(entry.reference) or entry for entry in entries]
 
     return await session.io.in_thread(now)
-
-
-async def _by_id(session: Session[IO], entry: JournalEntry) -> list[TransactionSummary]:
-    """Read the transaction whose id came with a broken answer, if it did and is the one; else the list decides."""
-    if entry.transaction_id is None:
-        return []
-    try:
-        transaction = await session.call(GET, transaction_path(entry.transaction_id))
-    except MomoPayError:
-        return []
-    return [transaction] if _wanted(entry).fits(transaction) else []
 
 
 def _wanted(entry: JournalEntry) -> Search:

@@ -118,9 +118,9 @@ class Payouts(Resource[IO]):
             RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
             DuplicatePayoutError: The reference stands for another amount or phone; nothing was sent. Give each
                 payout a reference of its own.
-            OutcomeUnknownError: The money may be gone, and the service's list does not show, or shows several
-                ``.matches``. Call again later; if it stays so, look into the account console, then
-                ``journal.release`` what was surely not paid.
+            OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
+                ``.matches``, or could not be searched within the deadline. Call again later; if it stays so,
+                look into the account console, then ``journal.release`` what was surely not paid.
             JournalError: The journal cannot be written; nothing was sent by this call. Mend it, call again.
             InsufficientFundsError: Refused; fund the B2C wallet, then call again.
             APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
