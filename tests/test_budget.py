@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from heapq import heappop, heappush
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay import ConfigurationError, Lane, RateBudget
+from momopay import ConfigurationError, Lane, RateBudget, RedisRateBudget
 
 
 def most_in_a_window(times: list[float], window: float) -> int:
@@ -147,8 +149,22 @@ def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "window"), [(0, 60.0), (-1, 60.0), (1, 0.0), (1, -1.0), (1, math.inf), (1, math.nan)]
+    ("requests", "window"),
+    [
+        (0, 60.0),
+        (-1, 60.0),
+        (1, 0.0),
+        (1, -1.0),
+        (1, math.inf),
+        (1, math.nan),
+        (58.5, 61.0),
+        ("58", 61.0),
+        (58, "61"),
+        (True, 61.0),
+        (58, True),
+    ],
 )
-def test_a_senseless_budget_is_refused(requests: int, window: float) -> None:
-    with pytest.raises(ConfigurationError):
-        RateBudget(requests=requests, window=window)
+def test_a_senseless_budget_is_refused(requests: Any, window: Any) -> None:
+    for kind in (RateBudget, partial(RedisRateBudget, "redis://localhost")):
+        with pytest.raises(ConfigurationError):
+            kind(requests=requests, window=window)

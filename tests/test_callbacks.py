@@ -435,6 +435,7 @@ def test_record_that_says_the_same_agrees(drive: Callable[..., Driver], record: 
         ({"phone": "2547*****679"}, "phone"),
         ({"phone": "2541*****678"}, "phone"),
         ({"phone": ""}, "phone"),
+        ({"type": "B2C"}, "type"),
         ({"accountReference": "INV-43"}, "reference"),
         ({"accountReference": "inv-42"}, "reference"),
         ({"accountReference": None}, "reference"),

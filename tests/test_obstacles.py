@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import httpcore
 import httpx
 import pytest
@@ -215,6 +216,27 @@ def test_nothing_is_believed_once_a_transport_has_begun_to_send() -> None:
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_timer_that_fires_while_a_transport_connects_elsewhere_says_nothing_of_not_sent(backend: str) -> None:
+    class Auditing(httpx.AsyncHTTPTransport):
+        """Sends, and then waits for its audit log to answer."""
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            await (await super().handle_async_request(request)).aclose()
+            await request.extensions["trace"]("connection.connect_tcp.started", {})
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async def pay(url: str) -> None:
+        async with AsyncClient(KEY, base_url=url, budget=None, timeout=0.5, transport=Auditing()) as client:
+            with pytest.raises(momopay.OutcomeUnknownError):
+                await client.stk.initiate(amount=100, phone="0712345678")
+
+    with wire.serve(wire.succeeds(), wire.succeeds()) as server:
+        anyio.run(pay, server.base_url, backend=backend)
+        assert len(server.requests) == 1
+
+
 @pytest.mark.usefixtures("no_backoff")
 def test_aiohttp_tells_of_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -269,10 +291,12 @@ def test_connections_of_payments_do_not_pile_up() -> None:
         assert len(server.requests) == 20
 
 
-def test_an_overlong_id_is_never_sent() -> None:
+def test_what_is_too_long_for_an_address_is_never_sent() -> None:
     with Client(KEY, base_url="http://127.0.0.1:1/v1", budget=None, max_attempts=1) as client:
-        with pytest.raises(momopay.APIConnectionError) as caught:
+        with pytest.raises(momopay.RequestValidationError):
             client.transactions.get("x" * 70_000)
+        with pytest.raises(momopay.APIConnectionError) as caught:
+            client.transactions.list(q="x" * 70_000)
         assert not caught.value.may_have_executed
 
 

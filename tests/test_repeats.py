@@ -21,6 +21,7 @@ import pytest
 import momopay
 import wire
 from drivers import Driver, unique_key
+from momopay._standing import StkPause
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
@@ -794,6 +795,21 @@ def test_a_ban_refuses_further_stk_locally_until_it_ends(
         time.sleep(max(0.0, asked_at + 0.6 - time.monotonic()))
         other(initiate_stk)
         assert len(server.requests) == 5
+
+
+def test_of_two_pauses_the_longer_holds() -> None:
+    pause = StkPause()
+    pause.begin(0.0, momopay.StkTempBannedError("banned", retry_after=3600.0, code="STK_TEMP_BANNED", status_code=429))
+    pause.begin(
+        1.0,
+        momopay.TransactionHealthBlockedError(
+            "blocked", retry_after=1.0, code="TRANSACTION_HEALTH_BLOCKED", status_code=429
+        ),
+    )
+    held = pause.refusal(3599.0)
+    assert isinstance(held, momopay.StkTempBannedError)
+    assert held.retry_after == 1.0
+    assert pause.refusal(3600.0) is None
 
 
 def test_a_block_carries_what_was_judged_also_when_it_is_refused_locally(reach: Drive) -> None:

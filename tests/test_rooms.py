@@ -30,7 +30,7 @@ FLOORS = [
     {"urls"},
     {"errors"},
     {"_discretion"},
-    {"money", "phones"},
+    {"_masks", "money", "phones"},
 ]
 OUTSIDE = {"__init__", "sandbox", "integrations", "cli", "__main__", "pytest_plugin"}
 

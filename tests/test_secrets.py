@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import logging
 import pickle
+import sqlite3
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -51,7 +54,7 @@ def refusing(status: int, code: str) -> Callable[[httpx.Request], httpx.Response
     def handler(_request: httpx.Request) -> httpx.Response:
         error: dict[str, Any] = {
             "code": code,
-            "message": f"cannot prompt {PHONE} or +{PHONE} or {LOCAL}",
+            "message": f"{KEY}, Basic {BASIC}: cannot prompt {PHONE} or +{PHONE} or {LOCAL}",
             "details": {},
         }
         return httpx.Response(status, json={"success": False, "error": error, "requestId": "r"})
@@ -72,7 +75,7 @@ HANDLERS: dict[str, Callable[[httpx.Request], httpx.Response]] = {
     "server": refusing(500, "OOPS"),
     "html": lambda _request: httpx.Response(502, text=f"<html>{PHONE}"),
     "not an envelope": lambda _request: httpx.Response(200, json={"success": True, "data": {"phone": PHONE}}),
-    "no reply": failing(httpx.ReadTimeout(f"reading {PHONE}")),
+    "no reply": failing(httpx.ReadTimeout(f"reading {PHONE}, {KEY}, Basic {BASIC}")),
     "not sent": failing(httpx.ConnectError("refused")),
     "a bug in the transport": failing(RuntimeError("oops")),
 }
@@ -115,6 +118,38 @@ def test_the_canary_can_sing(drive: Callable[..., Driver], monkeypatch: pytest.M
     assert PHONE in shown(caught.value)
 
 
+@pytest.mark.parametrize("kind", [momopay.Client, momopay.AsyncClient])
+def test_a_client_that_is_refused_leaves_nothing_to_see(kind: Any) -> None:
+    for options in ({"base_url": "http://api.example/v1"}, {"base_url": "https://api.example/v1", "timeout": 0}):
+        with pytest.raises(momopay.ConfigurationError) as caught:
+            kind(KEY, **options)
+        assert KEY not in shown(caught.value)
+
+
+def test_what_holds_a_password_leaves_nothing_to_see_when_it_is_refused() -> None:
+    makers: list[Callable[[str], object]] = [
+        lambda address: momopay.Journal(f"mysql://{address}/d"),
+        lambda address: momopay.RedisRateBudget(f"redis://{address}", requests=0),
+    ]
+    for make in makers:
+        with pytest.raises(momopay.ConfigurationError) as caught:
+            make("user:canary@localhost")
+        assert "canary" not in shown(caught.value)
+
+
+def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[..., Driver], tmp_path: Path) -> None:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        journal.get("r")
+        with closing(sqlite3.connect(tmp_path / "payouts.db")) as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["server"]))
+        with pytest.raises(momopay.JournalError) as caught:
+            driver(lambda client: client.payouts.pay_once(journal=journal, reference=PHONE, amount=10, phone=LOCAL))
+    assert PHONE not in shown(caught.value)
+
+
 def test_a_record_shows_its_phone_masked_and_holds_it_whole(drive: Callable[..., Driver]) -> None:
     data = {
         "transactionId": "t",
@@ -122,7 +157,8 @@ def test_a_record_shows_its_phone_masked_and_holds_it_whole(drive: Callable[...,
         "status": "PENDING",
         "amount": 1,
         "phone": PHONE,
-        "accountReference": LOCAL,
+        "accountReference": f"wage{LOCAL}",
+        "paid": PHONE,
         "note": {"caller": f"+{PHONE}"},
         "createdAt": "2026-11-20T10:00:00Z",
         "updatedAt": "2026-11-20T10:00:00Z",

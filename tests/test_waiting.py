@@ -139,10 +139,12 @@ def test_passing_failures_and_429s_do_not_end_a_wait() -> None:
         (200, b"<html>"),
         *[(503, b"")] * 4,
         (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000)),
+        (429, refusal("TOO_MANY_REQUESTS")),
+        *[(503, refusal("TRANSACTION_NOT_FOUND"))] * 4,
     ]
     client, port = waiting_client(service)
     assert client.transactions.wait("a").status == "SUCCESS"
-    assert len(port.requests) == 7
+    assert len(port.requests) == 12
 
 
 def test_a_revoked_key_ends_a_wait() -> None:
@@ -332,7 +334,7 @@ def test_waiting_for_nothing_gives_nothing() -> None:
 
 def test_what_is_no_id_is_refused_at_once() -> None:
     client, port = waiting_client(Service())
-    for wrong in ("", "..", 7, None):
+    for wrong in ("", "..", "x" * 300, 7, None):
         with pytest.raises(RequestValidationError, match="transaction_id"):
             client.transactions.wait_all([wrong])
         with pytest.raises(RequestValidationError, match="transaction_id"):

@@ -46,8 +46,12 @@ def check_size(requests: int, window: float) -> None:
     Raises:
         ConfigurationError: Not at least one request, or a window that is not a positive number.
     """
-    if requests < 1 or not (isfinite(window) and window > 0):
-        raise ConfigurationError("a rate budget needs at least 1 request and a window of more than 0 seconds")
+    whole = isinstance(requests, int) and not isinstance(requests, bool)
+    timed = isinstance(window, int | float) and not isinstance(window, bool)
+    if not whole or not timed or requests < 1 or not (isfinite(window) and window > 0):
+        raise ConfigurationError(
+            "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
+        )
 
 
 class RateBudget:

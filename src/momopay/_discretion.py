@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 
 def forget(error: BaseException) -> None:
@@ -15,3 +20,18 @@ def forget(error: BaseException) -> None:
     while link is not None:
         traceback.clear_frames(link.__traceback__)
         link = link.__cause__
+
+
+def forgetful(make: Callable[P, None]) -> Callable[P, None]:
+    """Let a constructor that refuses its arguments leave neither them nor the half-made object behind."""
+
+    @wraps(make)
+    def construct(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            make(*args, **kwargs)
+        except Exception as error:
+            forget(error)
+            del args, kwargs
+            raise
+
+    return construct

@@ -118,8 +118,9 @@ def _refusal(body: bytes) -> _Refusal | None:
     match envelope:
         case {"success": False as success, "error": {"code": str(code)} as error} if (
             success is False
-            and 0 < len(code) <= _LONGEST_MESSAGE
-            and _transaction_id(envelope) is None  # it refuses, and tells of a transaction: nothing definite
+            and code.strip()
+            and len(code) <= _LONGEST_MESSAGE
+            and not envelope.get("data")  # it refuses, and tells of a transaction: nothing definite
         ):
             message, details, request_id = (
                 error.get("message"),

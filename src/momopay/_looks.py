@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
-from momopay._waiting import PASSING, News, Reader, Waiter, WaitingRoom
-from momopay.errors import APIError, BudgetExhaustedError
+from momopay._waiting import News, Reader, Waiter, WaitingRoom, passes
+from momopay.errors import APIError, BudgetExhaustedError, MomoPayError
 from momopay.models.transactions import Transaction, TransactionPage
 
 logger = logging.getLogger("momopay")
@@ -75,7 +75,9 @@ class _Look:
         waiters = [waiter for waiter in owed if waiter.transaction_id == identity]
         try:
             await self._read(identity, waiters, min(self.until, waiters[0].patience))
-        except PASSING as error:
+        except MomoPayError as error:
+            if not passes(error):
+                raise
             logger.info("an end is told without its reason: %s", error)
             for waiter in waiters:
                 waiter.forgo(self.clock())
@@ -95,11 +97,11 @@ class _Look:
         except BudgetExhaustedError:
             _call_again(notified)  # and nobody is put off: no slot before this look's end may be one before theirs
             raise
-        except PASSING as error:
+        except BaseException as error:
+            if not passes(error):
+                _call_again(notified)
+                raise
             logger.info("a wait goes on: %s", error)
-        except BaseException:
-            _call_again(notified)
-            raise
         now = self.clock()
         for waiter in joined:
             waiter.due = max(waiter.due, now + waiter.every)
@@ -172,9 +174,9 @@ class _Look:
             waiter.seen_at = self.clock()
         try:
             news = News(await self._timed(self.reader.read(identity, until)), whole=True)
-        except PASSING:
-            raise
         except APIError as error:
+            if passes(error):
+                raise
             for waiter in waiters:
                 waiter.failure = error
         else:

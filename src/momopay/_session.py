@@ -18,6 +18,7 @@ from momopay._colours import IO
 from momopay._endpoint import NO_FACTS, Endpoint, Facts, R
 from momopay._envelope import check_done, failure_without, open_envelope, transaction_id_in
 from momopay._io import Answer, Headers, NoAnswerError, NotSentError, Progress, common_headers
+from momopay._masks import discreet_repr
 from momopay._options import Account, Limits
 from momopay._retry import UNCLEAR, Failed, Kind
 from momopay._slots import SharedBudget, Slots, slots_of
@@ -30,7 +31,6 @@ from momopay.errors import (
     TransactionHealthBlockedError,
 )
 from momopay.models.records import Nothing, ResponseInfo
-from momopay.phones import masked_repr
 
 logger = logging.getLogger("momopay")
 
@@ -146,7 +146,7 @@ class Call(Generic[IO, R]):
         Raises:
             BudgetExhaustedError: There is none before the deadline.
         """
-        if self.session.slots is not None:
+        if self.session.slots is not None and not self.holds_a_slot:
             await self._take_a_slot(self.session.slots)
             self.holds_a_slot = True
 
@@ -328,5 +328,5 @@ class Call(Generic[IO, R]):
             logger.error(
                 "%s was interrupted: its outcome is unknown, reference %s",
                 self._describe(),
-                masked_repr(self.facts.reference),
+                discreet_repr(self.facts.reference),
             )

@@ -23,8 +23,9 @@ class StkPause:
     def begin(self, now: float, refusal: ThrottledError) -> None:
         """Hold prompts back for as long as the refusal says, else for as long as SPEC.md says."""
         stated = _HOUR if isinstance(refusal, StkTempBannedError) else _HALF_HOUR
-        self._until = now + (stated if refusal.retry_after is None else refusal.retry_after)
-        self._refusal = refusal
+        until = now + (stated if refusal.retry_after is None else refusal.retry_after)
+        if until > self._until:  # of two prompts that were under way, the second may be told of less
+            self._until, self._refusal = until, refusal
 
     def refusal(self, now: float) -> ThrottledError | None:
         """Give the same error again while the pause lasts, with what is left of it."""

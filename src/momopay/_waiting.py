@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
+from http import HTTPStatus
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -23,12 +24,17 @@ from momopay.errors import (
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction, TransactionPage
 
-PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
-"""Failures that do not end a wait; its limit does."""
-
-
+_PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 PATIENCE = 3
 """For how many looks' time an end without success, seen in the list, is held for its reason."""
+
+
+def passes(error: BaseException) -> bool:
+    """Tell whether a failure leaves a wait to its limit: whatever it is called, a 429 or 5xx passes."""
+    if isinstance(error, APIError):
+        limited = error.status_code == HTTPStatus.TOO_MANY_REQUESTS
+        return limited or error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING)
+    return isinstance(error, _PASSING)
 
 
 class Reader(Protocol):

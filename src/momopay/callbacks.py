@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from momopay._discretion import forget
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
-from momopay.models.enums import EventType, TransactionStatus
+from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.faults import describe
 from momopay.phones import same_phone
 
@@ -80,13 +80,14 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
     """Compare what the callback tells with what the service's own record says.
 
     Raises:
-        CallbackMismatchError: They differ in id, status, amount, phone or reference, or the callback's event
-            type, where it is a known one, belies its own status.
+        CallbackMismatchError: They differ in id, in whether it is a payout, in status, amount, phone or reference, or
+            the callback's event type, where it is a known one, belies its own status.
     """
     told = callback.transaction
     tells_of_success = told.status == TransactionStatus.SUCCESS
     agreement = {
         "transaction_id": told.id == transaction.transaction_id,
+        "type": (told.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
         "event_type": callback.event_type not in _EVENTS
         or (callback.event_type == EventType.SUCCESS) == tells_of_success,
         "status": told.status == transaction.status

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self
 from typing_extensions import Sentinel
 
 from momopay._colours import IO, finish
+from momopay._discretion import forgetful
 from momopay._options import SHARED, Account, Limits, check_parts
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ class Client(_Client["BlockingIO"]):
         ConfigurationError: No key or address, TLS missing, a live key on loopback, or a senseless option.
     """
 
+    @forgetful
     def __init__(
         self,
         api_key: str | None = None,
@@ -223,6 +225,7 @@ class AsyncClient(_Client["AsyncIO"]):
         ConfigurationError: As for `Client`.
     """
 
+    @forgetful
     def __init__(
         self,
         api_key: str | None = None,

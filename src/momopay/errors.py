@@ -37,7 +37,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from momopay.phones import mask_phones
+from momopay._masks import discreet
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -51,7 +51,7 @@ class MomoPayError(Exception):
     """The root of every error of this package.
 
     Attributes:
-        message: What happened and what to do about it; phones in it are masked.
+        message: What happened and what to do about it; keys and phones in it are masked.
         may_have_executed: True when the request may have taken effect, and so money may have moved; False
             when it certainly did not.
     """
@@ -69,7 +69,7 @@ class MomoPayError(Exception):
 
 def _shown(text: str) -> str:
     """Make a text, some of it the service's, fit for a terminal and one line of a log."""
-    return mask_phones(_CONTROLS.sub(" ", text))
+    return discreet(_CONTROLS.sub(" ", text))
 
 
 def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:

@@ -1,4 +1,4 @@
-"""Kenyan phone numbers: one spelling for the wire, a mask for every eye. Pure; knows nothing of the rest."""
+"""Kenyan phone numbers: one spelling for the wire. Pure; knows nothing of the rest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
-_ANY_PHONE = re.compile(r"(?<![0-9a-f])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9a-f])")
-"""However it is separated; beside a lower-case hexadecimal letter it is a piece of an id."""
 
 
 def normalise_phone(text: str) -> str:
@@ -45,18 +43,3 @@ def _spell(text: str) -> str:
         return normalise_phone(text)
     except ValueError:
         return text
-
-
-def mask_phone(text: str) -> str:
-    """Show the first four and the last three characters: ``2547*****678``."""
-    return f"{text[:4]}*****{text[-3:]}"
-
-
-def mask_phones(text: str) -> str:
-    """Mask every phone number that stands in a text, so that it may be logged or shown."""
-    return _ANY_PHONE.sub(lambda found: mask_phone(found[0]), text)
-
-
-def masked_repr(value: object) -> str:
-    """Give a value's repr with every phone number in it masked: a reference may be one."""
-    return mask_phones(repr(value))

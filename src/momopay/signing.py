@@ -8,7 +8,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, NoReturn
 
-from momopay._discretion import forget
+from momopay._discretion import forgetful
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
 
@@ -47,14 +47,9 @@ class CallbackSigner:
 
     __slots__ = ("_keyed",)
 
+    @forgetful
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
-        self._keyed: tuple[_Keyed, ...] = ()  # so that one that was refused can still be shown
-        try:
-            self._keyed = tuple(map(_Keyed, _keys(secrets)))
-        except ConfigurationError as error:
-            forget(error)
-            del secrets
-            raise
+        self._keyed: tuple[_Keyed, ...] = tuple(map(_Keyed, _keys(secrets)))
 
     def url(self, url: str, *, reference: str) -> str:
         """Sign a callback URL, to be passed as ``callback_url`` of the payment with this reference.

@@ -118,6 +118,7 @@ UNCLEAR = {
     "paid_and_refused": PAID[:-1].encode() + b"," + REFUSED[1:].encode(),
     "refused_with_a_transaction": refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t-1"}),
     "refused_with_a_transaction_in_snake_case": refusal("INSUFFICIENT_FUNDS", data={"transaction_id": "t-1"}),
+    "refused_with_a_transaction_by_another_name": refusal("INSUFFICIENT_FUNDS", data=[{"id": 7}]),
     "code_of_a_mebibyte": refusal("X" * 1024 * 1024),
     "code_is_empty": refusal(""),
     "code_is_a_number": refusal(409),

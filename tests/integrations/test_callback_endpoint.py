@@ -13,6 +13,7 @@ import pytest
 import momopay
 from integrations.apps import APPS
 from integrations.shop import Shop
+from journal.kit import put
 from momopay import (
     CallbackMismatchError,
     CallbackSigner,
@@ -102,7 +103,7 @@ def test_a_forgery_is_403_and_costs_no_request(shop: Shop, sandbox: Sandbox, htt
     assert shop.calls == []
     assert sandbox.requests == []
     genuine = http.post(shop.signer.url(shop.url, reference="INV-42"), json=CALLBACK)
-    assert genuine.status_code == 500  # the record does not exist, but this one got as far as asking
+    assert genuine.status_code == 503  # the record does not exist, but this one got as far as asking
     assert len(sandbox.requests) == 1
 
 
@@ -129,8 +130,21 @@ def test_a_lie_by_a_signed_url_settles_nothing(
     shop.lose_sight_of_a_payout(sandbox, "SAL-1")
     lie = {**TOLD, "type": "B2C", "external_reference": "SAL-1"}
     signed = shop.signer.url(shop.url, reference="SAL-1")
-    assert http.post(signed, json={**CALLBACK, "transaction": lie}).status_code == 500  # the service knows no such id
+    assert http.post(signed, json={**CALLBACK, "transaction": lie}).status_code == 503  # the service knows no such id
     assert state(journal, "SAL-1") is JournalState.UNKNOWN
+
+
+def test_a_lie_under_the_id_of_what_was_handled_settles_nothing(
+    shop: Shop, sandbox: Sandbox, journal: Journal, http: httpx.Client
+) -> None:
+    handled = shop.pay("INV-7")
+    sandbox.advance(60)
+    assert [each.transaction_id for each in shop.calls] == [handled]
+    put(journal, "SAL-2", JournalState.REFUSED)
+    lie = {**TOLD, "type": "B2C", "id": handled, "external_reference": "SAL-2", "amount": 10, "phone_number": PHONE}
+    signed = shop.signer.url(shop.url, reference="SAL-2")
+    assert http.post(signed, json={**CALLBACK, "transaction": lie}).status_code == 200  # seen before, nothing to do
+    assert state(journal, "SAL-2") is JournalState.REFUSED
 
 
 def state(journal: Journal, reference: str) -> JournalState:
@@ -223,5 +237,5 @@ def test_without_a_signer_a_forgery_gets_as_far_as_the_record(app: str, sandbox:
     shop = Shop(sandbox, "pk_test_no_signer", None)
     make, serve = APPS[app]
     with serve(make(shop.handle)) as url:
-        assert http.post(f"{url}/momo", json=CALLBACK).status_code == 500
+        assert http.post(f"{url}/momo", json=CALLBACK).status_code == 503
     assert len(shop.calls) == len(sandbox.requests) == 1

@@ -207,11 +207,27 @@ def test_another_payouts_record_is_not_taken_for_this_one(
     service = Service(initiation, [record(accountReference="r")])
     with Journal(f"sqlite:///{path}") as journal:
         sdk = drive(transport=httpx.MockTransport(service))
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(OutcomeUnknownError) as caught:
             sdk(once(journal))
         assert found(journal).state is JournalState.UNKNOWN
+        assert caught.value.transaction_id == found(journal).transaction_id
         assert sdk(once(journal)).transaction_id == "t-1"
     assert service.initiations == 1
+
+
+def test_a_blank_reference_in_the_answer_is_no_other(drive: Callable[..., Driver], path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        sdk = drive(transport=httpx.MockTransport(Service(record(reference=""))))
+        assert sdk(once(journal)).transaction_id == "t-1"
+        assert found(journal).state is JournalState.ACCEPTED
+
+
+def test_what_is_no_journal_is_refused(drive: Callable[..., Driver]) -> None:
+    service: Any = Service(record())
+    nothing: Any = None
+    with pytest.raises(ConfigurationError):
+        drive(transport=httpx.MockTransport(service))(once(nothing))
+    assert service.initiations == 0
 
 
 @pytest.mark.usefixtures("no_backoff")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -26,6 +33,52 @@ def test_sqlite_writes_ahead_and_waits_for_the_disk(path: Path) -> None:
         with journal._holding.connection() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+
+
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_what_is_written_after_an_interrupt_is_committed(path: Path, event: str) -> None:
+    """SQLite commits nothing while a statement that writes is open, and an error that is kept keeps it open."""
+    kept: list[BaseException] = []
+    moments = count()
+    for moment in moments:
+        file = path.with_name(f"{moment}.db")
+        with Journal(f"sqlite:///{file}") as journal:
+            put(journal, "interrupted", JournalState.UNKNOWN)
+            try:
+                with interrupted(moment * 5, event):
+                    journal.release("interrupted")
+                break
+            except (KeyboardInterrupt, AssertionError) as error:  # the latter is SQLAlchemy's, on its way out
+                kept.append(error)
+            put(journal, "r", JournalState.ACCEPTED)
+            with closing(sqlite3.connect(file)) as other:
+                states = dict(other.execute("SELECT reference, state FROM momopay_payouts"))
+            assert states.get("r") == "ACCEPTED", traceback.format_exception(kept[-1])[-6:]
+    assert len(kept) > 20
+
+
+@contextmanager
+def interrupted(moment: int, event: str) -> Generator[None]:
+    """Interrupt at the n-th time that a function of SQLAlchemy or of the journal begins, or ends."""
+    left = moment
+
+    def trace(frame: FrameType, happened: str, _argument: object) -> Any:
+        nonlocal left
+        if not ("sqlalchemy" in frame.f_code.co_filename or "/momopay/journal/" in frame.f_code.co_filename):
+            return None
+        if happened == event:
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")

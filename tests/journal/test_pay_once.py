@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 
 import momopay
 from drivers import LOOPBACK, Driver, hasty
-from journal.kit import TESTS, found, put, sender
+from journal.kit import TESTS, begin, found, put, sender
 from momopay import (
     AsyncClient,
     Client,
@@ -36,6 +36,8 @@ from momopay import (
     RateBudget,
     Transaction,
 )
+from momopay.journal import JournalEntry, rows_of
+from momopay.journal.rows import Rows
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 from postgresql import PostgresqlServer
@@ -436,6 +438,53 @@ def test_a_call_that_waits_for_the_budget_says_nothing_of_sending_yet(
     with pytest.raises(momopay.BudgetExhaustedError):
         sdk(lambda client: pay(journal, reference="s")(client.with_options(deadline=0.1)))
     assert journal.get("s") is None
+
+
+def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_says_sending(
+    drive: Callable[..., Driver], sandbox: Sandbox, key: str, journal: Journal
+) -> None:
+    full = RateBudget(1, 60)
+    sdk = drive(api_key=key, base_url=sandbox.base_url, budget=full, deadline=2.0)
+    sdk(lambda client: client.wallet.balance())
+
+    def refused() -> None:
+        rows_of(journal).end(claim, "r", JournalState.REFUSED)
+
+    with rows_of(journal).claiming() as claim:
+        begin(journal, claim)
+        refusal = threading.Timer(0.3, refused)
+        refusal.start()
+        with pytest.raises(momopay.BudgetExhaustedError):
+            sdk(pay(journal, amount=10))
+        refusal.join()
+    assert found(journal).state is JournalState.REFUSED
+    assert sent(sandbox) == 0
+
+
+def test_a_payout_that_another_call_is_sending_is_in_doubt_when_the_journal_fails(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rows_of(journal).claiming() as claim:
+        begin(journal, claim)
+        answers = [found(journal)]
+
+        def once(_rows: Rows, _reference: str) -> JournalEntry:
+            if answers:
+                return answers.pop()
+            raise momopay.JournalError("the disk is gone")
+
+        monkeypatch.setattr(Rows, "get", once)
+        with pytest.raises(momopay.JournalError) as caught:
+            sdk(pay(journal, amount=10))
+    assert caught.value.may_have_executed
+    assert sent(sandbox) == 0
+
+
+def test_what_was_paid_is_told_though_the_journal_cannot_be_written(sdk: Driver, journal: Journal, url: str) -> None:
+    first = sdk(pay(journal))
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert sdk(pay(journal)).transaction_id == first.transaction_id
 
 
 def test_a_payment_cancelled_before_it_connected_may_be_sent(key: str, journal: Journal) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
@@ -855,6 +856,15 @@ def test_every_filter_goes_out_under_its_wire_name(drive: Callable[..., Driver])
         "q": "jane & co #1 é",
     }
     assert b"%2B03" in sent[0].url.query
+
+
+def test_a_member_of_ones_own_enum_goes_out_as_its_text(drive: Callable[..., Driver]) -> None:
+    class Ours(str, Enum):  # noqa: UP042  what is tested here
+        PAID = "SUCCESS"
+
+    transport, sent = recording(PAGE)
+    drive(transport=transport)(lambda client: client.transactions.list(status=Ours.PAID, q=Ours.PAID))
+    assert dict(sent[0].url.params) == {"limit": "20", "status": "SUCCESS", "q": "SUCCESS"}
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class Progress:
     def watch(self, event: str, _info: dict[str, Any]) -> None:
         """Hear of the next step."""
         if event == "connection.connect_tcp.started":
-            self.connecting = True
+            self.connecting = not self.sending  # a transport may connect elsewhere after it has sent
         elif event.endswith("send_request_headers.started"):
             self.connecting = False
             self.sending = True

@@ -14,10 +14,10 @@ from typing import Any
 from typer import Abort, Exit
 from typer.core import TyperCommand, TyperGroup
 
+from momopay._masks import discreet
 from momopay.cli.exits import (
     CommandError,
     ExitCode,
-    discreet,
     exit_code_of,
     missing_extra,
     remedy_of,
@@ -108,7 +108,7 @@ def _end(ctx: Any, cause: Exception, error: MomoPayError) -> Exit:
 
 def tell(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
-    message, remedy = discreet(str(error)), remedy_of(error)
+    message, remedy = str(error), remedy_of(error)
     if as_json:
         told = {
             "error": type(error).__name__,

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from momopay.cli.access import find_key
-from momopay.cli.exits import ExitCode, discreet, remedy_of
+from momopay.cli.exits import ExitCode, remedy_of
 from momopay.cli.options import BaseUrl, Json
 from momopay.cli.output import Output, kes, plain, stdout
 from momopay.errors import ConfigurationError, MomoPayError
@@ -163,7 +163,7 @@ def _address(base_url: str | None) -> Check:
     try:
         address = check_base_url(base_url)
     except ConfigurationError as error:
-        return Check("address", Verdict.fail, discreet(error.message), "take it from the account console")
+        return Check("address", Verdict.fail, error.message, "take it from the account console")
     if not address.endswith("/v1"):
         return Check("address", Verdict.warn, address, "the service's base address ends in /v1")
     return Check("address", Verdict.ok, address)
@@ -230,7 +230,7 @@ def _account(key: str, base_url: str) -> Iterator[Check]:
     try:
         client = Client(key, base_url=base_url, timeout=_PATIENCE, deadline=_PATIENCE, max_attempts=1)
     except ConfigurationError as error:
-        yield Check("account", Verdict.fail, discreet(error.message), "use a pk_test_ key with the sandbox")
+        yield Check("account", Verdict.fail, error.message, "use a pk_test_ key with the sandbox")
         yield from _skipped(_WITH_THE_KEY, "the account")
         return
     with client:
@@ -238,7 +238,7 @@ def _account(key: str, base_url: str) -> Iterator[Check]:
             try:
                 yield look(client)
             except MomoPayError as error:
-                yield Check(name, Verdict.fail, discreet(str(error)), remedy_of(error))
+                yield Check(name, Verdict.fail, str(error), remedy_of(error))
 
 
 def _wallet(client: Client) -> Check:

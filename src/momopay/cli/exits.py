@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 
 from momopay.errors import (
@@ -28,7 +27,6 @@ from momopay.errors import (
     TransactionNotFoundError,
     WaitTimeoutError,
 )
-from momopay.phones import mask_phones
 
 
 class ExitCode(IntEnum):
@@ -139,11 +137,3 @@ def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
 def request_id_of(error: MomoPayError) -> str | None:
     """Give the service's id of the request that failed, to quote to its support."""
     return error.request_id if isinstance(error, APIError) else None
-
-
-_KEY = re.compile(r"pk_(live|test)_[!-~]+")
-
-
-def discreet(text: str) -> str:
-    """Mask keys and phones in a text that is about to be shown."""
-    return mask_phones(_KEY.sub(r"pk_\1_***", text))

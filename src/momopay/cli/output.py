@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from momopay._masks import discreet, mask_phone
 from momopay.money import format_amount
-from momopay.phones import mask_phone, mask_phones
 
 _PHONES = frozenset({"phone", "phone_number"})
 _STYLES = {
@@ -124,7 +124,7 @@ class Output:
 
     def text(self, text: str | None) -> str:
         """Write a text in which phones may stand."""
-        return "" if text is None else plain(text if self.show_phones else mask_phones(text))
+        return "" if text is None else plain(text if self.show_phones else discreet(text))
 
     def _data(self, value: object, name: str = "") -> Any:
         match value:
@@ -138,6 +138,6 @@ class Output:
             case Decimal() | datetime():
                 return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
             case str() if not self.show_phones and not (name.endswith("_id") or name in {"id", "next_cursor"}):
-                return mask_phone(value) if name in _PHONES else mask_phones(value)
+                return mask_phone(value) if name in _PHONES else discreet(value)
             case _:
                 return value

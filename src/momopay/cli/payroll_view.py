@@ -11,7 +11,8 @@ from textwrap import shorten
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.exits import CommandError, discreet, remedy_of
+from momopay._masks import discreet
+from momopay.cli.exits import CommandError, remedy_of
 from momopay.cli.output import Output, kes, plain, status, table
 from momopay.cli.payroll import Hints, Plan, Result
 from momopay.cli.salaries import Fault, Row, Salaries, total

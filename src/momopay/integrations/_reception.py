@@ -6,15 +6,14 @@
 | something other than POST | 405 | sends none |
 | no valid token, or one for another reference; ForgedCallbackError from the handler | 403 | sends it again, in vain |
 | a body that is no callback | 400 | sends it again, in vain |
-| one that another is handling; any other CallbackError from the handler | 503 | sends it again |
-| one on which the handler failed | 500 | sends it again |
+| one that another is handling; any other MomoPayError from the handler | 503 | sends it again |
+| one on which the handler failed otherwise | 500 | sends it again |
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import re
 import traceback
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
@@ -23,10 +22,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar
 
 from momopay._io.threads import in_thread
+from momopay._masks import discreet
 from momopay.callbacks import LARGEST_BODY, parse_callback
-from momopay.errors import CallbackError, ForgedCallbackError, InvalidCallbackError
+from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.models.callbacks import Callback
-from momopay.phones import mask_phones
 
 if TYPE_CHECKING:
     from momopay.journal import Journal
@@ -37,8 +36,6 @@ logger = logging.getLogger("momopay")
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Callback], object]
 AsyncHandler: TypeAlias = Callable[[Callback], Coroutine[Any, Any, object]]
-
-_KEY: Final = re.compile(r"\b(pk_(?:live|test)_)[!-~]+")
 
 ENOUGH: Final = LARGEST_BODY + 1
 """Bytes of a body that are read: one more than a callback has shows that it is none."""
@@ -119,7 +116,7 @@ class Reception:
             return
         with self._journal.handling(callback) as first:
             yield first
-        if self._signer is not None:  # signed for this reference, and borne out by the handler
+        if first and self._signer is not None:  # signed for this reference, and borne out by the handler
             self._journal.settle(callback)
 
 
@@ -131,11 +128,11 @@ def _check_over(result: object) -> None:
 
 
 def _refusal(error: Exception, callback: Callback) -> HTTPStatus:
-    if isinstance(error, CallbackError):
+    if isinstance(error, MomoPayError):
         logger.warning("the callback for %s was not taken: %s", callback.transaction_id, error)
         return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.SERVICE_UNAVAILABLE
     # As text: what takes the error itself may show locals, and with them the callback's body.
-    trace = _KEY.sub(r"\1*****", mask_phones("".join(traceback.format_exception(error))))
+    trace = discreet("".join(traceback.format_exception(error)))
     logger.error("the handler failed on the callback for %s; it comes again\n%s", callback.transaction_id, trace)
     return HTTPStatus.INTERNAL_SERVER_ERROR
 

@@ -8,13 +8,15 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
+from momopay._discretion import forgetful
+from momopay._masks import discreet_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, JournalEntry
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
-from momopay.phones import masked_repr, same_phone
+from momopay.phones import same_phone
 
 if TYPE_CHECKING:
     from momopay.client import AsyncClient, Client
@@ -42,6 +44,7 @@ class Journal:
         ConfigurationError: Another database, or one that does not outlive the process.
     """
 
+    @forgetful
     def __init__(self, url: str) -> None:
         try:
             from sqlalchemy import make_url
@@ -112,7 +115,7 @@ class Journal:
             JournalError: The database failed.
         """
         if self._rows.release(reference):
-            logger.warning("reference %s was released: it may be sent", masked_repr(reference))
+            logger.warning("reference %s was released: it may be sent", discreet_repr(reference))
         entry = self.get(reference)
         if entry is None:
             raise RequestValidationError({"reference": "is not in the journal"})
@@ -144,7 +147,7 @@ class Journal:
             logger.warning(
                 "transaction %s has reference %s, and another amount or phone",
                 record.transaction_id,
-                masked_repr(entry.reference),
+                discreet_repr(entry.reference),
             )
             return None
         return self._rows.accept(entry.reference, record.transaction_id)
@@ -222,5 +225,11 @@ class Journal:
 
 
 def rows_of(journal: Journal) -> Rows:
-    """Give the rows that ``payouts.pay_once`` writes."""
+    """Give the rows that ``payouts.pay_once`` writes.
+
+    Raises:
+        ConfigurationError: It is something else than a journal.
+    """
+    if not isinstance(journal, Journal):
+        raise ConfigurationError("journal must be a momopay.Journal")
     return journal._rows  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  its own module's

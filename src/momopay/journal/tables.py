@@ -19,7 +19,6 @@ from sqlalchemy import (
     Table,
     Text,
     Update,
-    literal,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -108,16 +107,21 @@ def set_up(database: Database) -> None:
             raise ConfigurationError(f"the journal has version {found}, and this momopay reads version {VERSION}")
 
 
+_COUNTED = {"preserve_rowcount": True}
+"""Rows are counted, never given back: SQLite commits a statement that gives rows only once they are fetched, and an
+interrupt before that would leave it open, and with it all that is written after it."""
+
+
 def change_one(connection: Connection, change: Update) -> bool:
     """Change a row if it is still as the statement expects; tell whether it was."""
-    return connection.execute(change.returning(literal(1))).first() is not None
+    return connection.execute(change, execution_options=_COUNTED).rowcount == 1
 
 
 def insert_new(connection: Connection, table: Table, values: dict[str, object]) -> bool:
     """Insert a row unless its key is taken; tell whether it was."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    new = insert(table).values(values).on_conflict_do_nothing().returning(literal(1))
-    return connection.execute(new).first() is not None
+    new = insert(table).values(values).on_conflict_do_nothing()
+    return connection.execute(new, execution_options=_COUNTED).rowcount == 1
 
 
 @contextmanager
@@ -131,4 +135,8 @@ def failures_told() -> Generator[None]:
         problem = f"{type(error).__name__}: {error}".partition("\n")[0]
     else:
         return
-    raise JournalError(f"the journal cannot be read or written: {problem}")
+    told = JournalError(f"the journal cannot be read or written: {problem}")
+    try:
+        raise told
+    finally:
+        told.__context__ = None  # the database's own error has the statement's values in its frames

@@ -16,6 +16,7 @@ from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url
 
+_LONGEST_ID = 255
 _HEADER_VALUE = re.compile(r"[!-~]{1,255}")
 
 
@@ -92,7 +93,7 @@ def _id(value: object, attribute: str) -> str:
     found: object = str(value) if isinstance(value, UUID) else value
     if not isinstance(found, str):
         found = getattr(value, attribute, None)
-    if not isinstance(found, str) or found.strip() in {"", ".", ".."}:
+    if not isinstance(found, str) or found.strip() in {"", ".", ".."} or len(found) > _LONGEST_ID:
         raise ValueError("must be an id, or a record that carries one")
     return _encodable(found)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from momopay.phones import mask_phone, masked_repr
+from momopay._masks import discreet_repr, mask_phone
 
 
 class MaskedModel(BaseModel):
@@ -17,7 +17,7 @@ class MaskedModel(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            if name is not None and name.endswith("id"):
+            if name is not None and (name == "id" or name.endswith(("_id", "Id"))):
                 yield name, value
             elif name in {"phone", "phone_number"} and isinstance(value, str):
                 yield name, mask_phone(value)
@@ -27,7 +27,7 @@ class MaskedModel(BaseModel):
 
 class _Masked:
     def __init__(self, value: object) -> None:
-        self._text = masked_repr(value)
+        self._text = discreet_repr(value)
 
     def __repr__(self) -> str:
         return self._text

@@ -78,4 +78,6 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    return format_amount(value) if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Decimal):
+        return format_amount(value)
+    return str.__str__(value) if isinstance(value, str) else str(value)  # the text of an enum's member, not its name

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from momopay._budget import Lane, check_size
+from momopay._discretion import forgetful
 from momopay.errors import ConfigurationError
 from momopay.redis.premises import Premises
 from momopay.redis.shared import SharedLog
@@ -53,6 +54,7 @@ class RedisRateBudget:
             (remedy: ``pip install 'momopay[redis]'``).
     """
 
+    @forgetful
     def __init__(
         self,
         url_or_client: str | redis.Redis | redis.asyncio.Redis,

@@ -12,10 +12,12 @@ from typing import Any, Generic, TypeVar
 
 from momopay._colours import IO
 from momopay._endpoint import Endpoint, Facts
+from momopay._masks import discreet_repr
 from momopay._session import Call, Session
 from momopay.errors import (
     APIError,
     DuplicatePayoutError,
+    JournalError,
     MomoPayError,
     OutcomeUnknownError,
 )
@@ -25,7 +27,6 @@ from momopay.models.enums import TransactionType
 from momopay.models.paths import transaction_path
 from momopay.models.payouts import Payout, PayoutRequest
 from momopay.models.transactions import Search, Transaction, TransactionSummary
-from momopay.phones import masked_repr
 from momopay.resources.listing import GET, search
 
 T = TypeVar("T")
@@ -56,18 +57,18 @@ class Once(Generic[IO]):
 
     async def pay(self) -> Payout | Transaction:
         """Send if the journal allows it; else say what is known."""
-        entry = await self._session.io.in_thread(self._rows.get, self._request.reference)
-        if entry is None or entry.state in MAY_BE_SENT:
-            if entry is not None:
-                self._check_same(entry)
-            # A process that dies while it waits for the budget leaves nothing in doubt: no row says SENDING yet.
-            await self._call.wait_for_a_slot()
+        entry = await self._look()
         pause = _FIRST_PAUSE
         while True:
-            with self._rows.claiming() as claim:
-                entry = await self._begin(claim)
-                if entry is None:
-                    return await self._send(claim)
+            if entry is None or entry.state in MAY_BE_SENT:
+                if entry is not None:
+                    self._check_same(entry)
+                # A process that dies while it waits for the budget leaves nothing in doubt: no row says SENDING yet.
+                await self._call.wait_for_a_slot()
+                with self._rows.claiming() as claim:
+                    entry = await self._begin(claim)
+                    if entry is None:
+                        return await self._send(claim)
             self._check_same(entry)
             match entry.state:
                 case JournalState.ACCEPTED:
@@ -79,6 +80,15 @@ class Once(Generic[IO]):
                         raise _unknown(entry, "another call was still sending it when this one's deadline passed")
                     await self._session.io.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
+            entry = await self._look(in_doubt=True)
+
+    async def _look(self, *, in_doubt: bool = False) -> JournalEntry | None:
+        """Look the reference up; a failure leaves it in doubt where another call was seen to be sending it."""
+        try:
+            return await self._session.io.in_thread(self._rows.get, self._request.reference)
+        except JournalError as error:
+            error.may_have_executed = in_doubt
+            raise
 
     async def _begin(self, claim: Claim) -> JournalEntry | None:
         def begin() -> JournalEntry | None:
@@ -111,8 +121,8 @@ class Once(Generic[IO]):
             left = self._call.may_have_left
             await self._end(claim, JournalState.UNKNOWN if left else JournalState.NOT_SENT)
             raise
-        if payout.reference not in {None, self._request.reference}:
-            await self._end(claim, JournalState.UNKNOWN)
+        if payout.reference and payout.reference != self._request.reference:
+            await self._end(claim, JournalState.UNKNOWN, transaction_id=payout.transaction_id)
             raise self._not_ours(payout)
         await self._end(claim, JournalState.ACCEPTED, transaction_id=payout.transaction_id)
         return payout
@@ -126,6 +136,7 @@ class Once(Generic[IO]):
             reference=request.reference,
             amount=request.amount,
             phone=request.phone,
+            transaction_id=payout.transaction_id,
         )
 
     async def _end_badly(self, claim: Claim, error: MomoPayError) -> None:
@@ -155,7 +166,7 @@ class Once(Generic[IO]):
             )
         if entry.body_hash != self._body_hash:
             logger.info(
-                "reference %s: the first payout stands, and differs in more than money", masked_repr(entry.reference)
+                "reference %s: the first payout stands, and differs in more than money", discreet_repr(entry.reference)
             )
 
     async def _read(self, entry: JournalEntry) -> Transaction:
@@ -210,7 +221,7 @@ async def reconcile_all(session: Session[IO], journal: Journal) -> list[JournalE
             await _settle(session, journal, matches[0])
         else:
             logger.warning(
-                "reference %s stays unknown: %d transactions fit it", masked_repr(entry.reference), len(matches)
+                "reference %s stays unknown: %d transactions fit it", discreet_repr(entry.reference), len(matches)
             )
 
     def now() -> list[JournalEntry]:
@@ -237,9 +248,9 @@ async def _or_log(in_thread: Callable[[Callable[[], object]], Any], work: Callab
     try:
         await in_thread(work)
     except MomoPayError as error:  # the journal's own, or that it was closed meanwhile
-        logger.error("reference %s: %s", masked_repr(reference), error)  # noqa: TRY400  no values of ours
+        logger.error("reference %s: %s", discreet_repr(reference), error)  # noqa: TRY400  no values of ours
     except Exception as error:  # noqa: BLE001  what the service said of a payment is never lost over the journal
-        logger.error("reference %s: not noted: %s", masked_repr(reference), type(error).__name__)  # noqa: TRY400
+        logger.error("reference %s: not noted: %s", discreet_repr(reference), type(error).__name__)  # noqa: TRY400
 
 
 def _unknown(entry: JournalEntry, why: str, matches: list[TransactionSummary] | None = None) -> OutcomeUnknownError:
