@@ -111,9 +111,11 @@ class Watch:
 
     def _timeout(self) -> WaitTimeoutError:
         waiting = self.waiters()
+        who = (
+            f"transaction {waiting[0].transaction_id} has" if len(waiting) == 1 else f"{len(waiting)} transactions have"
+        )
         return WaitTimeoutError(
-            f"{len(waiting)} still without an end after {self._limit:g} s; that they failed is"
-            " likely and no fact: read them again later",
+            f"{who} not ended after {self._limit:g} s, and may still succeed: read again later",
             last=waiting[0].last,
             pending=[waiter.transaction_id for waiter in waiting],
         )

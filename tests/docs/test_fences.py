@@ -51,6 +51,9 @@ def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactor
     assert ran.returncode == 0, ran.stdout
 
 
+SETTINGS = {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL", "MOMOPAY_CALLBACK_SECRET", "SHOP_URL"}
+
+
 def test_a_command_that_is_printed_can_be_typed() -> None:
     commands = [
         (block.name, line.removeprefix("$ "))
@@ -69,7 +72,7 @@ def _is_known(command: str) -> bool:
 def _is_one(command: str) -> bool:
     words = shlex.split(command, comments=True)
     checks: dict[str, Callable[[list[str]], bool]] = {
-        "export": lambda rest: rest[0].partition("=")[0] in {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL"},
+        "export": lambda rest: {each.partition("=")[0] for each in rest} <= SETTINGS,
         "momopay": _is_command_line,
         "pip": lambda rest: rest[0] == "install" and all(map(_is_installable, set(rest[1:]) - {"-e"})),
         "python": lambda rest: _is_sandbox(rest) if rest[0] == "-m" else (ROOT / rest[0]).is_file(),

@@ -127,7 +127,9 @@ class Consent:
         else:
             agreed = self._answer(f"{question} [y/N]").lower() in {"y", "yes"}
         if not agreed:
-            raise CommandError("not confirmed", remedy="nothing was sent", code=ExitCode.REFUSED)
+            raise CommandError(
+                "not confirmed, nothing was sent", remedy="run it again, and answer as it asks", code=ExitCode.REFUSED
+            )
 
     def _answer(self, question: str) -> str:
         if is_interactive():

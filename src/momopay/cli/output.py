@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TextIO, cast, runtime_checkable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -35,16 +35,24 @@ _STYLES = {
 
 
 _UUID = 36
+_NARROWEST = 80
 
 
 def stdout() -> Console:
     """Where results go."""
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return _console(sys.stdout)
 
 
 def stderr() -> Console:
     """Where everything else goes."""
-    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    return _console(sys.stderr)
+
+
+def _console(file: TextIO) -> Console:
+    """A narrower terminal wraps the lines: rich would cut off amounts and references."""
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    console.width = max(console.width, _NARROWEST)
+    return console
 
 
 def plain(text: object) -> str:
@@ -77,6 +85,7 @@ def table(*headings: str, right: Sequence[str] = (), title: str | None = None) -
             heading,
             justify="right" if heading in right else "left",
             min_width=_UUID if heading in {"Transaction", "Channel"} else None,
+            no_wrap=heading in {"Transaction", "Channel", *right},
             overflow="fold",
         )
     return made

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import errno
+from typing import Annotated
 
 import typer
 
 from momopay.cli.exits import CommandError, ExitCode
 from momopay.cli.options import Json
 from momopay.cli.output import Output
-
-if TYPE_CHECKING:
-    from momopay.sandbox import Sandbox
 
 
 def sandbox(
@@ -24,29 +22,22 @@ def sandbox(
 
     Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
     """
-    if as_json:
-        from momopay.sandbox import Sandbox
+    from momopay.sandbox import Sandbox
+    from momopay.sandbox.__main__ import announce, until_told
 
-        _run(Sandbox(port=port, speed=speed, state=state))
-        return
-    from momopay.sandbox.__main__ import main
-
-    arguments = ["--port", str(port), "--speed", str(speed)]
-    raise typer.Exit(main([*arguments, "--state", state] if state else arguments))
-
-
-def _run(service: Sandbox) -> None:
-    from momopay.sandbox.__main__ import until_told
-
+    service = Sandbox(port=port, speed=speed, state=state)
     stop = until_told()
     try:
         service.start()
     except (OSError, OverflowError, ValueError) as error:
-        raise CommandError(
-            str(error), remedy="give another --port, --speed or --state", code=ExitCode.REFUSED
-        ) from None
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        remedy = "give another --port; 0 takes a free one" if in_use else "give another --port, --speed or --state"
+        raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from None
     try:
-        Output(as_json=True).document({"base_url": service.base_url, "page": f"{service.url}/"})
+        if as_json:
+            Output(as_json=True).document({"base_url": service.base_url, "page": f"{service.url}/"})
+        else:
+            announce(service, speed=speed, state=state)
         stop.wait()
     finally:
         service.close()

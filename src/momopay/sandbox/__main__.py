@@ -26,16 +26,20 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     except (OSError, OverflowError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")
         return 1
-    with_state = f", state in {options.state}" if options.state else ", state in memory"
+    announce(sandbox, speed=options.speed, state=options.state)
+    stop.wait()
+    sandbox.close()
+    return 0
+
+
+def announce(sandbox: Sandbox, *, speed: float, state: str | None) -> None:
+    """Say on stdout where it is."""
     sys.stdout.write(
-        f"Service  {sandbox.base_url}  (any pk_test_ key; time x{options.speed:g}{with_state})\n"
+        f"Service  {sandbox.base_url}  (any pk_test_ key; time x{speed:g}, state in {state or 'memory'})\n"
         f"Phone    {sandbox.url}/\n"
         f"API      {sandbox.url}/docs\n"
     )
     sys.stdout.flush()
-    stop.wait()
-    sandbox.close()
-    return 0
 
 
 def until_told() -> threading.Event:
