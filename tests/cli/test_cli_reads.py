@@ -172,3 +172,15 @@ def test_a_wrong_key(momopay: Shell) -> None:
     assert refused.out == ""
     assert '"code": "INVALID_API_KEY"' in refused.err
     assert "nonsense" not in refused.err
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80", "200"])
+def test_a_table_cuts_nothing_off(momopay: Shell, client: Client, sandbox: Sandbox, columns: str) -> None:
+    reference = "SALARY-2026-NOVEMBER-WAREHOUSE-0002"
+    paid = client.payouts.initiate(amount=Decimal("9123.50"), phone=PHONE, reference=reference)
+    sandbox.advance(60)
+    shown = momopay("transactions", "list", COLUMNS=columns).out
+    assert "9,123.50" in shown
+    assert paid.transaction_id in shown
+    folded = "".join(line[60:].strip() for line in shown.splitlines() if len(line) > 60)
+    assert reference in folded
