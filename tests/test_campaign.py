@@ -70,6 +70,12 @@ def test_payouts_over_sockets_are_paid_once(database: str, seed: int) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("control", CONTROLS)
 def test_the_campaign_catches_a_safety_that_is_off(control: str, seed: int) -> None:
-    plan = run.Plan(payouts=150, seconds=60, seed=seed, control=control)
-    result = run.campaign(plan)
-    assert result.verdict.found & CAUGHT, result.report(plan)
+    """What meets what is up to the machine: one short storm may pass it by, three hardly can."""
+    told: list[str] = []
+    for storm in range(3):
+        plan = run.Plan(payouts=150, seconds=60, seed=seed + storm, control=control)
+        result = run.campaign(plan)
+        if result.verdict.found & CAUGHT:
+            return
+        told.append(result.report(plan))
+    pytest.fail("\n".join(told))

@@ -14,7 +14,7 @@ from momopay.journal import JournalEntry, JournalState, rows
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.holding import Claim
 from momopay.journal.rows import Rows
-from momopay.resources import payouts
+from momopay.resources import once, payouts
 from momopay.resources.once import Once
 from momopay.resources.transactions import Transactions
 
@@ -58,7 +58,8 @@ def journal_after_send() -> list[Patch]:
 
 def no_lease() -> list[Patch]:
     """A row that is being sent keeps nobody else from sending."""
-    return [patch.object(rows, "MAY_BE_SENT", MAY_BE_SENT | {JournalState.SENDING})]
+    free = MAY_BE_SENT | {JournalState.SENDING}
+    return [patch.object(module, "MAY_BE_SENT", free) for module in (rows, once)]
 
 
 def redirects_followed() -> list[Patch]:
