@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sqlite3
@@ -78,11 +79,13 @@ def interrupted(moment: int, event: str, fired: list[int]) -> Generator[None]:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # it would run other tests' finalisers in here
     sys.settrace(trace)
     try:
         yield
     finally:
         sys.settrace(before)
+        gc.enable()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
