@@ -37,7 +37,7 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def server_runs(server: Any) -> Generator[str]:
-    """Run a WSGI server that listens already; give the address."""
+    """Run a server of the standard library's kind, which listens already; give the address."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

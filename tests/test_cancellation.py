@@ -23,8 +23,8 @@ from drivers import Driver, unique_key
 from wire import Server
 
 Drive = Callable[..., Driver]
-pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
 def initiate_stk(client: Any) -> Any:

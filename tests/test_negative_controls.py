@@ -18,8 +18,8 @@ from momopay.resources import channels, payouts, stk
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
-pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
 def initiate_stk(client: Any) -> Any:

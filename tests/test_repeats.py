@@ -25,8 +25,8 @@ from momopay._standing import StkPause
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
-pytestmark = pytest.mark.usefixtures("no_backoff")
 Call = Callable[[Any], Any]
+pytestmark = pytest.mark.usefixtures("no_backoff")
 
 LATE = 2.0
 """Seconds that a busy machine may take longer; the promised 250 ms are held in tests/hostile."""

@@ -30,7 +30,7 @@ FLOORS = [
     {"urls"},
     {"errors"},
     {"_discretion"},
-    {"_masks", "money", "phones"},
+    {"_masks", "_numbers", "money", "phones"},
 ]
 OUTSIDE = {"__init__", "sandbox", "integrations", "cli", "__main__", "pytest_plugin"}
 

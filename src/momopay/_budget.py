@@ -13,6 +13,7 @@ from enum import Enum
 from math import inf, isfinite
 from typing import Protocol
 
+from momopay._numbers import is_number, is_whole
 from momopay.errors import ConfigurationError
 
 
@@ -46,9 +47,7 @@ def check_size(requests: int, window: float) -> None:
     Raises:
         ConfigurationError: Not at least one request, or a window that is not a positive number.
     """
-    whole = isinstance(requests, int) and not isinstance(requests, bool)
-    timed = isinstance(window, int | float) and not isinstance(window, bool)
-    if not whole or not timed or requests < 1 or not (isfinite(window) and window > 0):
+    if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
         raise ConfigurationError(
             "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def forget(error: BaseException) -> None:
@@ -22,16 +23,16 @@ def forget(error: BaseException) -> None:
         link = link.__cause__
 
 
-def forgetful(make: Callable[P, None]) -> Callable[P, None]:
-    """Let a constructor that refuses its arguments leave neither them nor the half-made object behind."""
+def forgetful(work: Callable[P, T]) -> Callable[P, T]:
+    """Let a function that refuses its arguments leave them behind nowhere; nor a constructor its half-made object."""
 
-    @wraps(make)
-    def construct(*args: P.args, **kwargs: P.kwargs) -> None:
+    @wraps(work)
+    def discreetly(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            make(*args, **kwargs)
+            return work(*args, **kwargs)
         except Exception as error:
             forget(error)
             del args, kwargs
             raise
 
-    return construct
+    return discreetly

@@ -8,6 +8,7 @@ from typing import Final
 
 from typing_extensions import Sentinel
 
+from momopay._numbers import is_number, is_whole
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
@@ -34,9 +35,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("deadline", self.deadline)):
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
+            if not is_number(seconds) or not 0 < seconds <= _LONGEST:
                 raise ConfigurationError(f"{name} must be a finite number of seconds above 0, at most {_LONGEST}")
-        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+        if not is_whole(self.max_attempts) or self.max_attempts < 1:
             raise ConfigurationError("max_attempts must be a whole number, at least 1")
 
 

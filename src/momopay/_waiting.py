@@ -25,16 +25,17 @@ from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction, TransactionPage
 
 _PASSING = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
+
 PATIENCE = 3
 """For how many looks' time an end without success, seen in the list, is held for its reason."""
 
 
 def passes(error: BaseException) -> bool:
     """Tell whether a failure leaves a wait to its limit: whatever it is called, a 429 or 5xx passes."""
-    if isinstance(error, APIError):
-        limited = error.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        return limited or error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING)
-    return isinstance(error, _PASSING)
+    if isinstance(error, _PASSING):
+        return True
+    status = error.status_code if isinstance(error, APIError) else 0
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class Reader(Protocol):

@@ -38,6 +38,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from momopay._masks import discreet
+from momopay._numbers import is_number
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -388,7 +389,7 @@ ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
 
 def number_or_none(value: object) -> float | None:
     """Take a finite, non-negative JSON number; anything else is None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     try:
         number = float(value)

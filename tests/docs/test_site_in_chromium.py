@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import chromium
 import pytest
+
+from served import server_runs
 
 pytestmark = pytest.mark.browser
 
@@ -21,14 +22,8 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
+    with server_runs(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))) as url:
+        yield f"{url}/"
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from momopay import (
 )
 from momopay._session import Call
 from momopay.journal import rows_of
-from momopay.sandbox import Account, Sandbox
+from momopay.sandbox import Sandbox
 from postgresql import PostgresqlServer
 from virtual import envelope
 
@@ -45,9 +45,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "payouts.db"
 
 
-@pytest.fixture(autouse=True)
-def _no_limit(account: Account) -> None:
-    account.rate_limit = None
+@pytest.fixture
+def key(key: str, sandbox: Sandbox) -> str:
+    sandbox.account(key).rate_limit = None
+    return key
 
 
 def paid(sandbox: Sandbox) -> list[str | None]:
@@ -90,7 +91,6 @@ def test_no_other_end_undoes_a_release(journal: Journal, url: str) -> None:
 
 READ = """
 import sys
-import time
 from journal.kit import found
 from momopay import Journal
 with Journal(sys.argv[1]) as journal:

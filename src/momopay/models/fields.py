@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import PlainValidator, ValidationInfo
 
+from momopay._numbers import is_whole
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url
@@ -141,7 +142,7 @@ def _flag(value: object) -> bool:
 
 
 def _page_size(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:  # noqa: PLR2004  the page
+    if not is_whole(value) or not 1 <= value <= 100:  # noqa: PLR2004  the page
         raise ValueError("must be a whole number from 1 to 100")
     return value
 

@@ -10,12 +10,11 @@ from math import inf
 
 from momopay._budget import Lane
 from momopay._colours import IO, Resource, operation
-from momopay._discretion import forget
+from momopay._discretion import forgetful
 from momopay._endpoint import Endpoint
 from momopay._pages import TransactionIterator, Walk
 from momopay._retry import READ
 from momopay._session import Session
-from momopay.errors import RequestValidationError
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.fields import ChannelRef, TransactionRef
 from momopay.models.paths import transaction_path
@@ -118,6 +117,7 @@ class Listing(Resource[IO]):
         )
         return await self._session.call(LIST, "/transactions" + query.to_query())
 
+    @forgetful
     def iter(
         self,
         *,
@@ -158,22 +158,17 @@ class Listing(Resource[IO]):
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
-        try:
-            query = TransactionWalk.checked(
-                page_size=page_size,
-                status=status,
-                type=type,
-                from_=from_,
-                to=to,
-                channel_id=channel_id,
-                amount_min=amount_min,
-                amount_max=amount_max,
-                q=q,
-            )
-        except RequestValidationError as error:  # no operation drops the locals of this one
-            forget(error)
-            del q
-            raise
+        query = TransactionWalk.checked(
+            page_size=page_size,
+            status=status,
+            type=type,
+            from_=from_,
+            to=to,
+            channel_id=channel_id,
+            amount_min=amount_min,
+            amount_max=amount_max,
+            q=q,
+        )
         return TransactionIterator(partial(page_after, self._session, query))
 
     @operation

@@ -1,0 +1,15 @@
+"""What counts as a number in a configuration: True and False do not. Pure."""
+
+from __future__ import annotations
+
+from typing_extensions import TypeIs
+
+
+def is_whole(value: object) -> TypeIs[int]:
+    """Tell whether it is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeIs[int | float]:
+    """Tell whether it is a number, finite or not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
