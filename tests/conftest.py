@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest
 from hypothesis import settings
 
 from drivers import Driver, unique_key
+from momopay import Journal
 from momopay.sandbox import Account, Sandbox
+from postgresql import PostgresqlServer, running_postgresql
 from sandbox.kit import Receiver
 
 TESTS = Path(__file__).parent
@@ -127,3 +129,24 @@ def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
     yield receiver
     receiver.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Generator[PostgresqlServer]:
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that nobody used yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'payouts.db'}"
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    return server.new_database()
+
+
+@pytest.fixture
+def journal(url: str) -> Generator[Journal]:
+    with Journal(url) as journal:
+        yield journal

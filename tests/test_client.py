@@ -99,7 +99,7 @@ def test_senseless_options_are_refused(kind: Any, options: dict[str, Any]) -> No
 def test_copies_share_connections_and_close_nothing(drive: Callable[..., Driver]) -> None:
     driver = drive(transport=httpx.MockTransport(balance))
     copy = driver.client.with_options(timeout=1.0, max_attempts=1, deadline=2.0)
-    assert copy._session.io is driver.client._session.io
+    assert copy._session.backend is driver.client._session.backend
     assert (copy._session.limits.timeout, copy._session.limits.deadline) == (1.0, 2.0)
     assert copy.with_options(timeout=3.0)._session.limits.max_attempts == 1
     driver(lambda _: copy.close() if driver.colour == "blocking" else copy.aclose())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from momopay._masks import discreet, mask_phone
+from momopay._redaction import mask_phone, redact
 from momopay.phones import normalise_phone, same_phone
 
 SUBSCRIBERS = st.from_regex(r"[71][0-9]{8}", fullmatch=True)
@@ -173,11 +173,11 @@ def test_mask_never_shows_more_than_it_may(text: str) -> None:
 def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tuple[str, str]) -> None:
     before, after = around
     phone = form.format(subscriber)
-    shown = discreet(f"{before}{phone}{after}")
+    shown = redact(f"{before}{phone}{after}")
     assert subscriber not in shown
     assert shown.startswith(before)
     assert shown.endswith(after)
-    assert discreet(shown) == shown
+    assert redact(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tup
     ],
 )
 def test_what_is_no_phone_is_left_as_it_was(text: str) -> None:
-    assert discreet(text) == text
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize(

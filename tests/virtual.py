@@ -8,8 +8,9 @@ from typing import Any
 
 from drivers import unique_key
 from momopay import Client
-from momopay._io import Answer, Headers, Progress
-from momopay._io.blocking import BlockingIO
+from momopay._transport import Headers, Progress, RawResponse
+from momopay._transport.sync_backend import SyncBackend
+from momopay.resources import Connections
 
 Handler = Callable[[str, str], tuple[int, Any]]
 
@@ -28,7 +29,7 @@ class VirtualSignal:
         self._called = False
 
 
-class VirtualIO(BlockingIO):
+class VirtualIO(SyncBackend):
     """Counts requests and knows when each was sent; `at` runs things when their time comes."""
 
     def __init__(self, handler: Handler) -> None:
@@ -45,12 +46,12 @@ class VirtualIO(BlockingIO):
 
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
-    ) -> Answer:
+    ) -> RawResponse:
         path = url.partition("/v1")[2]
         self.requests.append((self.clock - 1000.0, method, path))
         status, answer = self.handler(method, path)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return Answer(status, Headers(), content)
+        return RawResponse(status, Headers(), content)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -84,12 +85,17 @@ def waking(action: Callable[[], None]) -> Callable[[], None]:
     return _Waking(action)
 
 
+def install_backend(client: Any, backend: Any) -> None:
+    """Have a client that was not used yet send, sleep and wake by this backend."""
+    client._shared._connections = Connections(backend)
+
+
 def virtual_client(handler: Handler, **options: Any) -> tuple[Client, VirtualIO]:
     """A client over virtual time, without a budget unless one is given."""
     arguments: dict[str, Any] = {"budget": None, **options}
     client = Client(unique_key(), base_url="https://api.example/v1", **arguments)
     port = VirtualIO(handler)
-    client._session.io = port
+    install_backend(client, port)
     return client, port
 
 

@@ -1,227 +1,95 @@
 """momopay: STK collections, B2C payouts, wallet, channels, transactions and callbacks, typed to the last field.
 
-Names are loaded when they are first used, so that importing this package costs nearly nothing.
+Importing the package imports nothing else. A name's module is loaded when the name is first used.
 """
 
 from importlib import import_module
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
-TYPE_CHECKING = False  # checkers take it for true; importing typing would cost more than all of this file
+# Type checkers and editors take this name for true and follow the imports below it. It is not imported from `typing`,
+# because that import alone takes longer than everything that this package may cost at start-up.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from momopay._budget import Budget, Lane, RateBudget
-    from momopay._schedule import PollSchedule, settled, terminal
-    from momopay.callbacks import parse_callback
-    from momopay.client import AsyncClient, Client
-    from momopay.errors import (
-        APIConnectionError,
-        APIError,
-        BudgetExhaustedError,
-        CallbackError,
-        CallbackMismatchError,
-        ChannelInUseError,
-        ChannelNotFoundError,
-        ConfigurationError,
-        DuplicatePayoutError,
-        ForgedCallbackError,
-        InsufficientFundsError,
-        InsufficientServiceBalanceError,
-        InvalidApiKeyError,
-        InvalidCallbackError,
-        InvalidPhoneError,
-        JournalError,
-        KycNotVerifiedError,
-        MomoPayError,
-        NoDefaultChannelError,
-        NoPaymentChannelsError,
-        OutcomeUnknownError,
-        ProtocolError,
-        RateLimitExceededError,
-        RequestValidationError,
-        ServerError,
-        StkTempBannedError,
-        ThrottledError,
-        TransactionHealthBlockedError,
-        TransactionNotFoundError,
-        WaitTimeoutError,
-    )
-    from momopay.journal import Journal, JournalEntry, JournalState
-    from momopay.models.callbacks import Callback, CallbackTransaction
-    from momopay.models.channels import PaymentChannel
-    from momopay.models.enums import ChannelType, EventType, ResultCode, TransactionStatus, TransactionType
-    from momopay.models.payouts import Payout
-    from momopay.models.records import ResponseInfo
-    from momopay.models.stk import StkTransaction
-    from momopay.models.transactions import (
-        Transaction,
-        TransactionOverview,
-        TransactionPage,
-        TransactionSummary,
-    )
-    from momopay.models.wallet import TopUp, WalletBalance
-    from momopay.phones import normalise_phone
-    from momopay.redis import RedisRateBudget
-    from momopay.signing import CallbackSigner
+    from momopay._core.config import *
+    from momopay._polling.schedule import *
+    from momopay._polling.wait import *
+    from momopay._ratelimit.budget import *
+    from momopay._ratelimit.limiter import *
+    from momopay.callbacks import *
+    from momopay.client import *
+    from momopay.errors import *
+    from momopay.journal import *
+    from momopay.models.arguments import *
+    from momopay.models.callbacks import *
+    from momopay.models.channels import *
+    from momopay.models.enums import *
+    from momopay.models.payouts import *
+    from momopay.models.records import *
+    from momopay.models.request_base import *
+    from momopay.models.stk import *
+    from momopay.models.transactions import *
+    from momopay.models.wallet import *
+    from momopay.phones import *
+    from momopay.redis import *
+    from momopay.resources.channels import *
+    from momopay.resources.pagination import *
+    from momopay.resources.payouts import *
+    from momopay.resources.stk import *
+    from momopay.resources.transactions import *
+    from momopay.resources.wallet import *
+    from momopay.signing import *
 
-_ROOMS = {
-    "_budget": (
-        "Budget",
-        "Lane",
-        "RateBudget",
-    ),
-    "_schedule": (
-        "PollSchedule",
-        "settled",
-        "terminal",
-    ),
-    "callbacks": ("parse_callback",),
-    "client": (
-        "AsyncClient",
-        "Client",
-    ),
-    "errors": (
-        "APIConnectionError",
-        "APIError",
-        "BudgetExhaustedError",
-        "CallbackError",
-        "CallbackMismatchError",
-        "ChannelInUseError",
-        "ChannelNotFoundError",
-        "ConfigurationError",
-        "DuplicatePayoutError",
-        "ForgedCallbackError",
-        "InsufficientFundsError",
-        "InsufficientServiceBalanceError",
-        "InvalidApiKeyError",
-        "InvalidCallbackError",
-        "InvalidPhoneError",
-        "JournalError",
-        "KycNotVerifiedError",
-        "MomoPayError",
-        "NoDefaultChannelError",
-        "NoPaymentChannelsError",
-        "OutcomeUnknownError",
-        "ProtocolError",
-        "RateLimitExceededError",
-        "RequestValidationError",
-        "ServerError",
-        "StkTempBannedError",
-        "ThrottledError",
-        "TransactionHealthBlockedError",
-        "TransactionNotFoundError",
-        "WaitTimeoutError",
-    ),
-    "journal": (
-        "Journal",
-        "JournalEntry",
-        "JournalState",
-    ),
-    "models.callbacks": (
-        "Callback",
-        "CallbackTransaction",
-    ),
-    "models.channels": ("PaymentChannel",),
-    "models.enums": (
-        "ChannelType",
-        "EventType",
-        "ResultCode",
-        "TransactionStatus",
-        "TransactionType",
-    ),
-    "models.payouts": ("Payout",),
-    "models.records": ("ResponseInfo",),
-    "models.stk": ("StkTransaction",),
-    "models.transactions": (
-        "Transaction",
-        "TransactionOverview",
-        "TransactionPage",
-        "TransactionSummary",
-    ),
-    "models.wallet": (
-        "TopUp",
-        "WalletBalance",
-    ),
-    "phones": ("normalise_phone",),
-    "redis": ("RedisRateBudget",),
-    "signing": ("CallbackSigner",),
-}
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+    __all__: list[str]
+else:
+    # Each module lists the same names in its own `__all__`; a test compares the two.
+    _PUBLIC = {
+        "_core.config": "SHARED_BUDGET UNCHANGED",
+        "_polling.schedule": "PollSchedule settled terminal",
+        "_polling.wait": "WaitIterator",
+        "_ratelimit.budget": "Budget Lane RateBudget",
+        "_ratelimit.limiter": "SharedBudget",
+        "callbacks": "parse_callback",
+        "client": "AsyncClient Client",
+        "errors": """
+            APIConnectionError APIError BudgetExhaustedError CallbackError CallbackMismatchError ChannelInUseError
+            ChannelNotFoundError ConfigurationError DuplicatePayoutError ForgedCallbackError InsufficientFundsError
+            InsufficientServiceBalanceError InvalidApiKeyError InvalidCallbackError InvalidPhoneError JournalError
+            KycNotVerifiedError MomoPayError NoDefaultChannelError NoPaymentChannelsError OutcomeUnknownError
+            ProtocolError RateLimitExceededError RequestValidationError ServerError StkTempBannedError ThrottledError
+            TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
+        """,
+        "journal": "Journal JournalEntry JournalState",
+        "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
+        "models.callbacks": "Callback CallbackTransaction",
+        "models.channels": "PaymentChannel",
+        "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
+        "models.payouts": "Payout",
+        "models.records": "ResponseInfo",
+        "models.request_base": "UNSET",
+        "models.stk": "StkTransaction",
+        "models.transactions": "Transaction TransactionOverview TransactionPage TransactionSummary",
+        "models.wallet": "TopUp WalletBalance",
+        "phones": "normalise_phone",
+        "redis": "RedisRateBudget",
+        "resources.channels": "Channels",
+        "resources.pagination": "TransactionIterator TransactionPages",
+        "resources.payouts": "Payouts",
+        "resources.stk": "Stk",
+        "resources.transactions": "Transactions",
+        "resources.wallet": "Wallet",
+        "signing": "CallbackSigner",
+    }
+    _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
-__all__ = [
-    "APIConnectionError",
-    "APIError",
-    "AsyncClient",
-    "Budget",
-    "BudgetExhaustedError",
-    "Callback",
-    "CallbackError",
-    "CallbackMismatchError",
-    "CallbackSigner",
-    "CallbackTransaction",
-    "ChannelInUseError",
-    "ChannelNotFoundError",
-    "ChannelType",
-    "Client",
-    "ConfigurationError",
-    "DuplicatePayoutError",
-    "EventType",
-    "ForgedCallbackError",
-    "InsufficientFundsError",
-    "InsufficientServiceBalanceError",
-    "InvalidApiKeyError",
-    "InvalidCallbackError",
-    "InvalidPhoneError",
-    "Journal",
-    "JournalEntry",
-    "JournalError",
-    "JournalState",
-    "KycNotVerifiedError",
-    "Lane",
-    "MomoPayError",
-    "NoDefaultChannelError",
-    "NoPaymentChannelsError",
-    "OutcomeUnknownError",
-    "PaymentChannel",
-    "Payout",
-    "PollSchedule",
-    "ProtocolError",
-    "RateBudget",
-    "RateLimitExceededError",
-    "RedisRateBudget",
-    "RequestValidationError",
-    "ResponseInfo",
-    "ResultCode",
-    "ServerError",
-    "StkTempBannedError",
-    "StkTransaction",
-    "ThrottledError",
-    "TopUp",
-    "Transaction",
-    "TransactionHealthBlockedError",
-    "TransactionNotFoundError",
-    "TransactionOverview",
-    "TransactionPage",
-    "TransactionStatus",
-    "TransactionSummary",
-    "TransactionType",
-    "WaitTimeoutError",
-    "WalletBalance",
-    "__version__",
-    "normalise_phone",
-    "parse_callback",
-    "settled",
-    "terminal",
-]
+    __all__ = sorted([*_MODULE_OF, "__version__"])  # noqa: PLE0605
 
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> object:
-    room = _ROOM_OF.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{room}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

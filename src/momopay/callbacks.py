@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from typing_extensions import Buffer
 
-from momopay._discretion import forget
+from momopay._redaction import clear_frames
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
@@ -18,6 +18,8 @@ from momopay.phones import same_phone
 
 if TYPE_CHECKING:
     from momopay.models.transactions import Transaction
+
+__all__ = ["parse_callback"]
 
 LARGEST_BODY = 64 * 1024
 _EVENTS = frozenset(EventType)
@@ -42,7 +44,7 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
     try:
         return _parse(body)
     except InvalidCallbackError as error:
-        forget(error)
+        clear_frames(error)
         del body
         raise
 

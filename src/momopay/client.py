@@ -1,134 +1,115 @@
-"""`Client` and `AsyncClient`: configuration, wiring, closing. No logic.
+"""`Client` and `AsyncClient`: options, wiring and closing. No logic.
 
-A client checks its options when it is made; what sends is loaded and wired at the first use.
+A client checks its options when it is built. What sends is imported and wired at the first use, so that a program
+that only builds a client starts as fast as one without.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Self
 
-from typing_extensions import Sentinel
-
-from momopay._colours import IO, finish
-from momopay._discretion import forgetful
-from momopay._options import SHARED, Account, Limits, check_parts
+from momopay._core.backend import BackendT
+from momopay._core.config import SHARED_BUDGET, UNCHANGED, Account, Limits, check_collaborators
+from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import httpx
 
-    from momopay._budget import Budget
-    from momopay._io.blocking import BlockingIO
-    from momopay._io.suspending import AsyncIO
-    from momopay._session import Session
-    from momopay._slots import SharedBudget
-    from momopay._waiting import WaitingRoom
+    from momopay._core.session import Session
+    from momopay._ratelimit.budget import Budget
+    from momopay._ratelimit.limiter import SharedBudget
+    from momopay._transport import AsyncBackend, SyncBackend  # noqa: F401  the base classes name them in strings
+    from momopay.resources import Connections, Resources
     from momopay.resources.channels import Channels
     from momopay.resources.payouts import Payouts
     from momopay.resources.stk import Stk
     from momopay.resources.transactions import Transactions
     from momopay.resources.wallet import Wallet
 
-KEEP = Sentinel("KEEP")
-"""Stands for an option that stays as it is."""
+__all__ = ["AsyncClient", "Client"]
 
 
-class _Shared(Generic[IO]):
-    """What a client and its copies have in common, made at the first use."""
-
-    _budget: Budget | SharedBudget | SHARED | None
-    _connect: Callable[[], IO]
-    _made: tuple[IO, WaitingRoom] | None
+class _Shared(Generic[BackendT]):
+    """What a client and its copies share. The connections are made at the first use, by whichever thread is first."""
 
     def __init__(
-        self, connect: Callable[[], IO], account: Account, budget: Budget | SharedBudget | SHARED | None
+        self,
+        account: Account,
+        budget: Budget | SharedBudget | SHARED_BUDGET | None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None,
+        *,
+        is_async: bool,
     ) -> None:
-        self._connect = connect
         self.account = account
-        self._budget = budget
+        self._budget: Budget | SharedBudget | SHARED_BUDGET | None = budget
+        self._transport = transport
+        self._is_async = is_async
         self._lock = threading.Lock()
-        self._made = None
+        self._connections: Connections[BackendT] | None = None
 
-    def io_and_room(self) -> tuple[IO, WaitingRoom]:
-        """Give the connections, and the room of those who wait."""
-        from momopay._waiting import WaitingRoom
+    def resources(self, limits: Limits) -> Resources[BackendT]:
+        """Return the operations, over the shared connections."""
+        # The lazy import boundary: httpx, pydantic and every endpoint are loaded here and nowhere earlier.
+        from momopay.resources import Resources, connect  # noqa: PLC0415
 
         with self._lock:
-            if self._made is None:
-                self._made = self._connect(), WaitingRoom()
-            return self._made
-
-    def session(self, limits: Limits) -> Session[IO]:
-        """Give a session over the connections."""
-        from momopay._session import Session
-        from momopay._standing import standing_of
-
-        standing = standing_of(self.account.base_url, self.account.api_key)
-        given = self._budget
-        budget = standing.budget if given is SHARED else given
-        io, _ = self.io_and_room()
-        return Session(io, self.account, budget=budget, stk_pause=standing.stk_pause, limits=limits)
+            if self._connections is None:
+                self._connections = connect(self._transport, is_async=self._is_async)
+        return Resources(self._connections, self.account, self._budget, limits)
 
 
-class _Client(Generic[IO]):
-    """What both clients are made of."""
+class _BaseClient(Generic[BackendT]):
+    """What both clients have in common."""
 
-    _shared: _Shared[IO]
+    _shared: _Shared[BackendT]
     _limits: Limits
     _owns_connections: bool = True
 
     @cached_property
-    def _session(self) -> Session[IO]:
-        return self._shared.session(self._limits)
+    def _resources(self) -> Resources[BackendT]:
+        return self._shared.resources(self._limits)
 
-    @cached_property
-    def stk(self) -> Stk[IO]:
+    @property
+    def _session(self) -> Session[BackendT]:
+        return self._resources.session
+
+    @property
+    def stk(self) -> Stk[BackendT]:
         """STK collections."""
-        from momopay.resources.stk import Stk
+        return self._resources.stk
 
-        return Stk(self._session)
-
-    @cached_property
-    def payouts(self) -> Payouts[IO]:
+    @property
+    def payouts(self) -> Payouts[BackendT]:
         """B2C payouts."""
-        from momopay.resources.payouts import Payouts
+        return self._resources.payouts
 
-        return Payouts(self._session)
-
-    @cached_property
-    def transactions(self) -> Transactions[IO]:
+    @property
+    def transactions(self) -> Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        from momopay.resources.transactions import Transactions
+        return self._resources.transactions
 
-        _, room = self._shared.io_and_room()
-        return Transactions(self._session, room)
-
-    @cached_property
-    def wallet(self) -> Wallet[IO]:
+    @property
+    def wallet(self) -> Wallet[BackendT]:
         """The service wallet."""
-        from momopay.resources.wallet import Wallet
+        return self._resources.wallet
 
-        return Wallet(self._session)
-
-    @cached_property
-    def channels(self) -> Channels[IO]:
+    @property
+    def channels(self) -> Channels[BackendT]:
         """Payment channels."""
-        from momopay.resources.channels import Channels
-
-        return Channels(self._session)
+        return self._resources.channels
 
     def with_options(
         self,
         *,
-        timeout: float | KEEP = KEEP,
-        deadline: float | KEEP = KEEP,
-        max_attempts: int | KEEP = KEEP,
+        timeout: float | UNCHANGED = UNCHANGED,
+        deadline: float | UNCHANGED = UNCHANGED,
+        max_attempts: int | UNCHANGED = UNCHANGED,
     ) -> Self:
-        """Give a light copy with other options; it shares connections, budget and waits.
+        """Return a light copy with other options; it shares connections, budget and waits.
 
         Args:
             timeout: Seconds for one attempt.
@@ -139,15 +120,15 @@ class _Client(Generic[IO]):
             The copy. Closing it closes nothing; the original owns the connections.
 
         Raises:
-            ConfigurationError: A senseless option.
+            ConfigurationError: An option is out of range.
         """
-        now = self._limits
+        limits = self._limits
         copy = object.__new__(type(self))
         copy._shared = self._shared
         copy._limits = Limits(
-            timeout=now.timeout if timeout is KEEP else timeout,
-            deadline=now.deadline if deadline is KEEP else deadline,
-            max_attempts=now.max_attempts if max_attempts is KEEP else max_attempts,
+            timeout=limits.timeout if timeout is UNCHANGED else timeout,
+            deadline=limits.deadline if deadline is UNCHANGED else deadline,
+            max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
         )
         copy._owns_connections = False
         return copy
@@ -156,7 +137,7 @@ class _Client(Generic[IO]):
         return f"{type(self).__name__}(base_url={self._shared.account.base_url!r})"
 
 
-class Client(_Client["BlockingIO"]):
+class Client(_BaseClient["SyncBackend"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
@@ -174,7 +155,7 @@ class Client(_Client["BlockingIO"]):
         ConfigurationError: No key or address, TLS missing, a live key on loopback, or a senseless option.
     """
 
-    @forgetful
+    @clears_frames
     def __init__(
         self,
         api_key: str | None = None,
@@ -183,22 +164,17 @@ class Client(_Client["BlockingIO"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SharedBudget | SHARED | None = SHARED,
+        budget: Budget | SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        def connect() -> BlockingIO:
-            from momopay._io.blocking import BlockingIO
-
-            return BlockingIO(transport)
-
-        check_parts(budget, transport, "handle_request")
+        check_collaborators(budget, transport, "handle_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(connect, Account(api_key, base_url), budget)
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, is_async=False)
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            finish(self._session.close())
+            self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -209,7 +185,7 @@ class Client(_Client["BlockingIO"]):
         self.close()
 
 
-class AsyncClient(_Client["AsyncIO"]):
+class AsyncClient(_BaseClient["AsyncBackend"]):
     """The client for asyncio and trio. Belongs to the event loop that uses it first; make one for each.
 
     Args:
@@ -225,7 +201,7 @@ class AsyncClient(_Client["AsyncIO"]):
         ConfigurationError: As for `Client`.
     """
 
-    @forgetful
+    @clears_frames
     def __init__(
         self,
         api_key: str | None = None,
@@ -234,22 +210,17 @@ class AsyncClient(_Client["AsyncIO"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SharedBudget | SHARED | None = SHARED,
+        budget: Budget | SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        def connect() -> AsyncIO:
-            from momopay._io.suspending import AsyncIO
-
-            return AsyncIO(transport)
-
-        check_parts(budget, transport, "handle_async_request")
+        check_collaborators(budget, transport, "handle_async_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(connect, Account(api_key, base_url), budget)
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, is_async=True)
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            await self._session.close()
+            await self._resources.aclose()
 
     async def __aenter__(self) -> Self:
         return self

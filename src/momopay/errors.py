@@ -37,13 +37,46 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from momopay._masks import discreet
 from momopay._numbers import is_number
+from momopay._redaction import redact
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from momopay.models.transactions import Transaction, TransactionSummary
+
+__all__ = [
+    "APIConnectionError",
+    "APIError",
+    "BudgetExhaustedError",
+    "CallbackError",
+    "CallbackMismatchError",
+    "ChannelInUseError",
+    "ChannelNotFoundError",
+    "ConfigurationError",
+    "DuplicatePayoutError",
+    "ForgedCallbackError",
+    "InsufficientFundsError",
+    "InsufficientServiceBalanceError",
+    "InvalidApiKeyError",
+    "InvalidCallbackError",
+    "InvalidPhoneError",
+    "JournalError",
+    "KycNotVerifiedError",
+    "MomoPayError",
+    "NoDefaultChannelError",
+    "NoPaymentChannelsError",
+    "OutcomeUnknownError",
+    "ProtocolError",
+    "RateLimitExceededError",
+    "RequestValidationError",
+    "ServerError",
+    "StkTempBannedError",
+    "ThrottledError",
+    "TransactionHealthBlockedError",
+    "TransactionNotFoundError",
+    "WaitTimeoutError",
+]
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -70,7 +103,7 @@ class MomoPayError(Exception):
 
 def _shown(text: str) -> str:
     """Make a text, some of it the service's, fit for a terminal and one line of a log."""
-    return discreet(_CONTROLS.sub(" ", text))
+    return redact(_CONTROLS.sub(" ", text))
 
 
 def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:

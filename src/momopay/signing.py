@@ -8,9 +8,11 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, NoReturn
 
-from momopay._discretion import forgetful
+from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
+
+__all__ = ["CallbackSigner"]
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -47,7 +49,7 @@ class CallbackSigner:
 
     __slots__ = ("_keyed",)
 
-    @forgetful
+    @clears_frames
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
         self._keyed: tuple[_Keyed, ...] = tuple(map(_Keyed, _keys(secrets)))
 

@@ -6,8 +6,6 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from momopay.errors import ConfigurationError
-
 _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
@@ -15,20 +13,14 @@ def check_base_url(url: str) -> str:
     """Check the service's base address and take off a trailing slash.
 
     Raises:
-        ConfigurationError: Not an address, with a query, or without TLS to a host that is not loopback.
+        ValueError: Not an address, with a query, or without TLS to a host that is not loopback.
     """
-    try:
-        parts = _split(url)
-    except ValueError as error:
-        problem = str(error)
-    else:
-        if "?" in url or "#" in url or parts.username is not None:
-            problem = "must have no user, query or fragment"
-        elif parts.scheme == "http" and not is_loopback(url):
-            problem = "must start with https://, since the key and every phone number travel over it"
-        else:
-            return f"{parts.scheme}://{_authority(parts)}{parts.path.rstrip('/')}"
-    raise ConfigurationError(f"base_url {problem}")
+    parts = _split(url)
+    if "?" in url or "#" in url or parts.username is not None:
+        raise ValueError("must have no user, query or fragment")
+    if parts.scheme == "http" and not is_loopback(url):
+        raise ValueError("must start with https://, since the key and every phone number travel over it")
+    return f"{parts.scheme}://{_authority(parts)}{parts.path.rstrip('/')}"
 
 
 def is_loopback(url: str) -> bool:

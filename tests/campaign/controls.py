@@ -8,52 +8,55 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from momopay import OutcomeUnknownError, _session
-from momopay._retry import ONCE, Kind
-from momopay.journal import JournalEntry, JournalState, rows
+from momopay import OutcomeUnknownError
+from momopay._core import call as _call
+from momopay._core.retry import AT_MOST_ONCE, FailureKind
+from momopay.journal import JournalEntry, JournalState
+from momopay.journal import payments as rows
 from momopay.journal.entries import MAY_BE_SENT
-from momopay.journal.holding import Claim
-from momopay.journal.rows import Rows
-from momopay.resources import once, payouts
-from momopay.resources.once import Once
+from momopay.journal.lease import Lease
+from momopay.journal.payments import Payments
+from momopay.resources import pay_once as once
+from momopay.resources import payouts
+from momopay.resources.pay_once import PayOnce
 from momopay.resources.transactions import Transactions
 
 Patch = Any
 
 
-def _repeating(kind: Kind) -> Patch:
-    rule = replace(ONCE, repeats=ONCE.repeats | {kind})
-    return patch.object(payouts, "INITIATE", replace(payouts.INITIATE, rule=rule))
+def _repeating(kind: FailureKind) -> Patch:
+    rule = replace(AT_MOST_ONCE, retries_on=AT_MOST_ONCE.retries_on | {kind})
+    return patch.object(payouts, "INITIATE", replace(payouts.INITIATE, retry_policy=rule))
 
 
 def repeat_on_read_timeout() -> list[Patch]:
     """A payout without a reply goes out again."""
-    return [_repeating(Kind.NO_REPLY)]
+    return [_repeating(FailureKind.NO_REPLY)]
 
 
 def repeat_on_5xx() -> list[Patch]:
     """A payout that the server failed on goes out again, as SPEC.md says of clients."""
-    return [_repeating(Kind.SERVER)]
+    return [_repeating(FailureKind.SERVER_ERROR)]
 
 
 def journal_after_send() -> list[Patch]:
     """The row is written when the answer is there."""
-    begin, end = Rows.begin, Rows.end
+    begin, end = Payments.begin, Payments.record_outcome
     waiting: dict[str, dict[str, Any]] = {}
 
-    def look(self: Rows, claim: Claim, *, reference: str, **values: Any) -> JournalEntry | None:
+    def look(self: Payments, claim: Lease, *, reference: str, **values: Any) -> JournalEntry | None:
         entry = self.get(reference)
         if entry is not None and entry.state not in MAY_BE_SENT:
             return entry
         waiting[claim.id] = values
         return None
 
-    def write(self: Rows, claim: Claim, reference: str, state: JournalState, **known: Any) -> None:
+    def write(self: Payments, claim: Lease, reference: str, state: JournalState, **known: Any) -> None:
         values = waiting.pop(claim.id, None)
         if values is not None and begin(self, claim, reference=reference, **values) is None:
             end(self, claim, reference, state, **known)
 
-    return [patch.object(Rows, "begin", look), patch.object(Rows, "end", write)]
+    return [patch.object(Payments, "begin", look), patch.object(Payments, "record_outcome", write)]
 
 
 def no_lease() -> list[Patch]:
@@ -64,18 +67,18 @@ def no_lease() -> list[Patch]:
 
 def redirects_followed() -> list[Patch]:
     """A payout that was answered with a redirect goes where it leads."""
-    send: Any = vars(_session.Call)["_send"]
+    send: Any = vars(_call.Call)["_send"]
 
     async def follow(self: Any, left: float) -> Any:
         answer = await send(self, left)
         return await send(self, left) if 300 <= answer.status < 400 else answer
 
-    return [patch.object(_session.Call, "_send", follow)]
+    return [patch.object(_call.Call, "_send", follow)]
 
 
 def send_again_when_absent() -> list[Patch]:
     """What the list does not show counts as not sent."""
-    pay: Any = vars(Once)["pay"]
+    pay: Any = vars(PayOnce)["pay"]
 
     async def pay_again(self: Any) -> Any:
         try:
@@ -86,7 +89,7 @@ def send_again_when_absent() -> list[Patch]:
         self._journal.release(self._request.reference)
         return await pay(self)
 
-    return [patch.object(Once, "pay", pay_again)]
+    return [patch.object(PayOnce, "pay", pay_again)]
 
 
 def forged_callback_settles() -> list[Patch]:

@@ -167,10 +167,10 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment]) -> None:
             verdict.findings[Finding.WRONG_WORD].append(f"{case}: transaction {word.transaction_id}")
 
 
-def table(verdict: Verdict, facts: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
+def table(verdict: Verdict, details: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
     """Write the result out."""
     rows: list[tuple[str, object]] = [
-        *facts.items(),
+        *details.items(),
         ("orders", verdict.orders),
         ("payments at the service", verdict.payments),
         ("orders paid exactly once", verdict.paid_once),

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from campaign.bank import PAYOUT, Bank, refused
 from momopay import JournalError
-from momopay._io import Answer, Headers, NoReplyError, NotSentError, Progress
-from momopay._io.blocking import BlockingIO
+from momopay._transport import Headers, NoReplyError, NotSentError, Progress, RawResponse
+from momopay._transport.sync_backend import SyncBackend
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def asleep(until: float) -> Generator[float, None, None]:
     yield until
 
 
-class SimulatedIO(BlockingIO):
+class SimulatedIO(SyncBackend):
     """The blocking colour: a call is over before another begins, unless the process is killed on the way."""
 
     def __init__(self, fate: Fate, process: Alive) -> None:
@@ -160,7 +160,7 @@ class SimulatedIO(BlockingIO):
 
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
-    ) -> Answer:
+    ) -> RawResponse:
         await self.step("before the socket")
         path = url.partition("/v1")[2]
         await self.pass_time(self.fate.rng.uniform(0.01, 0.3))
@@ -169,7 +169,7 @@ class SimulatedIO(BlockingIO):
         await self.step("after the socket")
         return answer
 
-    async def _struck(self, method: str, path: str, body: bytes | None, timeout: float) -> Answer:
+    async def _struck(self, method: str, path: str, body: bytes | None, timeout: float) -> RawResponse:
         fate = self.fate
         pays = path == PAYOUT
         fault = ""
@@ -196,7 +196,7 @@ class SimulatedIO(BlockingIO):
             fate.faults[f"payout: callback_{callback}"] += 1
         return lag, callback
 
-    async def _answered(self, fault: str, done: tuple[int, bytes], timeout: float) -> Answer:
+    async def _answered(self, fault: str, done: tuple[int, bytes], timeout: float) -> RawResponse:
         status, text = done
         await self.step("after the commit")
         match fault:
@@ -208,37 +208,37 @@ class SimulatedIO(BlockingIO):
             case "truncated":
                 raise NoReplyError("hung up", status=status, partial=text[: len(text) // 2])
             case "truncated_json":
-                return Answer(status, Headers(), text[: len(text) // 2])
+                return RawResponse(status, Headers(), text[: len(text) // 2])
             case "error_after_commit":
-                return Answer(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
+                return RawResponse(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
             case "request_timeout_after_commit":
-                return Answer(408, Headers(), b"")
+                return RawResponse(408, Headers(), b"")
             case "html_502_after_commit":
-                return Answer(502, Headers(), HTML)
+                return RawResponse(502, Headers(), HTML)
             case "redirect_after_commit":
-                return Answer(307, Headers({"Location": PAYOUT}), b"")
+                return RawResponse(307, Headers({"Location": PAYOUT}), b"")
             case _:
-                return Answer(status, Headers(), text)
+                return RawResponse(status, Headers(), text)
 
 
-def _unexecuted(fault: str) -> Answer:
+def _unexecuted(fault: str) -> RawResponse:
     match fault:
         case "not_sent":
             raise NotSentError("connection refused")
         case "reset_before_read":
             raise NoReplyError("reset")
         case "rate_limited":
-            return Answer(429, Headers({"Retry-After": "2"}), refused(429, "RATE_LIMIT_EXCEEDED")[1])
+            return RawResponse(429, Headers({"Retry-After": "2"}), refused(429, "RATE_LIMIT_EXCEEDED")[1])
         case "error_before_commit":
-            return Answer(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
+            return RawResponse(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
         case _:
-            return Answer(502, Headers(), HTML)
+            return RawResponse(502, Headers(), HTML)
 
 
 class SuspendingIO(SimulatedIO):
     """The suspending colour: at each step another task may go on, and a cancellation may come."""
 
-    suspends = True
+    is_async = True
 
     async def give_way(self) -> None:
         await another_turn()

@@ -76,19 +76,19 @@ class Result:
     """What it came to."""
 
     verdict: Verdict
-    facts: Counter[str]
+    details: Counter[str]
     counts: dict[str, Counter[str]]
 
     def add(self, other: Result) -> None:
         """Sum up two rounds."""
         self.verdict.add(other.verdict)
-        self.facts.update(other.facts)
+        self.details.update(other.details)
         for name, counts in other.counts.items():
             self.counts.setdefault(name, Counter()).update(counts)
 
     def report(self, plan: Plan) -> str:
         """Write the table."""
-        return f"{plan.command}\n{table(self.verdict, {'seed': plan.seed, **self.facts}, self.counts)}"
+        return f"{plan.command}\n{table(self.verdict, {'seed': plan.seed, **self.details}, self.counts)}"
 
 
 def campaign(plan: Plan) -> Result:
@@ -252,7 +252,7 @@ class _Campaign:
         said = Counter(word.said.value for word in self.words)
         said.update(str(line["word"]["said"]) for line in lines if "word" in line)
         events = Counter(str(line["event"]) for line in lines if "event" in line)
-        facts = Counter(
+        details = Counter(
             {
                 "seconds": round(time.monotonic() - self.begun),
                 "payments made while the storm lasted": earlier[0].payments,
@@ -269,7 +269,7 @@ class _Campaign:
             "what the receiver heard": events,
             "forged callbacks": forger.answers,
         }
-        return Result(verdict, facts, counts)
+        return Result(verdict, details, counts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -95,14 +95,14 @@ def run(work: Sequence[Batch], jobs: int) -> Sum:
 
 def report(total: Sum, seed: int, command: str, seconds: float) -> str:
     """Write the table."""
-    facts = {
+    details = {
         "seed": seed,
         "trace": f"{total.trace:x}",
         "seconds": f"{seconds:.0f}",
         "left UNKNOWN when the faults were over": total.left_unknown,
         "released by a human, then paid": total.released,
     }
-    return f"{command}\n{table(total.verdict, facts, total.counts)}"
+    return f"{command}\n{table(total.verdict, details, total.counts)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

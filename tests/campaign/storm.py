@@ -15,8 +15,8 @@ from unittest.mock import patch
 from campaign.judge import Payment
 from campaign.settings import TIMEOUT
 from momopay.sandbox import Account, Fault, MovementKind, Sandbox, _sandbox
+from momopay.sandbox._fault_middleware import TWIST, Gate
 from momopay.sandbox._faults import FaultPlan, Planned
-from momopay.sandbox._gate import TWIST, Gate
 
 SPEED = 20.0
 """Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""

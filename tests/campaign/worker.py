@@ -48,7 +48,7 @@ class Worker:
         client = kind(
             self.settings.key, base_url=base_url, budget=None, timeout=TIMEOUT, deadline=DEADLINE, max_attempts=3
         )
-        io: Any = client._session.io
+        io: Any = client._session.backend
         send = io.send
 
         async def mortal(method: str, *arguments: Any, **options: Any) -> Any:

@@ -28,6 +28,7 @@ from momopay import (
     MomoPayError,
     parse_callback,
 )
+from virtual import install_backend
 
 KEY = "pk_test_simulation"
 BASE_URL = "https://api.example/v1"
@@ -119,7 +120,7 @@ class World:
         kind: Any = AsyncClient if suspends else Client
         client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
         process = Process(name, journal, client)
-        client._session.io = (SuspendingIO if suspends else SimulatedIO)(self.fate, process)
+        install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
         self.processes[name] = process
         return process
 

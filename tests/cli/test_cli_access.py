@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from momopay.cli.access import Consent, find_key
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.credentials import Consent, find_key
+from momopay.cli.exit_codes import CommandError, ExitCode
 
 LIVE, TEST = "pk_live_secret", "pk_test_trial"
 

@@ -452,7 +452,7 @@ def test_100_rows_are_paid_with_a_client_of_the_callers(
 ) -> None:
     from momopay.cli.output import Output
     from momopay.cli.paying import pay_file
-    from momopay.cli.salaries import read_salaries
+    from momopay.cli.payroll_file import read_salaries
 
     salaries = read_salaries(write_salaries(folder / "salaries.csv", 100))
     with Client(key, base_url=sandbox.base_url, budget=None) as client, Journal(f"sqlite:///{folder / 'p.db'}") as book:

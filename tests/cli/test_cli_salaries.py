@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.cli.salaries import Fault, FaultyFileError, Row, read_salaries
+from momopay.cli.payroll_file import Fault, FaultyFileError, Row, read_salaries
 
 HEADING = "reference,phone,amount,description\n"
 

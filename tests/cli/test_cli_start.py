@@ -17,7 +17,7 @@ import momopay as package
 from cli.kit import PHONE, WHOLE, Shell, write_salaries
 from momopay.cli.app import options
 from momopay.cli.command import Command
-from momopay.cli.exits import ExitCode, exit_code_of, remedy_of
+from momopay.cli.exit_codes import ExitCode, exit_code_of, remedy_of
 from momopay.errors import MomoPayError
 from momopay.sandbox import Sandbox
 from patience import LONGEST, until

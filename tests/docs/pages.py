@@ -18,8 +18,9 @@ from unittest.mock import patch
 
 from docs.blocks import Block, blocks_in
 from drivers import unique_key
-from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget, _standing
-from momopay._watch import Watch
+from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget
+from momopay._core import key_state
+from momopay._polling.wait import TransactionWait
 from momopay.sandbox import Sandbox
 from patience import until
 from served import asgi_served, wsgi_served
@@ -55,16 +56,16 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
         "until": until,
         "wsgi_served": wsgi_served,
     }
-    begin: Any = Watch.__init__
+    begin: Any = TransactionWait.__init__
 
-    def begin_scaled(watch: Watch, *arguments: Any) -> None:
+    def begin_scaled(watch: TransactionWait, *arguments: Any) -> None:
         others, schedule = arguments[:-1], arguments[-1]
         scaled = PollSchedule(schedule.first / SPEED, schedule.every / SPEED, schedule.limit / SPEED * PATIENCE)
         begin(watch, *others, scaled)
 
     with (
-        patch.object(Watch, "__init__", begin_scaled),
-        patch.object(_standing, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
+        patch.object(TransactionWait, "__init__", begin_scaled),
+        patch.object(key_state, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
         patch.dict(os.environ, environment),
         asyncio.Runner() as runner,
     ):

@@ -18,8 +18,8 @@ import momopay
 from drivers import Driver
 from fuzz.strategies import JSON, fuzz, mutated, scratched
 from hostile.endpoints import CALLS, PAYOUT, Call, is_definite_refusal, outcome, refusal, success
-from momopay._retry import retry_after
-from momopay._standing import StkPause
+from momopay._core.key_state import StkPause
+from momopay._core.retry import retry_after
 from momopay.errors import ERRORS_BY_CODE
 from virtual import virtual_client
 
@@ -79,7 +79,7 @@ def test_any_answer_is_a_record_or_an_error_of_this_package(drive: Callable[...,
         assert isinstance(pickle.loads(pickle.dumps(found)), type(found))
         if not isinstance(found, momopay.MomoPayError):
             assert 200 <= status < 300
-        elif call.settles:
+        elif call.needs_reconciliation:
             assert isinstance(found, momopay.OutcomeUnknownError | momopay.APIError)
             assert found.may_have_executed or is_definite_refusal(status, body)
 

@@ -24,7 +24,7 @@ class Call:
     use: Callable[[Any], Any]
     data: Any
     method: str = "GET"
-    settles: bool = False
+    needs_reconciliation: bool = False
     once: bool = False
     """It must never go out a second time."""
 
@@ -45,23 +45,34 @@ PAGE: Any = {
 }
 
 STK = Call(
-    "stk", lambda client: client.stk.initiate(amount=100, phone=PHONE), TRANSACTION, "POST", settles=True, once=True
+    "stk",
+    lambda client: client.stk.initiate(amount=100, phone=PHONE),
+    TRANSACTION,
+    "POST",
+    needs_reconciliation=True,
+    once=True,
 )
 PAYOUT = Call(
     "payout",
     lambda client: client.payouts.initiate(amount=Decimal("100.50"), phone=PHONE, reference="P-1"),
     normal("POST", "/b2c/payouts"),
     "POST",
-    settles=True,
+    needs_reconciliation=True,
     once=True,
 )
-TOP_UP = Call("top_up", lambda client: client.wallet.top_up(amount=100, phone=PHONE), TRANSACTION, "POST", settles=True)
+TOP_UP = Call(
+    "top_up",
+    lambda client: client.wallet.top_up(amount=100, phone=PHONE),
+    TRANSACTION,
+    "POST",
+    needs_reconciliation=True,
+)
 CREATE = Call(
     "create",
     lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="600100"),
     CHANNEL,
     "POST",
-    settles=True,
+    needs_reconciliation=True,
     once=True,
 )
 UPDATE = Call("update", lambda client: client.channels.update("c", name="Kiosk"), CHANNEL, "PATCH")

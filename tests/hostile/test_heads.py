@@ -80,8 +80,8 @@ def test_what_is_no_answer_settles_nothing(reach: Reach, call: Call, template: b
         error = outcome(reach(server, max_attempts=1 if call is BALANCE else 4), call)
 
         assert isinstance(error, momopay.MomoPayError)
-        assert isinstance(error, momopay.OutcomeUnknownError) is call.settles
-        assert error.may_have_executed is call.settles
+        assert isinstance(error, momopay.OutcomeUnknownError) is call.needs_reconciliation
+        assert error.may_have_executed is call.needs_reconciliation
         assert len(str(error)) < 2000
         assert len(server.requests) == 1
 

@@ -72,7 +72,7 @@ def check(driver: Driver, call: Call, answer: list[Any], sent: list[Any]) -> Non
     if isinstance(found, momopay.MomoPayError):
         assert len(str(found)) < 3000
         assert isinstance(pickle.loads(pickle.dumps(found)), type(found))
-        if call.settles and not found.may_have_executed:
+        if call.needs_reconciliation and not found.may_have_executed:
             assert is_definite_refusal(*answer)
     elif found is not None and not isinstance(found, list):
         assert copy.deepcopy(found) == found

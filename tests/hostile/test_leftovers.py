@@ -49,7 +49,7 @@ def test_without_looking_for_leftovers_one_transactions_success_is_taken_for_ano
     def careless(_pool: object) -> bool:
         return True
 
-    monkeypatch.setattr("momopay._io.connections._nothing_left", careless)
+    monkeypatch.setattr("momopay._transport.connections._nothing_left", careless)
     data = AFTER["a_second_answer"]
     with wire.serve(raw(data, stays_open=True), wire.answers(200, record("second", "PENDING"))) as server:
         _, second = read_two(reach(server))

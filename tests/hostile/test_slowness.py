@@ -44,7 +44,7 @@ def test_the_deadline_holds_over_all_repeats(reach: Reach, call: Call, step: Ste
         driver = reach(server, timeout=TIMEOUT / 3, deadline=TIMEOUT, max_attempts=100)
         error, took = timed(lambda: outcome(driver, call))
         assert isinstance(error, momopay.MomoPayError)
-        assert error.may_have_executed is call.settles
+        assert error.may_have_executed is call.needs_reconciliation
         assert took < TIMEOUT + GRACE
 
 

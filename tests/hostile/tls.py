@@ -18,7 +18,7 @@ from typing import Literal
 import pytest
 
 import wire
-from momopay._io import connections
+from momopay._transport import connections
 
 _OPENSSL = (
     *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),

@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
-from momopay.journal import rows_of
+from momopay.journal.journal import payments_of
 
 PHONE = "254712345678"
 TESTS = Path(__file__).parents[1]
 
 
 def begin(journal: Journal, claim: Any, reference: str = "r", *, amount: int = 10, lease: float = 600) -> Any:
-    return rows_of(journal).begin(
+    return payments_of(journal).begin(
         claim, reference=reference, amount=Decimal(amount), phone=PHONE, body_hash="hash", lease=lease
     )
 
 
 def put(journal: Journal, reference: str, state: JournalState, **known: str) -> JournalEntry:
     """Bring a new reference into a state."""
-    with rows_of(journal).claiming() as claim:
+    with payments_of(journal).claiming() as claim:
         assert begin(journal, claim, reference) is None
-        rows_of(journal).end(claim, reference, state, **known)
+        payments_of(journal).record_outcome(claim, reference, state, **known)
     return found(journal, reference)
 
 

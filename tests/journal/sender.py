@@ -6,7 +6,7 @@ import sys
 
 from journal.kit import begin, callback
 from momopay import Journal
-from momopay.journal import rows_of
+from momopay.journal.journal import payments_of
 
 
 def say(word: str) -> None:
@@ -23,7 +23,7 @@ def main(url: str, kind: str, reference: str) -> None:
             return
         if kind == "race":
             sys.stdin.read(1)  # until all may go
-        with rows_of(journal).claiming() as claim:
+        with payments_of(journal).claiming() as claim:
             entry = begin(journal, claim, reference)
             say("held" if entry is None else entry.state)
             sys.stdin.read()

@@ -31,8 +31,8 @@ from momopay import (
     Payout,
     RequestValidationError,
 )
-from momopay._session import Call
-from momopay.journal import rows_of
+from momopay._core.call import Call
+from momopay.journal.journal import payments_of
 from momopay.sandbox import Sandbox
 from postgresql import PostgresqlServer
 from virtual import envelope
@@ -69,23 +69,23 @@ def test_a_database_that_takes_no_row_and_shows_none_lets_nothing_be_sent(path: 
             connection.exec_driver_sql(
                 "CREATE TRIGGER lost BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(IGNORE); END"
             )
-        with rows_of(journal).claiming() as claim, pytest.raises(JournalError, match="neither took the row"):
+        with payments_of(journal).claiming() as claim, pytest.raises(JournalError, match="neither took the row"):
             begin(journal, claim)
 
 
 def test_an_acceptance_that_comes_after_a_release_is_kept(journal: Journal, url: str) -> None:
-    with Journal(url) as human, rows_of(journal).claiming() as claim:
+    with Journal(url) as human, payments_of(journal).claiming() as claim:
         begin(journal, claim, lease=0)
         human.release("r")
-        rows_of(journal).end(claim, "r", JournalState.ACCEPTED, transaction_id="t")
+        payments_of(journal).record_outcome(claim, "r", JournalState.ACCEPTED, transaction_id="t")
     assert (found(journal).state, found(journal).transaction_id) == (JournalState.ACCEPTED, "t")
 
 
 def test_no_other_end_undoes_a_release(journal: Journal, url: str) -> None:
-    with Journal(url) as human, rows_of(journal).claiming() as claim:
+    with Journal(url) as human, payments_of(journal).claiming() as claim:
         begin(journal, claim, lease=0)
         human.release("r")
-        rows_of(journal).end(claim, "r", JournalState.REFUSED)
+        payments_of(journal).record_outcome(claim, "r", JournalState.REFUSED)
     assert found(journal).state is JournalState.NOT_SENT
 
 
@@ -141,9 +141,9 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
 
 @forks
 def test_a_child_that_leaves_its_parents_call_says_nothing_of_it(journal: Journal) -> None:
-    with rows_of(journal).claiming() as claim:
+    with payments_of(journal).claiming() as claim:
         begin(journal, claim)
-        assert in_a_fork(lambda: rows_of(journal).end(claim, "r", JournalState.NOT_SENT)) == 0
+        assert in_a_fork(lambda: payments_of(journal).record_outcome(claim, "r", JournalState.NOT_SENT)) == 0
         assert found(journal).state is JournalState.SENDING
 
 
@@ -154,7 +154,7 @@ def test_an_interrupt_just_after_an_unclear_answer_leaves_the_row_in_doubt(
     async def interrupted(_call: object, _failed: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Call, "_heed", interrupted)
+    monkeypatch.setattr(Call, "_apply_pauses", interrupted)
     with Journal(f"sqlite:///{path}") as journal:
         sdk = drive(transport=httpx.MockTransport(lambda _request: httpx.Response(answer[0], content=answer[1])))
         with pytest.raises(KeyboardInterrupt):
@@ -295,7 +295,7 @@ def test_a_child_that_was_forked_while_the_file_was_in_use_refuses_it(path: Path
 
 @forks
 def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journal, url: str) -> None:
-    with Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+    with Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
         begin(journal, claim)
         assert in_a_fork(journal.close) == 0
         assert found(elsewhere).state is JournalState.SENDING
@@ -318,7 +318,7 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path) -> Non
     with (
         Journal(f"sqlite:///{path}") as journal,
         Journal(f"sqlite:///{link}") as by_link,
-        rows_of(journal).claiming() as claim,
+        payments_of(journal).claiming() as claim,
     ):
         begin(journal, claim)
         assert found(by_link).state is JournalState.SENDING
@@ -326,7 +326,7 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path) -> Non
 
 def test_a_sender_whose_lock_file_was_deleted_is_known_again(path: Path) -> None:
     url = f"sqlite:///{path}"
-    with Journal(url) as journal, Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
         begin(journal, claim, "before")
         shutil.rmtree(path.with_name("payouts.db-senders"))
         assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
@@ -351,17 +351,17 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
             with pytest.raises(JournalError, match="OperationalError"):
                 put(journal, "during", JournalState.NOT_SENT)
         allow("true")
-        with rows_of(journal).claiming() as claim:
+        with payments_of(journal).claiming() as claim:
             assert begin(journal, claim, "after") is None
             assert found(elsewhere, "after").state is JournalState.SENDING
 
 
 def test_those_who_look_at_the_dead_at_once_do_not_take_one_another_for_it(postgresql: PostgresqlServer) -> None:
     url = postgresql.new_database()
-    with Journal(url) as dead, rows_of(dead).claiming() as claim:
+    with Journal(url) as dead, payments_of(dead).claiming() as claim:
         begin(dead, claim)
     with Journal(url) as one, Journal(url) as other:
-        sender = rows_of(one)._row("r")
+        sender = payments_of(one)._row("r")
         assert sender is not None
         with one._holding.connection() as connection:
             held = "SELECT pg_advisory_lock_shared(%s)"

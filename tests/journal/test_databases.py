@@ -19,7 +19,7 @@ import pytest
 
 from journal.kit import begin, found, put, sender
 from momopay import Journal, JournalError, JournalState
-from momopay.journal import rows_of
+from momopay.journal.journal import payments_of
 from postgresql import PostgresqlServer
 
 
@@ -127,22 +127,22 @@ def test_what_a_human_reads_in_the_file_is_plain(path: Path) -> None:
 
 
 def _pay_in_a_child(journal: Journal) -> None:
-    with rows_of(journal).claiming() as claim:
+    with payments_of(journal).claiming() as claim:
         assert begin(journal, claim, "of the child") is None
         assert found(journal, "of the parent").state is JournalState.SENDING
-        rows_of(journal).end(claim, "of the child", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(claim, "of the child", JournalState.ACCEPTED)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # what is tested here
 def test_a_forked_child_is_a_sender_of_its_own(journal: Journal) -> None:
-    with rows_of(journal).claiming() as claim:
+    with payments_of(journal).claiming() as claim:
         begin(journal, claim, "of the parent")
         child = multiprocessing.get_context("fork").Process(target=_pay_in_a_child, args=(journal,))
         child.start()
         child.join(30)
         assert child.exitcode == 0
         assert found(journal, "of the parent").state is JournalState.SENDING
-        rows_of(journal).end(claim, "of the parent", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(claim, "of the parent", JournalState.ACCEPTED)
     assert found(journal, "of the child").state is JournalState.ACCEPTED
     assert found(journal, "of the parent").state is JournalState.ACCEPTED
 
@@ -158,12 +158,12 @@ def test_postgresql_waits_for_the_disk_whatever_its_default(postgresql: Postgres
 
 def test_a_sender_whose_connections_were_cut_is_known_again(postgresql: PostgresqlServer) -> None:
     url = postgresql.new_database()
-    with Journal(url) as journal, Journal(url) as elsewhere, rows_of(journal).claiming() as claim:
+    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
         begin(journal, claim, "before")
         postgresql.disconnect_all()
         assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
         assert begin(journal, claim, "after") is None
         assert found(elsewhere, "after").state is JournalState.SENDING
-        rows_of(journal).end(claim, "before", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(claim, "before", JournalState.ACCEPTED)
     with Journal(url) as later:
         assert found(later, "before").state is JournalState.ACCEPTED

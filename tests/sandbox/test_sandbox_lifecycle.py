@@ -13,7 +13,7 @@ from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
 from momopay.sandbox._deliveries import Posted
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
-from momopay.sandbox._world import Book, World
+from momopay.sandbox._state import Book, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ARROWS = {

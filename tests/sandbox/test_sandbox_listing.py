@@ -14,7 +14,7 @@ from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from momopay.sandbox._bodies import StkBody
 from momopay.sandbox._listing import Filters, list_page, read_filters
 from momopay.sandbox._payments import initiate_stk
-from momopay.sandbox._world import Book, World
+from momopay.sandbox._state import Book, World
 from sandbox.kit import KEY, Service, data, refusal, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,9 +22,10 @@ import trio
 import trio.testing
 
 from momopay import AsyncClient, Lane, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
-from momopay._io.suspending import AsyncIO
+from momopay._transport.async_backend import AsyncBackend
 from scale.report import Report, Told, table
 from scale.service import Service
+from virtual import install_backend
 
 BASE = "https://api.example/v1"
 WARM_UP = 300.0
@@ -35,7 +36,7 @@ ON_TIME = 1.0
 """The guidance is followed while 19 of 20 reads are made within this of their time, seconds."""
 
 
-class TrioIO(AsyncIO):
+class TrioIO(AsyncBackend):
     """The suspending port on trio's own clock, which jumps where nothing else is to be done."""
 
     def now(self) -> float:
@@ -78,7 +79,7 @@ def with_the_sdk(plan: Plan) -> Report:
     async def main() -> Report:
         service, report = Service(plan.seed, plan.lost), Report(plan.name, begin=WARM_UP, end=plan.stop)
         async with AsyncClient("pk_test_scale", base_url=BASE, budget=RateBudget()) as client, trio.open_nursery() as n:
-            client._session.io = TrioIO(httpx.MockTransport(service))
+            install_backend(client, TrioIO(httpx.MockTransport(service)))
             if plan.callbacks:
                 service.callbacks = n
                 service.notify = partial(notify, client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from momopay.cli.access import open_client
+from momopay.cli.credentials import open_client
 from momopay.cli.options import BaseUrl, Json
 from momopay.cli.output import Output, kes, moment, plain, table
 

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import typer
 
-from momopay.cli.access import open_client
 from momopay.cli.command import Command
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.credentials import open_client
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Json, ShowPhones, amount
 from momopay.cli.output import Output, plain, table
 from momopay.errors import RequestValidationError

@@ -14,8 +14,8 @@ from typing import Any
 from typer import Abort, Exit
 from typer.core import TyperCommand, TyperGroup
 
-from momopay._masks import discreet
-from momopay.cli.exits import (
+from momopay._redaction import redact
+from momopay.cli.exit_codes import (
     CommandError,
     ExitCode,
     exit_code_of,
@@ -58,7 +58,7 @@ class Command(TyperCommand):
             for name in ("message", "param_hint"):
                 text = getattr(error, name, None)
                 if isinstance(text, str):
-                    setattr(error, name, discreet(text))
+                    setattr(error, name, redact(text))
             raise
         if made.find_root().meta.get(JSON):
             made.params["as_json"] = True
@@ -101,7 +101,7 @@ def _bug(error: Exception) -> CommandError:
 
 def _end(ctx: Any, cause: Exception, error: MomoPayError) -> Exit:
     if ctx.find_root().meta.get(DEBUG):
-        sys.stderr.write(discreet("".join(traceback.format_exception(cause))))
+        sys.stderr.write(redact("".join(traceback.format_exception(cause))))
     tell(error, as_json=bool(ctx.params.get("as_json")))
     return Exit(exit_code_of(error))
 

@@ -17,8 +17,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.access import find_key
-from momopay.cli.exits import ExitCode, remedy_of
+from momopay.cli.credentials import find_key
+from momopay.cli.exit_codes import ExitCode, remedy_of
 from momopay.cli.options import BaseUrl, Json
 from momopay.cli.output import Output, kes, plain, stdout
 from momopay.errors import ConfigurationError, MomoPayError
@@ -150,7 +150,7 @@ def _is_loopback(base_url: str | None) -> bool:
 
     try:
         return base_url is not None and is_loopback(check_base_url(base_url))
-    except ConfigurationError:
+    except ValueError:
         return False
 
 
@@ -162,8 +162,8 @@ def _address(base_url: str | None) -> Check:
         return Check("address", Verdict.fail, "not set", remedy)
     try:
         address = check_base_url(base_url)
-    except ConfigurationError as error:
-        return Check("address", Verdict.fail, error.message, "take it from the account console")
+    except ValueError as error:
+        return Check("address", Verdict.fail, f"base_url {error}", "take it from the account console")
     if not address.endswith("/v1"):
         return Check("address", Verdict.warn, address, "the service's base address ends in /v1")
     return Check("address", Verdict.ok, address)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from momopay._masks import discreet, mask_phone
+from momopay._redaction import mask_phone, redact
 from momopay.money import format_amount
 
 _PHONES = frozenset({"phone", "phone_number"})
@@ -133,7 +133,7 @@ class Output:
 
     def text(self, text: str | None) -> str:
         """Write a text in which phones may stand."""
-        return "" if text is None else plain(text if self.show_phones else discreet(text))
+        return "" if text is None else plain(text if self.show_phones else redact(text))
 
     def _data(self, value: object, name: str = "") -> Any:
         match value:
@@ -147,6 +147,6 @@ class Output:
             case Decimal() | datetime():
                 return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
             case str() if not self.show_phones and not (name.endswith("_id") or name in {"id", "next_cursor"}):
-                return mask_phone(value) if name in _PHONES else discreet(value)
+                return mask_phone(value) if name in _PHONES else redact(value)
             case _:
                 return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.output import Output, stderr
 from momopay.cli.payroll import (
     Payroll,
@@ -30,8 +30,8 @@ from momopay.journal import JournalState
 if TYPE_CHECKING:
     from types import FrameType
 
-    from momopay._budget import Budget
-    from momopay.cli.salaries import Salaries
+    from momopay._ratelimit.budget import Budget
+    from momopay.cli.payroll_file import Salaries
     from momopay.client import Client
     from momopay.journal import Journal
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from momopay.cli.access import Consent, api_key, journal_exists, open_client, open_journal
 from momopay.cli.command import Command
-from momopay.cli.exits import CommandError
+from momopay.cli.credentials import Consent, api_key, journal_exists, open_client, open_journal
+from momopay.cli.exit_codes import CommandError
 from momopay.cli.options import BaseUrl, ConfirmLive, JournalAt, Json, ShowPhones
 from momopay.cli.output import Output, kes
 from momopay.cli.unresolved import release, status
@@ -18,7 +18,7 @@ from momopay.money import format_amount
 
 if TYPE_CHECKING:
     from momopay.cli.payroll import Plan
-    from momopay.cli.salaries import Salaries
+    from momopay.cli.payroll_file import Salaries
 
 app: typer.Typer = typer.Typer(help="Pay a list of people once, and look into its journal.", no_args_is_help=True)
 
@@ -53,8 +53,8 @@ def run(
     plan, row, end. Exits with 0 if the service accepted all, 4 if rows are in doubt, 5 if rows are surely not paid.
     """
     from momopay.cli.payroll import plan, refuse_conflicts
+    from momopay.cli.payroll_file import total
     from momopay.cli.payroll_view import show_plan
-    from momopay.cli.salaries import total
 
     output = Output(as_json, show_phones)
     salaries = _checked(output, file)
@@ -66,7 +66,7 @@ def run(
         show_plan(output, salaries, made, None)
         output.say("Dry run: nothing was sent.")
         return
-    from momopay._budget import RateBudget
+    from momopay._ratelimit.budget import RateBudget
     from momopay.cli.paying import pay_file
 
     key, budget = api_key(), RateBudget()
@@ -86,8 +86,8 @@ app.command(cls=Command)(release)
 
 
 def _checked(output: Output, file: Path) -> Salaries:
+    from momopay.cli.payroll_file import FaultyFileError, read_salaries
     from momopay.cli.payroll_view import show_faults
-    from momopay.cli.salaries import FaultyFileError, read_salaries
 
     try:
         return read_salaries(file)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from momopay._budget import Budget, Lane
-from momopay.cli.exits import CommandError, ExitCode
-from momopay.cli.salaries import Row
+from momopay._ratelimit.budget import Budget, Lane
+from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.payroll_file import Row
 from momopay.client import Client
 from momopay.errors import (
     APIConnectionError,

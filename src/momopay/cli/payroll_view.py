@@ -11,11 +11,11 @@ from textwrap import shorten
 from rich.table import Table
 from rich.text import Text
 
-from momopay._masks import discreet
-from momopay.cli.exits import CommandError, remedy_of
+from momopay._redaction import redact
+from momopay.cli.exit_codes import CommandError, remedy_of
 from momopay.cli.output import Output, kes, plain, status, table
 from momopay.cli.payroll import Hints, Plan, Result
-from momopay.cli.salaries import Fault, Row, Salaries, total
+from momopay.cli.payroll_file import Fault, Row, Salaries, total
 from momopay.errors import APIError, MomoPayError
 from momopay.journal import JournalState
 
@@ -254,7 +254,7 @@ def _why(output: Output, result: Result) -> str | None:
         return None
     reason = _reason(result)
     told = reason.message if isinstance(reason, APIError) else reason or "not known to have ended"
-    return shorten(output.text(discreet(str(told))), _REASON, placeholder=" ...")
+    return shorten(output.text(redact(str(told))), _REASON, placeholder=" ...")
 
 
 def _reason(result: Result) -> BaseException | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import Json
 from momopay.cli.output import Output
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from momopay.cli.access import Consent, api_key, open_client
+from momopay.cli.credentials import Consent, api_key, open_client
 from momopay.cli.options import BaseUrl, ConfirmLive, Every, Json, ShowPhones, Timeout, amount
 from momopay.cli.output import Output, kes
 from momopay.cli.transactions import exit_code_of_end, show, wait_for

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.access import open_client
 from momopay.cli.command import Command
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.credentials import open_client
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Every, Json, ShowPhones, Timeout, amount
 from momopay.cli.output import Output, kes, moment, plain, status, stderr, table
 
@@ -139,7 +139,7 @@ def wait_for(
     to_settle: bool = False,
 ) -> Transaction:
     """Wait; `first` is the seconds until the first look."""
-    from momopay._schedule import PollSchedule, settled, terminal
+    from momopay._polling.schedule import PollSchedule, settled, terminal
 
     schedule = PollSchedule(first=first, every=every, limit=timeout)
     with stderr().status("Waiting for the end"):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from momopay.cli.access import journal_exists, open_client, open_journal
-from momopay.cli.answers import is_interactive
-from momopay.cli.exits import CommandError, ExitCode
+from momopay.cli.credentials import journal_exists, open_client, open_journal
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, JournalAt, Json, ShowPhones
 from momopay.cli.output import Output, kes, moment, plain, stderr, table
 from momopay.cli.output import status as coloured
+from momopay.cli.prompts import is_interactive
 
 if TYPE_CHECKING:
     from momopay.journal import Journal, JournalEntry
@@ -113,7 +113,7 @@ def _existing(journal: str) -> Journal:
 
 
 def _count(file: Path, book: Journal) -> dict[str, int]:
-    from momopay.cli.salaries import FaultyFileError, read_salaries
+    from momopay.cli.payroll_file import FaultyFileError, read_salaries
 
     try:
         rows = read_salaries(file).rows

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from momopay.integrations._reception import ALLOW, ENOUGH, AsyncHandler, Handler, Reception, is_async, name_of
+from momopay.integrations._receiver import ALLOW, ENOUGH, AsyncHandler, CallbackReceiver, Handler, is_async, name_of
 
 if TYPE_CHECKING:
     from momopay.journal import Journal
@@ -37,7 +37,7 @@ def callback_endpoint(
     for alias, settings in connections.settings.items():
         if settings["ATOMIC_REQUESTS"] and not is_async(handler):
             handler = transaction.atomic(alias)(handler)
-    reception = Reception(handler, signer, journal)
+    reception = CallbackReceiver(handler, signer, journal)
 
     def view(request: HttpRequest) -> HttpResponse:
         return _answer(reception.receive(*_request(request)))

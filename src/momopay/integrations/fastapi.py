@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from momopay.integrations._reception import ALLOW, ENOUGH, AsyncHandler, Handler, Reception, name_of
+from momopay.integrations._receiver import ALLOW, ENOUGH, AsyncHandler, CallbackReceiver, Handler, name_of
 
 if TYPE_CHECKING:
     from momopay.journal import Journal
@@ -29,12 +29,12 @@ def callback_endpoint(
             itself proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
         signer: Checks the token, and its reference against the callback's, before the handler is called.
         journal: Has each ``callback.key`` handled once; without it, each delivery is handled. With a signer, a
-            payout's callback settles its row, once it was handled.
+            payout's callback needs_reconciliation its row, once it was handled.
 
     Returns:
         The endpoint. It reads no more than 64 KiB of a body.
     """
-    reception = Reception(handler, signer, journal)
+    reception = CallbackReceiver(handler, signer, journal)
 
     async def endpoint(request: Request) -> Response:
         query = request.scope["query_string"].decode("latin-1")

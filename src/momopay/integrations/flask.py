@@ -11,7 +11,7 @@ from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay.errors import ConfigurationError
-from momopay.integrations._reception import ALLOW, ENOUGH, AsyncHandler, Handler, Reception, is_async, name_of
+from momopay.integrations._receiver import ALLOW, ENOUGH, AsyncHandler, CallbackReceiver, Handler, is_async, name_of
 
 if TYPE_CHECKING:
     from momopay.journal import Journal
@@ -30,7 +30,7 @@ def callback_endpoint(
     Raises:
         ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``.
     """
-    reception = Reception(_blocking(handler) if is_async(handler) else handler, signer, journal)
+    reception = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal)
 
     def view() -> Response:
         status = reception.receive(request.method, request.query_string.decode("latin-1"), _body())

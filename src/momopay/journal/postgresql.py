@@ -51,7 +51,7 @@ class PostgresqlDatabase:
             connection.execute(select(func.pg_advisory_xact_lock(_SET_UP)))
             yield connection
 
-    def appear(self) -> str:
+    def register_process(self) -> str:
         """Be known as alive until this process ends; give the name for it."""
         with self._lock:
             self.sender = self.sender or str(randbits(62))

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from momopay.errors import ConfigurationError
-from momopay.journal.forking import Opened, check_not_inherited, let_go_before_forks
+from momopay.journal.sqlite_fork import TrackedConnection, check_not_inherited, close_before_fork
 
 PATIENCE = 30.0
 """Seconds to wait for another process's write."""
@@ -36,13 +36,13 @@ class SqliteDatabase:
         self.sender: str | None = None
         self.engine: Engine = create_engine(
             url.set(database=str(path)),
-            connect_args={"timeout": PATIENCE, "factory": Opened},
+            connect_args={"timeout": PATIENCE, "factory": TrackedConnection},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
         )
         event.listen(self.engine, "do_connect", check_not_inherited)
         event.listen(self.engine, "connect", _make_durable)
-        let_go_before_forks(self.engine)
+        close_before_fork(self.engine)
 
     @contextmanager
     def set_up_alone(self) -> Generator[Connection]:
@@ -53,7 +53,7 @@ class SqliteDatabase:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
             yield connection
 
-    def appear(self) -> str:
+    def register_process(self) -> str:
         """Be known as alive until this process ends; give the name for it."""
         with self._appearing:  # a second name would make the first one's rows a dead process's
             if self.sender is None or not self._lock_file(self.sender).exists():  # somebody may have cleaned up

@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.records import ProviderCode, Record, Timestamp
 
+__all__ = ["Callback", "CallbackTransaction"]
+
 
 class CallbackTransaction(Record):
     """The transaction as the callback tells it. Unsigned: confirm it before goods leave the shop."""

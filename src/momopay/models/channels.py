@@ -6,10 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from momopay.models.arguments import ChannelId, Flag, Name, Text
 from momopay.models.enums import ChannelType
-from momopay.models.fields import ChannelId, Flag, Name, Text
 from momopay.models.records import Items, Record, ResponseInfo, Timestamp
-from momopay.models.requests import UNSET, Request
+from momopay.models.request_base import UNSET, Request
+
+__all__ = ["PaymentChannel"]
 
 
 class ChannelRequest(Request):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
+__all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
+
 
 class OpenEnum(StrEnum):
     """A string enum that takes words that it does not know."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from momopay._masks import discreet_repr, mask_phone
+from momopay._redaction import mask_phone, redacted_repr
 
 
 class MaskedModel(BaseModel):
@@ -27,7 +27,7 @@ class MaskedModel(BaseModel):
 
 class _Masked:
     def __init__(self, value: object) -> None:
-        self._text = discreet_repr(value)
+        self._text = redacted_repr(value)
 
     def __repr__(self) -> str:
         return self._text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from momopay.errors import RequestValidationError
-from momopay.models import fields
+from momopay.models import arguments as fields
 
 
 def transaction_id(transaction: object) -> str:

@@ -22,6 +22,8 @@ from pydantic.alias_generators import to_camel
 from momopay.models.enums import ResultCode
 from momopay.models.masking import MaskedModel
 
+__all__ = ["ResponseInfo"]
+
 T = TypeVar("T")
 
 Timestamp: TypeAlias = Annotated[

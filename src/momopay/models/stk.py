@@ -7,10 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from momopay.models.arguments import CallbackUrl, ChannelId, CredentialId, Phone, kes, text
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.fields import CallbackUrl, ChannelId, CredentialId, Phone, kes, text
 from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, Id, ProviderCode, Record, Timestamp
-from momopay.models.requests import Request
+from momopay.models.request_base import Request
+
+__all__ = ["StkTransaction"]
 
 
 class StkRequest(Request):

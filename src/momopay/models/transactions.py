@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError
 
+from momopay.models.arguments import ChannelId, Moment, Name, PageSize, Phone, Since, Text, kes
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.fields import ChannelId, Moment, Name, PageSize, Phone, Since, Text, kes
 from momopay.models.records import (
     PHONE,
     REFERENCE,
@@ -21,8 +21,10 @@ from momopay.models.records import (
     ResponseInfo,
     Timestamp,
 )
-from momopay.models.requests import Request
+from momopay.models.request_base import Request
 from momopay.phones import same_phone
+
+__all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
 
 CLOCKS_DIFFER = timedelta(minutes=5)
 """How far the service's clock may be from this machine's when a payment is searched for."""

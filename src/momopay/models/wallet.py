@@ -7,11 +7,13 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator
 
+from momopay.models.arguments import Phone, header_value, kes, text
 from momopay.models.enums import TransactionType
-from momopay.models.fields import Phone, header_value, kes, text
 from momopay.models.records import Record, Timestamp
-from momopay.models.requests import Request
+from momopay.models.request_base import Request
 from momopay.models.stk import StkTransaction
+
+__all__ = ["TopUp", "WalletBalance"]
 
 
 class TopUpRequest(Request):

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from momopay._budget import Lane, check_size
-from momopay._discretion import forgetful
+from momopay._ratelimit.budget import Lane, check_size
+from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
-from momopay.redis.premises import Premises
-from momopay.redis.shared import SharedLog
+from momopay.redis.process_state import ProcessState
+from momopay.redis.remote_log import RemoteLog
 
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-    from momopay._io.blocking import BlockingIO
-    from momopay._io.suspending import AsyncIO
-    from momopay._options import Account
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 _TIMEOUT = 0.5
 
@@ -54,7 +52,7 @@ class RedisRateBudget:
             (remedy: ``pip install 'momopay[redis]'``).
     """
 
-    @forgetful
+    @clears_frames
     def __init__(
         self,
         url_or_client: str | redis.Redis | redis.asyncio.Redis,
@@ -69,16 +67,16 @@ class RedisRateBudget:
             raise ConfigurationError("a shared budget needs at least 1 sharer, and a timeout of more than 0 seconds")
         self.requests = requests
         self.window = window
-        self._premises = Premises(url_or_client, timeout, lambda: SharedLog(requests, window, sharers))
+        self._premises = ProcessState(url_or_client, timeout, lambda: RemoteLog(requests, window, sharers))
 
-    def slots(self, io: BlockingIO | AsyncIO, account: Account) -> RedisSlots:
+    def slots(self, backend: SyncBackend | AsyncBackend, account_hash: str) -> RedisLimiter:
         """Give the slots of an account; clients do this for themselves.
 
         Args:
-            io: The port of the client that asks.
-            account: Whose budget it is.
+            backend: The port of the client that asks.
+            account_hash: Whose budget it is.
         """
-        return RedisSlots(self._premises, io, f"{account.base_url} {account.api_key}")
+        return RedisLimiter(self._premises, backend, account_hash)
 
     def close(self) -> None:
         """Close the blocking connections; they open again at need. An event loop's close with its last client."""
@@ -88,13 +86,13 @@ class RedisRateBudget:
         return f"RedisRateBudget(requests={self.requests}, window={self.window})"
 
 
-class RedisSlots:
+class RedisLimiter:
     """The budget of one account, asked for through one port. Never raises what redis-py raises."""
 
-    def __init__(self, premises: Premises, io: BlockingIO | AsyncIO, account: str) -> None:
+    def __init__(self, premises: ProcessState, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
         self._premises = premises
-        self._io = io
-        self._key = "momopay:budget:" + hashlib.sha256(account.encode()).hexdigest()
+        self._backend = backend
+        self._key = "momopay:budget:" + account_hash
 
     async def reserve(self, now: float, lane: Lane, within: float) -> float:  # noqa: ARG002  asking takes time
         """Take the next slot and say in how many seconds it comes; take none if that is later than `within`.
@@ -102,19 +100,19 @@ class RedisSlots:
         Raises:
             ConfigurationError: A client of the other colour was given; nothing was sent.
         """
-        return await self._premises.log(self._key).reserve(self._run, self._io.now, lane, within)
+        return await self._premises.log(self._key).reserve(self._run, self._backend.now, lane, within)
 
     async def stop(self, now: float, until: float) -> None:  # noqa: ARG002  asking takes time
         """Hand out no slot before `until`, to nobody who shares the budget."""
-        await self._premises.log(self._key).stop(self._run, self._io.now, until)
+        await self._premises.log(self._key).stop(self._run, self._backend.now, until)
 
     async def stopped(self, now: float) -> bool:  # noqa: ARG002  asking takes time
         """Tell whether slots handed out for now are taken back."""
-        return await self._premises.log(self._key).stopped(self._run, self._io.now)
+        return await self._premises.log(self._key).stopped(self._run, self._backend.now)
 
     async def close(self) -> None:
         """Close connections that nobody else uses."""
-        await self._premises.links.leave(self._io)
+        await self._premises.links.leave(self._backend)
 
     async def _run(self, arguments: tuple[str, ...]) -> Any:
-        return await self._premises.links.run(self._io, self._key, arguments)
+        return await self._premises.links.run(self._backend, self._key, arguments)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from momopay._budget import Lane
+from momopay._ratelimit.budget import Lane
 
 SERVER_CLOCK = "local time = redis.call('TIME'); local now = time[1] * 1000000 + time[2]\n"
 LETTERS = {Lane.PAYMENT: "P", Lane.READ: "R", Lane.POLL: "L"}

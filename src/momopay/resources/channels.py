@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._endpoint import Endpoint, Facts
-from momopay._retry import ONCE, READ, REPLACE
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
+from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
+from momopay.models.arguments import ChannelRef
 from momopay.models.channels import ChannelChanges, ChannelItems, ChannelRequest, PaymentChannel
 from momopay.models.enums import ChannelType
-from momopay.models.fields import ChannelRef
 from momopay.models.paths import channel_path
 from momopay.models.records import Envelope, Nothing
-from momopay.models.requests import UNSET
+from momopay.models.request_base import UNSET
 
-LIST = Endpoint("GET", READ, Lane.READ, Envelope[ChannelItems])
-GET = Endpoint("GET", READ, Lane.READ, Envelope[PaymentChannel])
-CREATE = Endpoint("POST", ONCE, Lane.READ, Envelope[PaymentChannel])
-UPDATE = Endpoint("PATCH", REPLACE, Lane.READ, Envelope[PaymentChannel])
-DELETE: Endpoint[Nothing] = Endpoint("DELETE", REPLACE, Lane.READ, None)
+__all__ = ["Channels"]
+
+LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[ChannelItems])
+GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel])
+CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
+UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel])
+DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None)
 
 
-class Channels(Resource[IO]):
+class Channels(Resource[BackendT]):
     """Payment channels (SPEC.md, "Payment channel")."""
 
     @operation
@@ -40,7 +44,7 @@ class Channels(Resource[IO]):
             ServerError: The service failed to the end; try again later.
             APIError: Any other refusal.
         """
-        listed = await self._session.call(LIST, "/payment-wallet/channels")
+        listed = await call(self._session, LIST, "/payment-wallet/channels")
         return listed.items
 
     @operation
@@ -59,7 +63,7 @@ class Channels(Resource[IO]):
             APIConnectionError: The service was not reached, or did not answer; try again.
             APIError: Any other refusal.
         """
-        return await self._session.call(GET, channel_path(channel_id))
+        return await call(self._session, GET, channel_path(channel_id))
 
     @operation
     async def create(
@@ -94,8 +98,8 @@ class Channels(Resource[IO]):
         request = ChannelRequest.checked(
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
         )
-        facts = Facts(reference=request.name)
-        return await self._session.call(CREATE, "/payment-wallet/channels", body=request.to_json(), facts=facts)
+        details = PaymentDetails(reference=request.name)
+        return await call(self._session, CREATE, "/payment-wallet/channels", body=request.to_json(), details=details)
 
     @operation
     async def update(
@@ -128,7 +132,7 @@ class Channels(Resource[IO]):
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
         )
-        return await self._session.call(UPDATE, channel_path(changes.channel_id), body=changes.to_json())
+        return await call(self._session, UPDATE, channel_path(changes.channel_id), body=changes.to_json())
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
@@ -149,7 +153,7 @@ class Channels(Resource[IO]):
             APIError: Any other refusal.
         """
         try:
-            await self._session.call(DELETE, channel_path(channel_id))
+            await call(self._session, DELETE, channel_path(channel_id))
         except APIError as error:
             if not (error.status_code == HTTPStatus.NOT_FOUND and error.may_have_executed):
                 raise

@@ -8,15 +8,16 @@ from decimal import Decimal
 from functools import partial
 from math import inf
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._discretion import forgetful
-from momopay._endpoint import Endpoint
-from momopay._pages import TransactionIterator, Walk
-from momopay._retry import READ
-from momopay._session import Session
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.endpoint import Endpoint
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import SAFE
+from momopay._core.session import Session
+from momopay._ratelimit.budget import Lane
+from momopay._redaction import clears_frames
+from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.fields import ChannelRef, TransactionRef
 from momopay.models.paths import transaction_path
 from momopay.models.records import Envelope
 from momopay.models.transactions import (
@@ -27,14 +28,15 @@ from momopay.models.transactions import (
     TransactionSummary,
     TransactionWalk,
 )
+from momopay.resources.pagination import TransactionIterator, Walk
 
-GET = Endpoint("GET", READ, Lane.READ, Envelope[Transaction])
-LIST = Endpoint("GET", READ, Lane.READ, Envelope[TransactionPage])
+GET = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction])
+LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
 _FILTERED = frozenset({TransactionType.STK, TransactionType.B2C})
 """The types that the list can be filtered by (SPEC.md, "GET /transactions"); it shows others too."""
 
 
-class Listing(Resource[IO]):
+class Listing(Resource[BackendT]):
     """Transactions as they are read (SPEC.md, "Transaction")."""
 
     @operation
@@ -57,7 +59,7 @@ class Listing(Resource[IO]):
             ProtocolError: Something else answered; check base_url.
             APIError: Any other refusal.
         """
-        return await self._session.call(GET, transaction_path(transaction_id))
+        return await call(self._session, GET, transaction_path(transaction_id))
 
     @operation
     async def list(
@@ -115,9 +117,9 @@ class Listing(Resource[IO]):
             amount_max=amount_max,
             q=q,
         )
-        return await self._session.call(LIST, "/transactions" + query.to_query())
+        return await call(self._session, LIST, "/transactions" + query.to_query())
 
-    @forgetful
+    @clears_frames
     def iter(
         self,
         *,
@@ -130,7 +132,7 @@ class Listing(Resource[IO]):
         amount_max: int | Decimal | None = None,
         q: str | None = None,
         page_size: int = 100,
-    ) -> TransactionIterator[IO]:
+    ) -> TransactionIterator[BackendT]:
         """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
 
         Pages are fetched as the walk reaches them. Transactions that arrive meanwhile stand before the
@@ -206,11 +208,11 @@ class Listing(Resource[IO]):
         return found
 
     async def _read(self, transaction_id: str) -> Transaction:
-        return await self._session.call(GET, transaction_path(transaction_id))
+        return await call(self._session, GET, transaction_path(transaction_id))
 
 
 async def search(
-    session: Session[IO], wanted: builtins.list[Search], until: float = inf
+    session: Session[BackendT], wanted: builtins.list[Search], until: float = inf
 ) -> builtins.list[builtins.list[TransactionSummary]]:
     """Walk the list once, back to the oldest of those that are wanted, and give what fits each.
 
@@ -232,7 +234,7 @@ async def search(
 
 
 async def page_after(
-    session: Session[IO], query: TransactionWalk, cursor: str | None, *, until: float = inf
+    session: Session[BackendT], query: TransactionWalk, cursor: str | None, *, until: float = inf
 ) -> TransactionPage:
     """Fetch the page at a cursor."""
-    return await session.call(LIST, "/transactions" + query.after(cursor).to_query(), until=until)
+    return await call(session, LIST, "/transactions" + query.after(cursor).to_query(), until=until)

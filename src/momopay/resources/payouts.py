@@ -5,11 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._endpoint import Endpoint, Facts
-from momopay._retry import ONCE
-from momopay.models.fields import ChannelRef
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import AT_MOST_ONCE
+from momopay._ratelimit.budget import Lane
+from momopay.models.arguments import ChannelRef
 from momopay.models.payouts import Payout, PayoutRequest
 from momopay.models.records import Envelope
 from momopay.models.transactions import Transaction
@@ -17,10 +19,12 @@ from momopay.models.transactions import Transaction
 if TYPE_CHECKING:
     from momopay.journal import Journal, JournalEntry
 
-INITIATE = Endpoint("POST", ONCE, Lane.PAYMENT, Envelope[Payout])
+__all__ = ["Payouts"]
+
+INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
 
-class Payouts(Resource[IO]):
+class Payouts(Resource[BackendT]):
     """B2C payouts (SPEC.md, "POST /b2c/payouts")."""
 
     @operation
@@ -76,8 +80,8 @@ class Payouts(Resource[IO]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        facts = Facts(reference=request.reference, amount=request.amount, phone=request.phone)
-        return await self._session.call(INITIATE, "/b2c/payouts", body=request.to_json(), facts=facts)
+        details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
+        return await call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details)
 
     @operation
     async def pay_once(
@@ -127,7 +131,7 @@ class Payouts(Resource[IO]):
             APIConnectionError: The service was not reached; as for `APIError`. Call again.
             BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
         """
-        from momopay.resources.once import Once  # noqa: PLC0415  only who keeps a journal needs SQLAlchemy
+        from momopay.resources.pay_once import PayOnce  # noqa: PLC0415  only who keeps a journal needs SQLAlchemy
 
         request = self._checked(
             amount=amount,
@@ -138,7 +142,7 @@ class Payouts(Resource[IO]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        return await Once(self._session, journal, INITIATE, request).pay()
+        return await PayOnce(self._session, journal, INITIATE, request).pay()
 
     @operation
     async def reconcile_all(self, *, journal: Journal) -> list[JournalEntry]:
@@ -154,7 +158,7 @@ class Payouts(Resource[IO]):
             JournalError: The journal's database failed.
             MomoPayError: Whatever ``transactions.find`` raises; nothing is lost, do it again.
         """
-        from momopay.resources.once import reconcile_all  # noqa: PLC0415  as above
+        from momopay.resources.pay_once import reconcile_all  # noqa: PLC0415  as above
 
         return await reconcile_all(self._session, journal)
 

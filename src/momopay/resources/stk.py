@@ -5,18 +5,22 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import UUID
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._endpoint import Endpoint, Facts
-from momopay._retry import ONCE
-from momopay.models.fields import ChannelRef
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import AT_MOST_ONCE
+from momopay._ratelimit.budget import Lane
+from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.stk import StkRequest, StkTransaction
 
-INITIATE = Endpoint("POST", ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
+__all__ = ["Stk"]
+
+INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
 
 
-class Stk(Resource[IO]):
+class Stk(Resource[BackendT]):
     """STK collections (SPEC.md, "POST /payments/stk")."""
 
     @operation
@@ -76,5 +80,5 @@ class Stk(Resource[IO]):
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        facts = Facts(reference=request.account_reference, amount=request.amount, phone=request.phone)
-        return await self._session.call(INITIATE, "/payments/stk", body=request.to_json(), facts=facts)
+        details = PaymentDetails(reference=request.account_reference, amount=request.amount, phone=request.phone)
+        return await call(self._session, INITIATE, "/payments/stk", body=request.to_json(), details=details)

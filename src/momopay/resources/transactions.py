@@ -6,29 +6,33 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._schedule import PollSchedule, terminal
-from momopay._session import Session
-from momopay._waiting import WaitingRoom
-from momopay._watch import Ends, Watch
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.operation import Resource, operation
+from momopay._core.session import Session
+from momopay._polling.coordinator import WaitCoordinator
+from momopay._polling.schedule import PollSchedule, terminal
+from momopay._polling.wait import TransactionWait, WaitIterator
+from momopay._ratelimit.budget import Lane
 from momopay.callbacks import check_agreement
+from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback
-from momopay.models.fields import TransactionRef
 from momopay.models.paths import transaction_id as transaction_id_of
 from momopay.models.paths import transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionQuery
 from momopay.resources.listing import GET, LIST, Listing
 
+__all__ = ["Transactions"]
+
 GUIDANCE = PollSchedule()
 
 
-class Transactions(Listing[IO]):
+class Transactions(Listing[BackendT]):
     """Transactions (SPEC.md, "Transaction" and "States and transitions"). Nothing here moves money."""
 
-    def __init__(self, session: Session[IO], room: WaitingRoom) -> None:
+    def __init__(self, session: Session[BackendT], coordinator: WaitCoordinator) -> None:
         self._session = session
-        self._room = room
+        self._coordinator = coordinator
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
@@ -97,7 +101,7 @@ class Transactions(Listing[IO]):
         *,
         until: Callable[[Transaction], bool] = terminal,
         schedule: PollSchedule = GUIDANCE,
-    ) -> Ends[IO]:
+    ) -> WaitIterator[BackendT]:
         """Wait for many transactions, giving each as it ends; otherwise as `wait`.
 
         Args:
@@ -117,7 +121,7 @@ class Transactions(Listing[IO]):
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)
-        return Ends(partial(self._watch, wanted, until, schedule))
+        return WaitIterator(partial(self._watch, wanted, until, schedule))
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Tell the waits on this client that there is news; those for that transaction look now.
@@ -133,14 +137,14 @@ class Transactions(Listing[IO]):
             RequestValidationError: Not an id.
         """
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
-        self._room.notify(transaction_id_of(callback), failed=failed)
+        self._coordinator.notify(transaction_id_of(callback), failed=failed)
 
     def _watch(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
-    ) -> Watch:
+    ) -> TransactionWait:
         given = list(ids)
         wanted = {transaction_id_of(each): _created_at(each) for each in given}
-        watch = Watch(self._room, _Poll(self._session), self._session.io, wanted, until, schedule)
+        watch = TransactionWait(self._coordinator, _Poll(self._session), self._session.backend, wanted, until, schedule)
         watch.know([each for each in given if isinstance(each, Transaction) and until(each)])
         return watch
 
@@ -150,13 +154,13 @@ def _created_at(record: object) -> datetime | None:
     return when if isinstance(when, datetime) and when.tzinfo is not None else None
 
 
-class _Poll(Resource[IO]):
-    """How a wait looks: in the lane that leaves room for payments, and done before the wait ends."""
+class _Poll(Resource[BackendT]):
+    """How a wait looks: in the lane that leaves coordinator for payments, and done before the wait ends."""
 
     async def read(self, transaction_id: str, until: float) -> Transaction:
         path = transaction_path(transaction_id)
-        return await self._session.call(GET, path, lane=Lane.POLL, until=until)
+        return await call(self._session, GET, path, lane=Lane.POLL, until=until)
 
     async def page(self, cursor: str | None, until: float) -> TransactionPage:
         query = TransactionQuery.checked(limit=100, cursor=cursor).to_query()
-        return await self._session.call(LIST, "/transactions" + query, lane=Lane.POLL, until=until)
+        return await call(self._session, LIST, "/transactions" + query, lane=Lane.POLL, until=until)

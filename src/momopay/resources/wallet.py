@@ -5,18 +5,22 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import uuid4
 
-from momopay._budget import Lane
-from momopay._colours import IO, Resource, operation
-from momopay._endpoint import Endpoint, Facts
-from momopay._retry import KEYED, READ
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
+from momopay._ratelimit.budget import Lane
 from momopay.models.records import Envelope
 from momopay.models.wallet import TopUp, TopUpRequest, WalletBalance
 
-BALANCE = Endpoint("GET", READ, Lane.READ, Envelope[WalletBalance])
-TOP_UP = Endpoint("POST", KEYED, Lane.PAYMENT, Envelope[TopUp])
+__all__ = ["Wallet"]
+
+BALANCE = Endpoint("GET", SAFE, Lane.READ, Envelope[WalletBalance])
+TOP_UP = Endpoint("POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 
-class Wallet(Resource[IO]):
+class Wallet(Resource[BackendT]):
     """The service wallet (SPEC.md, "Service wallet balance")."""
 
     @operation
@@ -36,7 +40,7 @@ class Wallet(Resource[IO]):
             ProtocolError: Something else answered; check base_url.
             APIError: Any other refusal.
         """
-        return await self._session.call(BALANCE, "/wallets/service/balance")
+        return await call(self._session, BALANCE, "/wallets/service/balance")
 
     @operation
     async def top_up(
@@ -80,12 +84,13 @@ class Wallet(Resource[IO]):
             transaction_desc=transaction_desc,
             idempotency_key=str(uuid4()) if idempotency_key is None else idempotency_key,
         )
-        return await self._session.call(
+        return await call(
+            self._session,
             TOP_UP,
             "/wallets/service/topups",
             body=request.to_json(),
             headers={"Idempotency-Key": request.idempotency_key},
-            facts=Facts(
+            details=PaymentDetails(
                 reference=request.account_reference,
                 amount=request.amount,
                 phone=request.phone,

@@ -4,7 +4,7 @@ from base64 import b64decode
 from datetime import datetime
 
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._world import Book, World
+from momopay.sandbox._state import Book, World
 
 
 def key_of(authorization: str | None) -> str:

@@ -13,8 +13,8 @@ from momopay.sandbox._answers import answered, refused
 from momopay.sandbox._bodies import MAXIMUM_BYTES
 from momopay.sandbox._contract import ROUTES, describe
 from momopay.sandbox._engine import Engine
+from momopay.sandbox._fault_middleware import BODY, PREFIX, TWIST
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._gate import BODY, PREFIX, TWIST
 from momopay.sandbox._operations import Call, Operation
 from momopay.sandbox._payments import NO_TWIST, Twist
 from momopay.sandbox._refusals import Refusal

@@ -12,9 +12,9 @@ from momopay.sandbox._deliveries import (
     next_attempt,
 )
 from momopay.sandbox._outcomes import Outcome, Status, outcome_of
-from momopay.sandbox._shapes import callback_payload
+from momopay.sandbox._serializers import callback_payload
+from momopay.sandbox._state import World
 from momopay.sandbox._transactions import Transaction
-from momopay.sandbox._world import World
 
 _EVENT_TYPES = {
     Status.SUCCESS: "transaction.success",

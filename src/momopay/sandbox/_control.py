@@ -10,9 +10,9 @@ from starlette.responses import StreamingResponse
 
 from momopay.sandbox._answers import answered
 from momopay.sandbox._bodies import MAXIMUM_BYTES
+from momopay.sandbox._control_api import ACTS, VIEWS, Act, View
 from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._guard import guard, guard_host
-from momopay.sandbox._hands import ACTS, VIEWS, Act, View
 from momopay.sandbox._page import page_response
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._snapshot import snapshot

@@ -11,8 +11,8 @@ from momopay.sandbox._deliveries import Delivery
 from momopay.sandbox._faults import FaultPlan
 from momopay.sandbox._poster import Poster
 from momopay.sandbox._requests import RequestLog
+from momopay.sandbox._state import World
 from momopay.sandbox._store import Store
-from momopay.sandbox._world import World
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 from momopay.sandbox import _callbacks
 from momopay.sandbox._outcomes import DESCRIPTIONS, EXPIRED_AFTER, Kind, Status, Step, confirmation
 from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._state import World
 from momopay.sandbox._transactions import COMPLETED, MovementKind, Transaction
-from momopay.sandbox._world import World
 
 _RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 

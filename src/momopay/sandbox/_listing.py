@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 
 from momopay.sandbox._bodies import refuse
 from momopay.sandbox._outcomes import Kind, Status
+from momopay.sandbox._state import Book
 from momopay.sandbox._transactions import Transaction
-from momopay.sandbox._world import Book
 
 # The two enumerations of GET /transactions: neither EXPIRED nor WALLET_TOPUP can be asked for.
 STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 
-from momopay.sandbox import _channels, _payments, _shapes
+from momopay.sandbox import _channels, _payments, _serializers
 from momopay.sandbox._bodies import (
     ChannelChangesBody,
     NewChannelBody,
@@ -17,7 +17,7 @@ from momopay.sandbox._bodies import (
 from momopay.sandbox._listing import list_page, read_filters
 from momopay.sandbox._payments import LIST_LAG, NO_TWIST, Twist
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._world import Book, World
+from momopay.sandbox._state import Book, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,21 @@ Operation = Callable[[Call], object]
 def initiate_stk(call: Call) -> object:
     """POST /payments/stk."""
     body = read_body(StkBody, call.body)
-    return _shapes.stk_initiated(_payments.initiate_stk(call.world, call.book, body, call.now, call.twist))
+    return _serializers.stk_initiated(_payments.initiate_stk(call.world, call.book, body, call.now, call.twist))
 
 
 def initiate_payout(call: Call) -> object:
     """POST /b2c/payouts."""
     body = read_body(PayoutBody, call.body)
-    return _shapes.payout_initiated(_payments.initiate_payout(call.world, call.book, body, call.now, call.twist))
+    return _serializers.payout_initiated(_payments.initiate_payout(call.world, call.book, body, call.now, call.twist))
 
 
 def top_up(call: Call) -> object:
     """POST /wallets/service/topups; an accepted Idempotency-Key is answered as before, whatever the body says now."""
     if call.idempotency_key and (earlier := call.book.replays.get(call.idempotency_key)):
-        return _shapes.stk_initiated(earlier)
+        return _serializers.stk_initiated(earlier)
     body = read_body(TopUpBody, call.body)
-    return _shapes.stk_initiated(
+    return _serializers.stk_initiated(
         _payments.initiate_top_up(
             call.world, call.book, body, call.now, idempotency_key=call.idempotency_key, twist=call.twist
         )
@@ -71,7 +71,7 @@ def list_transactions(call: Call) -> object:
     fee_field = "transaction_fee" if snake else "transactionFee"
     return {
         "overview": page.overview,
-        "items": [_shapes.list_item(transaction, fee_field=fee_field) for transaction in page.items],
+        "items": [_serializers.list_item(transaction, fee_field=fee_field) for transaction in page.items],
         "nextCursor": page.next_cursor,
     }
 
@@ -83,21 +83,21 @@ def read_transaction(call: Call) -> object:
     if transaction is None or transaction.tenant_id != call.book.account.tenant_id:
         status = switches.transaction_not_found_status
         raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction", status=status)
-    return (_shapes.read_snake if switches.naming == "snake_case" else _shapes.read_camel)(transaction)
+    return (_serializers.read_snake if switches.naming == "snake_case" else _serializers.read_camel)(transaction)
 
 
 def read_balance(call: Call) -> object:
     """GET /wallets/service/balance."""
     account = call.book.account
     wallet_id = str(uuid5(UUID(account.tenant_id), "service wallet"))
-    return _shapes.balance_record(account, wallet_id, account.service_updated_at)
+    return _serializers.balance_record(account, wallet_id, account.service_updated_at)
 
 
 def list_channels(call: Call) -> object:
     """GET /payment-wallet/channels."""
     account = call.book.account
     channels = _channels.listed(account)
-    return {"items": [_shapes.channel_record(channel, account.tenant_id) for channel in channels]}
+    return {"items": [_serializers.channel_record(channel, account.tenant_id) for channel in channels]}
 
 
 def create_channel(call: Call) -> object:
@@ -105,13 +105,13 @@ def create_channel(call: Call) -> object:
     account = call.book.account
     channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
     call.world.version += 1
-    return _shapes.channel_record(channel, account.tenant_id)
+    return _serializers.channel_record(channel, account.tenant_id)
 
 
 def read_channel(call: Call) -> object:
     """GET /payment-wallet/channels/{id}."""
     account = call.book.account
-    return _shapes.channel_record(_channels.found(account, call.id), account.tenant_id)
+    return _serializers.channel_record(_channels.found(account, call.id), account.tenant_id)
 
 
 def change_channel(call: Call) -> object:
@@ -120,7 +120,7 @@ def change_channel(call: Call) -> object:
     channel = _channels.found(account, call.id, code=account.switches.patch_unknown_channel)
     _channels.change(account, channel, read_body(ChannelChangesBody, call.body))
     call.world.version += 1
-    return _shapes.channel_record(channel, account.tenant_id)
+    return _serializers.channel_record(channel, account.tenant_id)
 
 
 def delete_channel(call: Call) -> object:

@@ -14,8 +14,8 @@ from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import Kind, outcome_of, plan
 from momopay.sandbox._phones import normalise
 from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._state import Book, World
 from momopay.sandbox._transactions import MovementKind, Transaction
-from momopay.sandbox._world import Book, World
 
 LIST_LAG = 60.0
 PLATFORM_SHORTCODE = "600000"

@@ -18,15 +18,15 @@ from momopay.sandbox._clock import Clock
 from momopay.sandbox._control import add_control_routes
 from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
+from momopay.sandbox._fault_middleware import PREFIX, Gate
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._gate import PREFIX, Gate
 from momopay.sandbox._health import Health
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._server import LOOPBACK, Server, listen
+from momopay.sandbox._state import World
 from momopay.sandbox._store import Store
 from momopay.sandbox._transactions import Movement, Transaction
 from momopay.sandbox._wire import Wires
-from momopay.sandbox._world import World
 
 T = TypeVar("T")
 

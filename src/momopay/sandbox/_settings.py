@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from momopay.sandbox._accounts import Account
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._world import World
+from momopay.sandbox._state import World
 
 CHANGEABLE = (
     "kyc_approved",

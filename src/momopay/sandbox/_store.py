@@ -10,8 +10,8 @@ from momopay.sandbox._accounts import Account
 from momopay.sandbox._deliveries import CallbackRecord, Delivery
 from momopay.sandbox._health import Health
 from momopay.sandbox._limits import RateWindow
+from momopay.sandbox._state import Book, World
 from momopay.sandbox._transactions import Movement, Transaction
-from momopay.sandbox._world import Book, World
 
 _SCHEMA = """
 create table if not exists meta (name text primary key, value text not null);

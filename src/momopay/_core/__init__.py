@@ -1,0 +1,1 @@
+"""One call: configuration, attempts, retries, responses. Knows no endpoint."""

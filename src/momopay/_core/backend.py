@@ -1,0 +1,13 @@
+"""The type parameter that tells the parts of a blocking client from those of an asynchronous one.
+
+It stands alone so that building a client, which names it, does not import httpx.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from momopay._transport import AsyncBackend, SyncBackend
+
+BackendT = TypeVar("BackendT", "SyncBackend", "AsyncBackend")

@@ -1,0 +1,295 @@
+"""One call: a slot in the rate budget, an attempt, its response, retries, and the error that tells how it ended.
+
+Invariants:
+- A payment is handed to the backend only through `_send`, and again only after an attempt whose failure its retry
+  policy allows. Nothing else repeats anything.
+- Once an attempt ended ambiguously, `ambiguous` stays set: a later refusal answers the retry, not that attempt.
+- A call belongs to one task or thread. Only the session's limiter and STK pause are shared.
+
+Times are in seconds, on the backend's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import inf
+from typing import Any, Final, Generic, cast
+
+from momopay._core import retry
+from momopay._core.endpoint import NO_DETAILS, Endpoint, PaymentDetails, R
+from momopay._core.response import check_success, failure_without_response, parse_envelope, transaction_id_in
+from momopay._core.retry import AMBIGUOUS, AttemptFailed, FailureKind
+from momopay._core.session import Session
+from momopay._ratelimit.budget import Lane
+from momopay._redaction import redacted_repr
+from momopay._transport import Headers, NoResponseError, NotSentError, Progress, RawResponse
+from momopay.errors import (
+    BudgetExhaustedError,
+    MomoPayError,
+    OutcomeUnknownError,
+    StkTempBannedError,
+    TransactionHealthBlockedError,
+)
+from momopay.models.records import Nothing, ResponseInfo
+
+logger = logging.getLogger("momopay")
+
+_MIN_REMAINING: Final = 0.1
+"""Minimum fraction of the deadline that must remain to start a payment: one cut short has an unknown outcome."""
+
+
+async def call(
+    session: Session[Any],
+    endpoint: Endpoint[R],
+    path: str,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    details: PaymentDetails = NO_DETAILS,
+    lane: Lane | None = None,
+    until: float = inf,
+) -> R:
+    """Make one call, retries included, and return its record.
+
+    Args:
+        session: The client's session.
+        endpoint: What is fixed about the endpoint.
+        path: The path below the base address, with its query.
+        body: The JSON to send.
+        headers: Headers beside those of every call.
+        details: What to reconcile with if the outcome is unknown.
+        lane: Used instead of the endpoint's lane.
+        until: The monotonic time by which the call must end, if that is before its deadline.
+
+    Raises:
+        MomoPayError: See `Call.run`.
+    """
+    new = Call(session, endpoint, path, body=body, headers=headers, details=details, lane=lane)
+    new.deadline = min(new.deadline, until)
+    return await new.run()
+
+
+class Call(Generic[R]):
+    """One call under way, over all its attempts."""
+
+    def __init__(
+        self,
+        session: Session[Any],
+        endpoint: Endpoint[R],
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        details: PaymentDetails = NO_DETAILS,
+        lane: Lane | None = None,
+    ) -> None:
+        self.session = session
+        self.endpoint = endpoint
+        self.path = path
+        self.body = body
+        self.headers: Headers = session.headers
+        if headers is not None:
+            self.headers = session.headers.copy()
+            self.headers.update(headers)
+        self.details = details
+        self.lane = lane or endpoint.lane
+        self.started: float = session.backend.now()
+        self.deadline: float = self.started + session.limits.deadline
+        self.attempts: int = 0
+        self.has_slot: bool = False
+        self.sent_at: datetime | None = None
+        self.last_failure: AttemptFailed | None = None
+        self.ambiguous: bool = False
+        self.progress: Progress | None = None
+        self.transaction_id: str | None = None
+
+    async def acquire_slot(self) -> bool:
+        """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited.
+
+        ``payouts.pay_once`` calls this before it writes SENDING to its journal, so that a process that dies while it
+        waits for the budget leaves nothing in doubt.
+
+        Raises:
+            BudgetExhaustedError: There is no slot before the deadline.
+        """
+        if self.session.limiter is None or self.has_slot:
+            return False
+        latest = self.deadline - self._min_remaining()
+        waited = await self.session.limiter.acquire(self.lane, latest=latest, describe=self._describe)
+        self.has_slot = True
+        return waited
+
+    async def run(self) -> R:
+        """Attempt, retry as the endpoint's policy allows, and return the record.
+
+        Raises:
+            OutcomeUnknownError: The request may have executed, and nothing may repeat it.
+            MomoPayError: How the last attempt failed, or what kept the first one from being made.
+        """
+        try:
+            try:
+                return await self._attempt()
+            except AttemptFailed as failure:
+                first = failure
+            return await retry.retry(
+                self._attempt,
+                first,
+                policy=self.endpoint.retry_policy,
+                clock=self.session.backend,
+                max_attempts=self.session.limits.max_attempts,
+                deadline=self.deadline,
+                describe=self._describe,
+            )
+        except Exception as obstacle:
+            # What prevents a retry (an exhausted budget, an STK pause) says nothing about the attempts before it:
+            # their outcome decides what the caller is told.
+            if self.last_failure is None or not (
+                self.ambiguous or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
+            ):
+                raise
+            error, cause = self._final_error(self.last_failure)
+        except BaseException:
+            self._log_interruption()
+            raise
+        raise error from cause
+
+    @property
+    def may_have_been_sent(self) -> bool:
+        """Whether a request is being sent, or an earlier attempt ended ambiguously."""
+        return self.ambiguous or (self.progress is not None and not self.progress.connecting)
+
+    async def _attempt(self) -> R:
+        """Make one attempt.
+
+        Raises:
+            AttemptFailed: With the kind by which the retry policy decides.
+            BudgetExhaustedError: There is no slot before the deadline; this attempt was not made.
+        """
+        backend = self.session.backend
+        self._check_stk_pause()
+        if await self.acquire_slot():
+            self._check_stk_pause()  # it may have begun while this call waited
+        self.has_slot = False
+        started = backend.now()
+        self.attempts += 1
+        try:
+            response = await self._send(self.deadline - started)
+            record = self._parse(response)
+        except NoResponseError as error:
+            failure = failure_without_response(error)
+        except AttemptFailed as error:
+            failure = error
+        else:
+            if logger.isEnabledFor(logging.DEBUG):
+                self._log_attempt(started, f"{response.status}, request {record.response.request_id}")
+            return record
+        self.last_failure = failure
+        self.ambiguous = self.ambiguous or failure.kind in AMBIGUOUS
+        # Only after `ambiguous` is set: an interrupt between the two lines must find one of them.
+        self.progress = None
+        await self._apply_pauses(failure)
+        if logger.isEnabledFor(logging.DEBUG):
+            self._log_attempt(started, str(failure.error))
+        raise failure
+
+    def _check_stk_pause(self) -> None:
+        if self.endpoint.prompts:
+            refusal = self.session.stk_pause.refusal(self.session.backend.now())
+            if refusal is not None:
+                raise refusal
+
+    def _min_remaining(self) -> float:
+        """Return how many seconds before the deadline an attempt must start."""
+        needs_time = self.endpoint.retry_policy.needs_reconciliation
+        return self.session.limits.deadline * _MIN_REMAINING if needs_time else 0.0
+
+    async def _send(self, remaining: float) -> RawResponse:
+        session, endpoint = self.session, self.endpoint
+        if remaining <= self._min_remaining():
+            raise NotSentError("too little time is left until the deadline")
+        if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
+            self.sent_at = datetime.now(UTC)
+        self.progress = Progress() if endpoint.retry_policy.has_effect else None
+        try:
+            response: RawResponse = await session.backend.send(
+                endpoint.method,
+                session.account.base_url + self.path,
+                self.headers,
+                self.body,
+                timeout=min(session.limits.timeout, remaining),
+                progress=self.progress,
+            )
+        except NoResponseError as error:
+            # A call that returns nothing has succeeded once a 2xx status came, even if its body did not.
+            if endpoint.envelope is None and error.status is not None and 200 <= error.status < 300:  # noqa: PLR2004
+                return RawResponse(error.status, Headers(), b"")
+            raise
+        return response
+
+    def _parse(self, response: RawResponse) -> R:
+        envelope = self.endpoint.envelope
+        if envelope is None:
+            check_success(response)
+            record, request_id = cast("R", Nothing()), None
+        else:
+            parsed = parse_envelope(response, envelope)
+            record, request_id = parsed.data, parsed.request_id
+        elapsed = self.session.backend.now() - self.started
+        record.received(ResponseInfo(request_id, response.status, response.headers, self.attempts, elapsed))
+        return record
+
+    async def _apply_pauses(self, failure: AttemptFailed) -> None:
+        """Record what a failure means for later calls, and the transaction id that it may carry."""
+        session = self.session
+        if self.endpoint.retry_policy.needs_reconciliation and self.transaction_id is None:
+            self.transaction_id = transaction_id_in(failure.body)
+        if failure.kind is FailureKind.RATE_LIMITED and session.limiter is not None and failure.retry_after is not None:
+            await session.limiter.pause(failure.retry_after)
+        if isinstance(failure.error, StkTempBannedError | TransactionHealthBlockedError):
+            session.stk_pause.begin(session.backend.now(), failure.error)
+
+    def _final_error(self, failure: AttemptFailed) -> tuple[MomoPayError, BaseException | None]:
+        """Return the error to raise for the last failure, and its cause."""
+        policy = self.endpoint.retry_policy
+        if policy.needs_reconciliation and self.ambiguous and failure.kind is not FailureKind.REFUSED:
+            return self._outcome_unknown(failure), failure.error
+        if policy.has_effect and self.ambiguous:
+            failure.error.may_have_executed = True
+        return failure.error, failure.error.__cause__
+
+    def _outcome_unknown(self, failure: AttemptFailed) -> OutcomeUnknownError:
+        details = self.details
+        return OutcomeUnknownError(
+            f"{self._describe()} may have executed: {failure.error.message.rstrip('.')}."
+            f" Reconcile it before anything is sent again (reference {details.reference!r})",
+            sent_at=self.sent_at or datetime.now(UTC),
+            reference=details.reference,
+            amount=details.amount,
+            phone=details.phone,
+            idempotency_key=details.idempotency_key,
+            transaction_id=self.transaction_id,
+        )
+
+    def _describe(self) -> str:
+        """Name the call without its query, which may hold a phone."""
+        return f"{self.endpoint.method} {self.path.partition('?')[0]}"
+
+    def _log_attempt(self, started: float, outcome: str) -> None:
+        logger.debug(
+            "%s: attempt %d, lane %s, %.3f s: %s",
+            self._describe(),
+            self.attempts,
+            self.lane.value,
+            self.session.backend.now() - started,
+            outcome,
+        )
+
+    def _log_interruption(self) -> None:
+        if self.endpoint.retry_policy.has_effect and self.may_have_been_sent:
+            logger.error(
+                "%s was interrupted: its outcome is unknown, reference %s",
+                self._describe(),
+                redacted_repr(self.details.reference),
+            )

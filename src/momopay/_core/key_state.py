@@ -1,0 +1,62 @@
+"""What all clients of one API key in this process share: the rate budget and the STK pause."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from momopay._ratelimit.budget import RateBudget
+from momopay.errors import StkTempBannedError, ThrottledError
+
+_TEMP_BAN: Final = 3600.0
+_HEALTH_BLOCK: Final = 1800.0
+
+
+class StkPause:
+    """The pause that STK_TEMP_BANNED or TRANSACTION_HEALTH_BLOCKED ordered; only prompts respect it.
+
+    Threads may share it without a lock: a race can at worst let one more prompt reach the service, which refuses it.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._refusal: ThrottledError | None = None
+
+    def begin(self, now: float, refusal: ThrottledError) -> None:
+        """Hold prompts back for the seconds that the refusal states, else for those that the service documents."""
+        default = _TEMP_BAN if isinstance(refusal, StkTempBannedError) else _HEALTH_BLOCK
+        until = now + (default if refusal.retry_after is None else refusal.retry_after)
+        # Of two refused prompts that were under way together, the one that answers last may name the shorter pause.
+        if until > self._until:
+            self._until, self._refusal = until, refusal
+
+    def refusal(self, now: float) -> ThrottledError | None:
+        """Return the error again while the pause lasts, with the time that is left of it."""
+        original = self._refusal
+        if original is None or now >= self._until:
+            return None
+        response: dict[str, Any] = {
+            "code": original.code,
+            "details": original.details,
+            "status_code": original.status_code,
+            "request_id": original.request_id,
+        }
+        return type(original)(original.message, retry_after=self._until - now, **response)
+
+
+class KeyState:
+    """The state of one key at one address."""
+
+    def __init__(self) -> None:
+        self.budget = RateBudget()
+        self.stk_pause = StkPause()
+
+
+_states: dict[str, KeyState] = {}
+_lock = threading.Lock()
+
+
+def key_state_for(account_hash: str) -> KeyState:
+    """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
+    with _lock:
+        return _states.setdefault(account_hash, KeyState())

@@ -1,0 +1,99 @@
+"""Publish one coroutine both as a blocking method of `Client` and as an awaitable method of `AsyncClient`.
+
+Every endpoint is written once, as ``async def``. The coroutines of a blocking client never suspend, because its
+backend blocks instead, so one ``send(None)`` runs them to their end. The client's type decides which form a caller
+gets, never whether an event loop is running.
+
+Inside the library, await private coroutines; never call an operation from another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from momopay._core.backend import BackendT
+from momopay._core.session import Session
+from momopay._redaction import clear_frames
+from momopay._transport import AsyncBackend, SyncBackend
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Resource(Generic[BackendT]):
+    """A group of operations that share one session."""
+
+    _session: Session[BackendT]
+
+    def __init__(self, session: Session[BackendT]) -> None:
+        self._session = session
+
+    @property
+    def _is_async(self) -> bool:
+        return self._session.backend.is_async
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends and return its result.
+
+    Raises:
+        RuntimeError: The coroutine suspended, which a blocking client cannot wait for.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    except BaseException as error:
+        clear_frames(error)
+        raise
+    coroutine.close()
+    raise RuntimeError("a blocking call tried to suspend")
+
+
+async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine and return its result."""
+    try:
+        return await coroutine
+    except BaseException as error:
+        clear_frames(error)
+        raise
+
+
+class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
+    """Decorate a coroutine method of a resource with the form that its client needs."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        # Both wrappers delete their arguments before the call runs: their own frames are still running when an
+        # error passes through them, so nothing can clear the phone number from these later.
+        def blocking(owner: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
+            coroutine = method(owner, *args, **kwargs)
+            del args, kwargs
+            return run_sync(coroutine)
+
+        async def awaitable(owner: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
+            coroutine = method(owner, *args, **kwargs)
+            del args, kwargs
+            return await run_async(coroutine)
+
+        self.__doc__: str | None = method.__doc__
+        self.__name__: str = method.__name__
+        self.__wrapped__: Callable[..., Coroutine[Any, Any, T]] = method
+        self._blocking = update_wrapper(blocking, method)
+        self._awaitable = update_wrapper(awaitable, method)
+
+    @overload
+    def __get__(self, owner: None, owner_type: type) -> Self: ...
+    @overload
+    def __get__(self, owner: Resource[SyncBackend], owner_type: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, owner: Resource[AsyncBackend], owner_type: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, owner: Resource[Any] | None, owner_type: type | None = None) -> Any:
+        if owner is None:
+            return self
+        return MethodType(self._awaitable if owner._is_async else self._blocking, owner)  # noqa: SLF001

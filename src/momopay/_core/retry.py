@@ -1,0 +1,184 @@
+"""The retry table: which failures may be retried, and after how long. The only module that imports tenacity.
+
+A payment is never retried once it may have been sent. The service has no idempotency key for payments, so its advice
+to retry every 5xx would pay twice. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+from typing import Final, Protocol, TypeVar
+
+from momopay.errors import MomoPayError
+
+T = TypeVar("T")
+logger = logging.getLogger("momopay")
+
+BASE_BACKOFF: Final = 0.5
+MAX_BACKOFF: Final = 8.0
+_MAX_RETRY_AFTER: Final = 1e9
+
+
+class FailureKind(Enum):
+    """How an attempt can fail."""
+
+    NOT_SENT = auto()
+    """The request did not reach the service."""
+    NO_REPLY = auto()
+    """The request was sent, or may have been, and no valid response came."""
+    SERVER_ERROR = auto()
+    """The service answered 5xx or 408."""
+    INVALID_RESPONSE = auto()
+    """The response is not the specified one: HTML, broken JSON, missing data."""
+    RATE_LIMITED = auto()
+    """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
+    REFUSED = auto()
+    """Any other refusal in the service's envelope."""
+
+
+AMBIGUOUS: Final = frozenset({FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE})
+"""After these failures the request may have executed."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """What an endpoint allows after a failure.
+
+    Attributes:
+        retries_on: The kinds of failure after which the same request may be sent again.
+        needs_reconciliation: Whether an ambiguous end raises OutcomeUnknownError, for the caller to reconcile.
+        has_effect: Whether the request changes anything at the service.
+    """
+
+    retries_on: frozenset[FailureKind]
+    needs_reconciliation: bool = False
+    has_effect: bool = True
+
+
+_DEFINITE = frozenset({FailureKind.NOT_SENT, FailureKind.RATE_LIMITED})
+_REPEATABLE = _DEFINITE | {FailureKind.NO_REPLY, FailureKind.SERVER_ERROR}
+
+SAFE: Final = RetryPolicy(_REPEATABLE, has_effect=False)
+"""GET."""
+IDEMPOTENCY_KEYED: Final = RetryPolicy(_REPEATABLE, needs_reconciliation=True)
+"""Top-up: its Idempotency-Key makes a second request harmless."""
+AT_MOST_ONCE: Final = RetryPolicy(_DEFINITE, needs_reconciliation=True)
+"""STK prompt, payout and channel creation: never again once the request may have been sent."""
+IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
+"""Channel update and deletion: doing them twice has the effect of doing them once."""
+
+
+class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may still succeed
+    """One attempt's failure.
+
+    Attributes:
+        kind: What the retry table decides by.
+        error: The error to raise if no retry follows.
+        retry_after: The pause that the service asked for, seconds.
+        body: What arrived of the response's body.
+    """
+
+    def __init__(
+        self, kind: FailureKind, error: MomoPayError, *, retry_after: float | None = None, body: bytes = b""
+    ) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.error = error
+        self.retry_after = retry_after
+        self.body = body
+
+
+class Clock(Protocol):
+    """The part of a backend that retrying needs."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        ...
+
+    def now(self) -> float:
+        """Return the monotonic time."""
+        ...
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    first_failure: AttemptFailed,
+    *,
+    policy: RetryPolicy,
+    clock: Clock,
+    max_attempts: int,
+    deadline: float,
+    describe: Callable[[], str],
+) -> T:
+    """Retry after a first failed attempt, as far as the policy, the attempts and the deadline allow.
+
+    Backoff has full jitter, from 0.5 s doubling to 8 s, and is never shorter than the service asked for.
+
+    Raises:
+        AttemptFailed: The last failure, when no retry may follow.
+    """
+    if first_failure.kind not in policy.retries_on or max_attempts == 1:
+        raise first_failure
+
+    # Imported here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
+    import tenacity  # noqa: PLC0415
+
+    failures = [first_failure]
+    backoff = tenacity.wait_random_exponential(multiplier=BASE_BACKOFF, max=MAX_BACKOFF)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        return max(backoff(state), failures[-1].retry_after or 0.0)
+
+    def is_over(state: tenacity.RetryCallState) -> bool:
+        return state.attempt_number >= max_attempts or clock.now() + state.upcoming_sleep >= deadline
+
+    def log(state: tenacity.RetryCallState) -> None:
+        logger.warning(
+            "%s: retrying in %.2f s after attempt %d: %s",
+            describe(),
+            state.upcoming_sleep,
+            state.attempt_number,
+            failures[-1].error,
+        )
+
+    async for trial in tenacity.AsyncRetrying(
+        sleep=clock.sleep,
+        stop=is_over,
+        wait=wait,
+        retry=tenacity.retry_if_exception(
+            lambda error: error is failures[-1] and failures[-1].kind in policy.retries_on
+        ),
+        before_sleep=log,
+        reraise=True,
+    ):
+        with trial:
+            if trial.retry_state.attempt_number == 1:  # made by the caller, so that success never comes here
+                raise first_failure
+            try:
+                return await attempt()
+            except AttemptFailed as failure:
+                failures.append(failure)
+                raise
+    raise AssertionError("tenacity ends by a result or an error")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in digits or as an HTTP date.
+
+    The service specifies no format, so anything else is ignored.
+    """
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), _MAX_RETRY_AFTER)
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,49 @@
+"""What the calls of one client share: backend, account, limits, rate limiter and headers."""
+
+from __future__ import annotations
+
+import base64
+from typing import Generic
+
+from momopay import __version__
+from momopay._core.backend import BackendT
+from momopay._core.config import Account, Limits
+from momopay._core.key_state import StkPause
+from momopay._ratelimit.budget import Budget
+from momopay._ratelimit.limiter import RateLimiter, SharedBudget
+from momopay._transport import Headers, common_headers
+
+
+class Session(Generic[BackendT]):
+    """The context of every call of one client. Safe to use from as many threads or tasks as its backend is."""
+
+    def __init__(
+        self,
+        backend: BackendT,
+        account: Account,
+        *,
+        budget: Budget | SharedBudget | None,
+        stk_pause: StkPause,
+        limits: Limits,
+    ) -> None:
+        self.backend: BackendT = backend
+        self.account = account
+        self.budget = budget
+        self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, account.hash)
+        self.stk_pause = stk_pause
+        self.limits = limits
+        self.headers: Headers = common_headers(
+            account.base_url,
+            {
+                "Authorization": "Basic " + base64.b64encode(f"{account.api_key}:".encode()).decode(),
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"momopay/{__version__}",
+            },
+        )
+
+    async def close(self) -> None:
+        """Close the connections, those of a shared budget included."""
+        if self.limiter is not None:
+            await self.limiter.close()
+        await self.backend.close()

@@ -1,0 +1,53 @@
+"""When to look at a transaction that is waited for, and when it has ended. Times are in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from momopay.errors import ConfigurationError
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.transactions import Transaction
+
+__all__ = ["PollSchedule", "settled", "terminal"]
+
+_LONGEST: Final = 1e9
+"""Seconds; a thread cannot wait for much longer."""
+
+
+@dataclass(frozen=True)
+class PollSchedule:
+    """When to look (SPEC.md, "GET /transactions/{id}").
+
+    Args:
+        first: Seconds from the start of the wait to the first look.
+        every: Seconds between looks.
+        limit: Seconds after which the wait gives up.
+
+    Raises:
+        ConfigurationError: Not finite (or over 1e9), negative, or without a pause between looks.
+    """
+
+    first: float = 15.0
+    every: float = 10.0
+    limit: float = 300.0
+
+    def __post_init__(self) -> None:
+        times = (self.first, self.every, self.limit)
+        if (
+            not all(isinstance(time, int | float) and 0 <= time <= _LONGEST for time in times)
+            or self.every <= 0
+            or self.limit <= 0
+        ):
+            raise ConfigurationError("a PollSchedule needs finite seconds: first >= 0, every > 0, limit > 0")
+
+
+def terminal(transaction: Transaction) -> bool:
+    """Tell whether the transaction has ended."""
+    return transaction.status.is_terminal
+
+
+def settled(transaction: Transaction) -> bool:
+    """Tell whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
+    failed_payout = transaction.type == TransactionType.B2C and transaction.status == TransactionStatus.FAILED
+    return transaction.status.is_terminal and not failed_payout

@@ -1,0 +1,162 @@
+"""The rate budget of one key: pure arithmetic over a log of slots. It sleeps never and reads no clock.
+
+SPEC.md allows 60 requests a minute and does not show the window. A log in which no span of `window` seconds
+holds more than `requests` slots keeps within fixed and sliding windows alike, and lets a burst go out at once.
+Times are in seconds on one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from enum import Enum
+from math import inf, isfinite
+from typing import Protocol
+
+from momopay._numbers import is_number, is_whole
+from momopay.errors import ConfigurationError
+
+__all__ = ["Budget", "Lane", "RateBudget"]
+
+
+class Lane(Enum):
+    """What a request is for. Payments go first; polling leaves a reserve for everything else."""
+
+    PAYMENT = "payment"
+    READ = "read"
+    POLL = "poll"
+
+
+class Budget(Protocol):
+    """Whatever hands out slots."""
+
+    def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
+        """Take the next slot and say in how many seconds it comes; take none if that is later than `within`."""
+        ...
+
+    def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`, and take back those that were handed out for the time between."""
+        ...
+
+    def stopped(self, now: float) -> bool:
+        """Tell whether slots handed out for now are taken back."""
+        ...
+
+
+def check_size(requests: int, window: float) -> None:
+    """Refuse a budget that could hand out nothing.
+
+    Raises:
+        ConfigurationError: Not at least one request, or a window that is not a positive number.
+    """
+    if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
+        raise ConfigurationError(
+            "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
+        )
+
+
+class RateBudget:
+    """So many requests in any window, for all users of one key in this process.
+
+    A burst goes out at once, up to the whole window, while nobody polls. Polling leaves the last quarter of a
+    window to everything else, and reads that have to queue leave the last tenth, so that a payment finds a slot
+    soon. In return polling has a floor, an eighth of the window: payments and reads that queue, or come while
+    somebody polls, leave what it has not used. From that last quarter it takes its slots one by one, evenly over
+    the window, so that waits hear at a steady pace however many payments queue. Safe to use from many threads.
+
+    Args:
+        requests: How many requests a window holds. Two below SPEC.md's 60, for clocks that differ.
+        window: Its length, seconds. One above SPEC.md's 60, for requests that travel at different speeds.
+
+    Raises:
+        ConfigurationError: Not at least one request, or a window that is not a positive number.
+    """
+
+    def __init__(self, requests: int = 58, window: float = 61.0) -> None:
+        check_size(requests, window)
+        self.requests = requests
+        self.window = window
+        self._floor = requests // 8
+        self._pace = window / max(1, self._floor)
+        self._slots: list[float] = []
+        self._polls: list[float] = []
+        self._stop = -inf
+        self._lock = threading.Lock()
+
+    def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
+        """Take the next slot that the lane may have.
+
+        Args:
+            now: The time.
+            lane: What the request is for.
+            within: The longest delay of use, seconds; a later slot is told but not taken.
+
+        Returns:
+            The delay until the slot, seconds; 0 when it is now.
+        """
+        with self._lock:
+            self._forget(now)
+            slot = self._first_free(max(now, self._stop), lane)
+            delay = slot - now
+            if delay <= within:
+                self._take(slot, lane)
+            return delay
+
+    def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`; whoever holds one for the time between must reserve again."""
+        with self._lock:
+            self._stop = max(self._stop, until)
+            for slots in (self._slots, self._polls):
+                kept = bisect_right(slots, now)
+                del slots[kept : bisect_left(slots, self._stop, kept)]
+
+    def stopped(self, now: float) -> bool:
+        """Tell whether a stop is in force."""
+        return now < self._stop
+
+    def _take(self, slot: float, lane: Lane) -> None:
+        insort(self._slots, slot)
+        if lane is Lane.POLL:
+            insort(self._polls, slot)
+
+    def _forget(self, now: float) -> None:
+        for slots in (self._slots, self._polls):
+            past = 0
+            while past < len(slots) and slots[past] + self.window <= now:
+                past += 1
+            del slots[:past]
+
+    def _first_free(self, start: float, lane: Lane) -> float:
+        if self._fits(start, self._share(start, lane, queued=False)):
+            return start
+        times = [slot + self.window for slot in self._slots]
+        if lane is Lane.POLL and self._polls:
+            insort(times, self._polls[-1] + self._pace)
+        later = times[bisect_right(times, start) :]
+        return next(time for time in later if self._fits(time, self._share(time, lane, queued=True)))
+
+    def _share(self, slot: float, lane: Lane, *, queued: bool) -> int:
+        """Tell how much of the window before a slot may be taken if the lane is to have it."""
+        polls = self._polls
+        if lane is not Lane.POLL and not queued and not polls:
+            return self.requests
+        recent = bisect_right(polls, slot) - bisect_right(polls, slot - self.window)
+        unused = max(0, self._floor - recent)
+        if lane is Lane.POLL:
+            paced = unused and (not polls or polls[-1] + self._pace <= slot)
+            return self.requests - (0 if paced else self.requests // 4)
+        return self.requests - unused - (self.requests // 10 if queued and lane is Lane.READ else 0)
+
+    def _fits(self, slot: float, share: int) -> bool:
+        """Whether one more slot keeps the lane's share of the window before it, and fills no later window."""
+        slots, most = self._slots, self.requests
+        place = bisect_right(slots, slot)
+        if place >= share and slots[place - share] + self.window > slot:
+            return False
+        # With the new slot in place, no slot may come within a window of the one `most` places before it.
+        later = range(place, min(place + most, len(slots)))
+        return all(
+            slots[i] >= (slots[i - most + 1] if i - most + 1 < place else slot) + self.window
+            for i in later
+            if i >= most - 1
+        )

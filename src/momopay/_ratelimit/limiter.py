@@ -1,0 +1,113 @@
+"""Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from momopay._ratelimit.budget import Budget, Lane
+from momopay._transport import AsyncBackend, SyncBackend
+from momopay.errors import BudgetExhaustedError
+
+__all__ = ["SharedBudget"]
+
+
+class SlotSource(Protocol):
+    """A budget as one session sees it. Asking may take a round trip to a server."""
+
+    async def reserve(self, now: float, lane: Lane, within: float) -> float:
+        """Take the next slot and return the seconds until it; take none if that is later than `within`."""
+        ...
+
+    async def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`, to nobody who shares the budget."""
+        ...
+
+    async def stopped(self, now: float) -> bool:
+        """Return whether slots handed out for now were revoked by a stop."""
+        ...
+
+    async def close(self) -> None:
+        """Release what this session held open."""
+        ...
+
+
+@runtime_checkable
+class SharedBudget(Protocol):
+    """A budget that several processes share."""
+
+    def slots(self, backend: SyncBackend | AsyncBackend, account_hash: str) -> SlotSource:
+        """Return the slots of one address and key, asked for through this backend."""
+        ...
+
+
+class LocalSlots:
+    """The slots of a budget in this process, which answers at once."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    async def reserve(self, now: float, lane: Lane, within: float) -> float:
+        """Take the next slot."""
+        return self._budget.reserve(now, lane, within)
+
+    async def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`."""
+        self._budget.stop(now, until)
+
+    async def stopped(self, now: float) -> bool:
+        """Return whether a stop is in force."""
+        return self._budget.stopped(now)
+
+    async def close(self) -> None:
+        """Do nothing: a local budget holds nothing open."""
+
+
+class RateLimiter:
+    """Waits on behalf of one session until its budget has a slot."""
+
+    def __init__(self, budget: Budget | SharedBudget, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
+        self._backend = backend
+        self._slots: SlotSource = (
+            budget.slots(backend, account_hash) if isinstance(budget, SharedBudget) else LocalSlots(budget)
+        )
+
+    async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
+        """Take a slot and wait until it has come.
+
+        Args:
+            lane: What the request is for.
+            latest: The latest monotonic time at which the slot is of use.
+            describe: Names the call in the error.
+
+        Returns:
+            Whether the call had to wait.
+
+        Raises:
+            BudgetExhaustedError: There is no slot by then; none was taken.
+        """
+        waited = False
+        while True:
+            now = self._backend.now()
+            within = max(0.0, latest - now)
+            delay = await self._slots.reserve(now, lane, within)
+            if delay <= 0:
+                return waited
+            if delay > within:
+                raise BudgetExhaustedError(
+                    f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent", retry_after=delay
+                )
+            await self._backend.sleep(delay)
+            waited = True
+            # A 429 that came while this call slept revoked the slot; then queue for another one.
+            if not await self._slots.stopped(self._backend.now()):
+                return waited
+
+    async def pause(self, seconds: float) -> None:
+        """Hand out no slot for so long, because the service answered 429."""
+        now = self._backend.now()
+        await self._slots.stop(now, now + seconds)
+
+    async def close(self) -> None:
+        """Release what this session held open."""
+        await self._slots.close()

@@ -1,0 +1,113 @@
+"""Keep API keys and whole phone numbers out of messages, reprs and tracebacks.
+
+This is the lowest module of the package, because the errors themselves need it. It is pure and safe to call from
+any thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
+from types import FrameType
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A key as it is, or in the base64 of Basic authentication: every "pk_" begins with "cGtf" there.
+_KEY = re.compile(r"\b(pk_(?:live|test)_|cGtf)[!-~]+")
+
+# A Kenyan number in any spelling. The first alternative consumes hexadecimal ids, whose digits are no phone.
+_PHONE = re.compile(
+    r"(?P<id>(?<![0-9A-Za-z])[0-9a-f]{16,}(?![0-9A-Za-z]))"
+    r"|(?<![0-9])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9])"
+)
+
+_CARRIERS: Final = frozenset(
+    {
+        "aiohttp",
+        "anyio",
+        "asyncio",
+        "h11",
+        "httpcore",
+        "httpx",
+        "httpx_aiohttp",
+        "momopay",
+        "psycopg",
+        "pydantic",
+        "redis",
+        "socket",
+        "sqlalchemy",
+        "ssl",
+        "trio",
+    }
+)
+"""Packages whose frames hold a request, its headers or a row of the journal while a call passes through them."""
+
+
+def mask_phone(text: str) -> str:
+    """Return the first four and the last three characters, as in ``2547*****678``."""
+    return f"{text[:4]}*****{text[-3:]}"
+
+
+def redact(text: str) -> str:
+    """Return the text with every key and phone number masked."""
+    return _PHONE.sub(_mask_match, _KEY.sub(r"\1*****", text))
+
+
+def redacted_repr(value: object) -> str:
+    """Return the redacted repr of a value. A reference may be a phone number, so log references with this."""
+    return redact(repr(value))
+
+
+def _mask_match(match: re.Match[str]) -> str:
+    return match[0] if match["id"] else mask_phone(match[0])
+
+
+def clear_frames(error: BaseException) -> None:
+    """Drop the local variables of library frames that an error and the errors it is chained to passed through.
+
+    Crash reporters show locals, and those of a request hold the key and whole phone numbers. Only frames of
+    `_CARRIERS` are cleared: a caller debugging an ``until=`` function or a transport of their own keeps theirs.
+    A frame that is still running cannot be cleared; `clears_frames` and `operation` drop their own arguments.
+    """
+    for link in _chain(error):
+        traceback = link.__traceback__
+        while traceback is not None:
+            if _package_of(traceback.tb_frame) in _CARRIERS:
+                with suppress(RuntimeError):  # the frame is still running
+                    traceback.tb_frame.clear()
+            traceback = traceback.tb_next
+
+
+def clears_frames(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function whose arguments must not stay in the traceback of an error that it raises."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            clear_frames(error)
+            del args, kwargs
+            raise
+
+    return wrapper
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its causes and its contexts, each once."""
+    seen = set[int]()
+    pending = [error]
+    while pending:
+        link = pending.pop()
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            pending += [each for each in (link.__cause__, link.__context__) if each is not None]
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

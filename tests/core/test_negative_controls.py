@@ -1,0 +1,167 @@
+"""The safety rules broken on purpose: the counting server then sees what they prevent, so the counting can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+import momopay
+import wire
+from drivers import Driver, unique_key
+from momopay._core import retry as _retry
+from momopay.resources import channels, payouts, stk
+from wire import Server, Step
+
+Drive = Callable[..., Driver]
+Call = Callable[[Any], Any]
+pytestmark = pytest.mark.usefixtures("no_backoff")
+
+
+def initiate_stk(client: Any) -> Any:
+    return client.stk.initiate(amount=100, phone="0712345678", account_reference="INV-42")
+
+
+def initiate_payout(client: Any) -> Any:
+    return client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
+
+
+def create_channel(client: Any) -> Any:
+    return client.channels.create(name="Shop", type="PAYBILL", shortcode="600100", account_number="42")
+
+
+def top_up(client: Any) -> Any:
+    return client.wallet.top_up(amount=100, phone="0712345678")
+
+
+def paid(drive: Drive, server: Server, call: Call, **options: Any) -> int:
+    """How many payments the server counts after one call, however it ends."""
+    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.3, **options)
+    try:
+        driver(call)
+    except momopay.MomoPayError:
+        assert server.requests
+    return server.payments
+
+
+SENT_ONCE = pytest.mark.parametrize(
+    ("call", "module", "name"),
+    [
+        (initiate_stk, stk, "INITIATE"),
+        (initiate_payout, payouts, "INITIATE"),
+        (create_channel, channels, "CREATE"),
+    ],
+    ids=["stk", "payout", "create"],
+)
+AFTER_COMMIT = pytest.mark.parametrize(
+    "step",
+    [
+        wire.hangs(),
+        wire.closes(commits=True),
+        wire.resets(commits=True),
+        wire.Step(wire.refuses(500, "INTERNAL").play, commits=True),
+        wire.Step(wire.answers(408).play, commits=True),
+    ],
+    ids=["read_timeout", "closed", "reset", "error", "request_timeout"],
+)
+
+
+@SENT_ONCE
+@AFTER_COMMIT
+def test_the_rule_of_a_payment_is_what_keeps_it_from_being_paid_twice(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Call, module: Any, name: str, step: Step
+) -> None:
+    with wire.serve(step, wire.succeeds()) as server:
+        assert paid(drive, server, call) == 1
+
+    endpoint = getattr(module, name)
+    monkeypatch.setattr(module, name, dataclasses.replace(endpoint, retry_policy=_retry.SAFE))
+    with wire.serve(step, wire.succeeds()) as server:
+        assert paid(drive, server, call) == 2
+
+
+@SENT_ONCE
+def test_a_rule_that_repeats_what_does_not_parse_pays_twice(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Call, module: Any, name: str
+) -> None:
+    step = wire.Step(wire.html(200).play, commits=True)
+    endpoint = getattr(module, name)
+    careless = dataclasses.replace(_retry.SAFE, retries_on=frozenset(_retry.FailureKind))
+    monkeypatch.setattr(module, name, dataclasses.replace(endpoint, retry_policy=careless))
+    with wire.serve(step, wire.succeeds()) as server:
+        assert paid(drive, server, call) == 2
+
+
+class Careless(httpx.HTTPTransport):
+    """Follows redirects, and gives each attempt an idempotency key of its own."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(rekeyed(request))
+        if response.has_redirect_location:
+            response.close()
+            response = super().handle_request(redirected(request, response))
+        return response
+
+
+class AsyncCareless(httpx.AsyncHTTPTransport):
+    """The same for the other colour."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(rekeyed(request))
+        if response.has_redirect_location:
+            await response.aclose()
+            response = await super().handle_async_request(redirected(request, response))
+        return response
+
+
+def rekeyed(request: httpx.Request) -> httpx.Request:
+    if "idempotency-key" in request.headers:
+        request.headers["idempotency-key"] = uuid4().hex
+    return request
+
+
+def redirected(request: httpx.Request, response: httpx.Response) -> httpx.Request:
+    headers = {name: value for name, value in request.headers.items() if name != "host"}
+    body = request.stream
+    assert isinstance(body, httpx.SyncByteStream)
+    return httpx.Request(request.method, response.headers["location"], headers=headers, content=b"".join(body))
+
+
+@pytest.fixture
+def careless(colour: str) -> httpx.BaseTransport | httpx.AsyncBaseTransport:
+    return AsyncCareless() if colour == "async" else Careless()
+
+
+def test_a_transport_that_follows_redirects_pays_elsewhere(
+    drive: Drive, careless: httpx.BaseTransport | httpx.AsyncBaseTransport
+) -> None:
+    with wire.serve(wire.succeeds()) as elsewhere, wire.serve(wire.succeeds()) as server:
+        server.script = (wire.redirects(f"{elsewhere.base_url}/b2c/payouts"),)
+        assert paid(drive, server, initiate_payout) == 0
+        assert (len(server.requests), elsewhere.payments) == (1, 0)
+
+        assert paid(drive, server, initiate_payout, transport=careless) == 0
+        assert (len(server.requests), elsewhere.payments) == (2, 1)
+
+
+@AFTER_COMMIT
+def test_a_transport_that_loses_the_idempotency_key_pays_twice(
+    drive: Drive, careless: httpx.BaseTransport | httpx.AsyncBaseTransport, step: Step
+) -> None:
+    with wire.serve(step, wire.succeeds()) as server:
+        assert paid(drive, server, top_up) == 1
+        assert len(server.requests) == 2
+
+    with wire.serve(step, wire.succeeds()) as server:
+        assert paid(drive, server, top_up, transport=careless) == 2
+
+
+def test_a_client_that_loses_its_ban_prompts_again(drive: Drive) -> None:
+    """Clients of two keys share no pause, so the counting of refused prompts can fail."""
+    with wire.serve(wire.refuses(429, "STK_TEMP_BANNED", {"retryAfterSeconds": 60}), wire.succeeds()) as server:
+        assert paid(drive, server, initiate_stk) == 0
+        assert paid(drive, server, initiate_stk) == 1

@@ -1,0 +1,56 @@
+"""One coroutine, two colours: plain on the one client, awaitable on the other, whatever loop is running."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import httpx
+import pytest
+
+from drivers import KEY
+from momopay import AsyncClient, Client
+from momopay._core.operation import run_sync
+from momopay.resources.stk import Stk
+from test_client import balance
+
+BASE = "https://api.example/v1"
+
+
+def test_the_colour_comes_from_the_client_even_where_a_loop_is_running() -> None:
+    async def main() -> Any:
+        with Client(KEY, base_url=BASE, transport=httpx.MockTransport(balance)) as client:
+            return client.wallet.balance().currency
+
+    assert asyncio.run(main()) == "KES"
+
+
+def test_an_operation_tells_its_signature_and_its_documentation() -> None:
+    client = Client(KEY, base_url=BASE)
+    async_client = AsyncClient(KEY, base_url=BASE)
+    names = ["amount", "phone", "account_reference", "transaction_desc", "callback_url", "channel_id", "credential_id"]
+    for bound in (client.stk.initiate, async_client.stk.initiate):
+        assert list(inspect.signature(bound).parameters) == names
+        assert "at most once" in (inspect.getdoc(bound) or "")
+    assert not inspect.iscoroutinefunction(client.stk.initiate)
+    assert inspect.iscoroutinefunction(async_client.stk.initiate)
+    assert "at most once" in (Stk.initiate.__doc__ or "")
+
+
+def test_every_operation_says_what_it_raises_and_what_it_rests_on() -> None:
+    client: Any = Client(KEY, base_url=BASE)
+    resources: list[Any] = [client.stk, client.payouts, client.wallet, client.channels, client.transactions]
+    for resource in resources:
+        for name in dir(resource):
+            if not name.startswith("_") and callable(getattr(resource, name)):
+                documentation = inspect.getdoc(getattr(resource, name)) or ""
+                assert "Raises:" in documentation, name
+
+
+def test_a_coroutine_that_suspends_is_no_blocking_call() -> None:
+    async def suspending() -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="suspend"):
+        run_sync(suspending())

@@ -1,0 +1,205 @@
+"""The canary: neither the key nor a whole phone in logs, reprs, tracebacks with locals, pickles or chains."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+import sqlite3
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import momopay
+from drivers import Driver
+
+KEY = "pk_test_canary_8f3a"
+BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
+PHONE = "254712345678"
+LOCAL = "0712345678"
+
+
+NO_ITEMS: dict[str, Any] = {
+    "items": [],
+    "overview": {"total": 0, "completed": 0, "failed": 0, "pending": 0},
+    "nextCursor": None,
+}
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def shown(error: BaseException) -> str:
+    """Everything that a log, a crash report or a debugger would show of an error."""
+    text = list[str]()
+    for link in chain(error):
+        report = traceback.TracebackException.from_exception(link, capture_locals=True)
+        ours = [
+            frame for frame in report.stack if "/src/momopay/" in frame.filename or "site-packages" in frame.filename
+        ]
+        text += [f"{frame.name} {frame.locals}" for frame in ours]
+        text += [str(link), repr(link), *report.format_exception_only()]
+    return "\n".join(text)
+
+
+def refusing(status: int, code: str) -> Callable[[httpx.Request], httpx.Response]:
+    def handler(_request: httpx.Request) -> httpx.Response:
+        error: dict[str, Any] = {
+            "code": code,
+            "message": f"{KEY}, Basic {BASIC}: cannot prompt {PHONE} or +{PHONE} or {LOCAL}",
+            "details": {},
+        }
+        return httpx.Response(status, json={"success": False, "error": error, "requestId": "r"})
+
+    return handler
+
+
+def failing(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
+    def handler(_request: httpx.Request) -> httpx.Response:
+        raise error
+
+    return handler
+
+
+HANDLERS: dict[str, Callable[[httpx.Request], httpx.Response]] = {
+    "refused": refusing(400, "INVALID_PHONE"),
+    "unknown code": refusing(400, "SOMETHING_NEW"),
+    "server": refusing(500, "OOPS"),
+    "html": lambda _request: httpx.Response(502, text=f"<html>{PHONE}"),
+    "not an envelope": lambda _request: httpx.Response(200, json={"success": True, "data": {"phone": PHONE}}),
+    "no reply": failing(httpx.ReadTimeout(f"reading {PHONE}, {KEY}, Basic {BASIC}")),
+    "not sent": failing(httpx.ConnectError("refused")),
+    "a bug in the transport": failing(RuntimeError("oops")),
+}
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "stk": lambda client: client.stk.initiate(amount=1, phone=LOCAL, account_reference=PHONE),
+    "payout": lambda client: client.payouts.initiate(amount=10, phone=PHONE, reference=PHONE),
+    "top-up": lambda client: client.wallet.top_up(amount=1, phone="+" + PHONE),
+    "search": lambda client: client.transactions.list(q=PHONE),
+    "refused here": lambda client: client.stk.initiate(amount=1, phone=PHONE + "9", account_reference=PHONE + "99"),
+}
+
+
+@pytest.mark.parametrize("answer", HANDLERS)
+@pytest.mark.parametrize("call", CALLS)
+def test_no_error_shows_the_key_or_a_phone(
+    answer: str, call: str, drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS[answer]), max_attempts=2, deadline=0.3)
+    with pytest.raises(momopay.MomoPayError) as caught:
+        driver(CALLS[call])
+    visible = shown(caught.value) + caplog.text
+    for secret in (KEY, BASIC, PHONE, LOCAL):
+        assert secret not in visible
+    pickled = pickle.dumps(caught.value)
+    assert KEY.encode() not in pickled
+    assert BASIC.encode() not in pickled
+    if not isinstance(caught.value, momopay.OutcomeUnknownError):
+        assert PHONE.encode() not in pickled
+
+
+def test_the_canary_can_sing(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    def remember(_error: BaseException) -> None: ...
+
+    monkeypatch.setattr("momopay._core.operation.clear_frames", remember)
+    driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["no reply"]))
+    with pytest.raises(momopay.OutcomeUnknownError) as caught:
+        driver(CALLS["payout"])
+    assert PHONE in shown(caught.value)
+
+
+@pytest.mark.parametrize("kind", [momopay.Client, momopay.AsyncClient])
+def test_a_client_that_is_refused_leaves_nothing_to_see(kind: Any) -> None:
+    for options in ({"base_url": "http://api.example/v1"}, {"base_url": "https://api.example/v1", "timeout": 0}):
+        with pytest.raises(momopay.ConfigurationError) as caught:
+            kind(KEY, **options)
+        assert KEY not in shown(caught.value)
+
+
+def test_what_holds_a_password_leaves_nothing_to_see_when_it_is_refused() -> None:
+    makers: list[Callable[[str], object]] = [
+        lambda address: momopay.Journal(f"mysql://{address}/d"),
+        lambda address: momopay.RedisRateBudget(f"redis://{address}", requests=0),
+    ]
+    for make in makers:
+        with pytest.raises(momopay.ConfigurationError) as caught:
+            make("user:canary@localhost")
+        assert "canary" not in shown(caught.value)
+
+
+def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[..., Driver], tmp_path: Path) -> None:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        journal.get("r")
+        with closing(sqlite3.connect(tmp_path / "payouts.db")) as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["server"]))
+        with pytest.raises(momopay.JournalError) as caught:
+            driver(lambda client: client.payouts.pay_once(journal=journal, reference=PHONE, amount=10, phone=LOCAL))
+    assert PHONE not in shown(caught.value)
+
+
+def test_a_record_shows_its_phone_masked_and_holds_it_whole(drive: Callable[..., Driver]) -> None:
+    data = {
+        "transactionId": "t",
+        "type": "STK",
+        "status": "PENDING",
+        "amount": 1,
+        "phone": PHONE,
+        "accountReference": f"wage{LOCAL}",
+        "paid": PHONE,
+        "note": {"caller": f"+{PHONE}"},
+        "createdAt": "2026-11-20T10:00:00Z",
+        "updatedAt": "2026-11-20T10:00:00Z",
+    }
+    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
+    driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: answer))
+    prompt = driver(lambda client: client.stk.initiate(amount=1, phone=PHONE))
+    assert prompt.phone == PHONE
+    for visible in (repr(prompt), str(prompt), f"{prompt!r:>10}", repr([prompt]), repr(prompt.response)):
+        assert PHONE not in visible
+        assert LOCAL not in visible
+    assert "2547*****678" in repr(prompt)
+    assert KEY not in repr(driver.client)
+
+
+def test_one_line_per_attempt_and_one_per_repeat(
+    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = [
+        httpx.Response(503),
+        httpx.Response(200, json={"success": True, "data": NO_ITEMS, "requestId": "req-7"}),
+    ]
+    driver = drive(transport=httpx.MockTransport(lambda _request: answers.pop(0)))
+    with caplog.at_level(logging.DEBUG, logger="momopay"):
+        driver(lambda client: client.transactions.list(q=PHONE))
+    lines = [
+        (record.name, record.levelname, record.getMessage()) for record in caplog.records if record.name == "momopay"
+    ]
+    assert [level for _, level, _ in lines] == ["DEBUG", "WARNING", "DEBUG"]
+    assert "attempt 1, lane read" in lines[0][2]
+    assert "retrying in" in lines[1][2]
+    assert "after attempt 1" in lines[1][2]
+    assert "200, request req-7" in lines[2][2]
+    assert all("GET /transactions" in message for _, _, message in lines)
+
+
+def test_nothing_is_logged_below_a_warning_unless_asked(
+    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    answer = httpx.Response(200, json={"success": True, "data": NO_ITEMS, "requestId": "r"})
+    driver = drive(transport=httpx.MockTransport(lambda _request: answer))
+    driver(lambda client: client.transactions.list(q=PHONE))
+    assert caplog.records == []
