@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-import redis
 import redis.asyncio
+
+import redis
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 _PATIENCE = 10.0

@@ -67,13 +67,16 @@ def _mask_match(match: re.Match[str]) -> str:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Drop the local variables of library frames that an error and the errors it is chained to passed through.
+    """Drop what crash reporters would show of a request: the locals of library frames, and secrets in causes.
 
-    Crash reporters show locals, and those of a request hold the key and whole phone numbers. Only frames of
-    `_CARRIERS` are cleared: a caller debugging an ``until=`` function or a transport of their own keeps theirs.
-    A frame that is still running cannot be cleared; `clears_frames` and `operation` drop their own arguments.
+    This covers the error and all that it is chained to. Only frames of `_CARRIERS` are cleared: a caller debugging an
+    ``until=`` function or a transport of their own keeps theirs. A frame that is still running cannot be cleared;
+    `clears_frames` and `operation` drop their own arguments.
     """
     for link in _chain(error):
+        # A library's message may quote what it was given. An error of the caller's own is left as it is.
+        if link is not error and type(link).__module__.partition(".")[0] in _CARRIERS:
+            link.args = tuple(redact(each) if isinstance(each, str) else each for each in link.args)
         traceback = link.__traceback__
         while traceback is not None:
             if _package_of(traceback.tb_frame) in _CARRIERS:

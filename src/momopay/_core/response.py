@@ -1,11 +1,11 @@
-"""The envelope of SPEC.md: bytes into a record, or into the failure that they tell of. Pure."""
+"""Parse a response into a record, or into the failure that it describes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -27,13 +27,13 @@ from momopay.models.faults import describe
 from momopay.models.records import Envelope
 
 T = TypeVar("T")
-_LONGEST_MESSAGE = 500
-"""Characters of what came from outside that an error shows."""
+_MAX_TEXT: Final = 500
+"""Characters of a foreign text that an error shows."""
 
 
 @dataclass(frozen=True)
 class _Refusal:
-    """The error envelope."""
+    """The service's error envelope."""
 
     code: str
     message: str
@@ -41,68 +41,76 @@ class _Refusal:
     request_id: str | None
 
 
-def parse_envelope(answer: RawResponse, envelope: type[Envelope[T]]) -> Envelope[T]:
-    """Read an answer to a call that returns a record.
+def parse_envelope(response: RawResponse, envelope: type[Envelope[T]]) -> Envelope[T]:
+    """Return the success envelope of a response.
 
     Raises:
-        AttemptFailed: The service refused, failed, or answered with something that is not SPEC.md's.
+        AttemptFailed: The service refused, failed, or did not answer as specified.
     """
-    if not 200 <= answer.status < 300:  # noqa: PLR2004  success
-        raise failure_from_response(answer)
+    # The status decides between success and failure, so that each body is parsed once.
+    if not 200 <= response.status < 300:  # noqa: PLR2004  success
+        raise failure_from_response(response)
     try:
-        return envelope.model_validate_json(answer.body)
+        return envelope.model_validate_json(response.body)
     except ValidationError as error:
-        problem = describe(error)
-    raise failure_from_response(answer, problem)
+        failure = failure_from_response(response, describe(error))
+        # The caller gets `failure.error`; the chain leads it to what pydantic found.
+        failure.error.__cause__ = error
+    raise failure
 
 
-def check_success(answer: RawResponse) -> None:
-    """Read an answer to a call that returns nothing: any 2xx will do, unless its envelope says otherwise.
+def check_success(response: RawResponse) -> None:
+    """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses.
 
     Raises:
         AttemptFailed: As for `parse_envelope`.
     """
-    if not 200 <= answer.status < 300 or _refusal(answer.body) is not None:  # noqa: PLR2004  success
-        raise failure_from_response(answer)
+    if not 200 <= response.status < 300 or _refusal(response.body) is not None:  # noqa: PLR2004  success
+        raise failure_from_response(response)
 
 
-def failure_from_response(answer: RawResponse, problem: str = "not an envelope") -> AttemptFailed:
-    """Say how an answer failed, the class chosen by SPEC.md's code first and by the status after."""
-    refusal = _refusal(answer.body)
-    broken = answer.status >= 500 or answer.status == 408  # noqa: PLR2004  the server's own failures
-    if broken:
-        error = _api_error(answer, refusal, ServerError)
-        return AttemptFailed(FailureKind.SERVER_ERROR, error, retry_after=retry_after(answer.headers), body=answer.body)
-    if refusal is None or 300 <= answer.status < 400:  # noqa: PLR2004  a redirect is never followed
-        kind = answer.headers.get("content-type", "no content type")[:_LONGEST_MESSAGE]
-        text = f"HTTP {answer.status} with {len(answer.body)} bytes of {kind}: {problem}"
-        protocol_error = ProtocolError(text, status_code=answer.status)
-        return AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error, body=answer.body)
-    error = _api_error(answer, refusal, APIError)
-    pause = error.retry_after if isinstance(error, ThrottledError) else None
-    kind = FailureKind.RATE_LIMITED if isinstance(error, RateLimitExceededError) else FailureKind.REFUSED
-    return AttemptFailed(kind, error, retry_after=pause)
+def failure_from_response(response: RawResponse, problem: str = "not an envelope") -> AttemptFailed:
+    """Return how a response failed. The service's code chooses the error's class before the HTTP status does."""
+    refusal = _refusal(response.body)
+    if response.status >= 500 or response.status == 408:  # noqa: PLR2004  the server's own failures
+        error = _api_error(response, refusal, ServerError)
+        pause = retry_after(response.headers)
+        return AttemptFailed(FailureKind.SERVER_ERROR, error, retry_after=pause, body=response.body)
+    if refusal is None or 300 <= response.status < 400:  # noqa: PLR2004  a redirect is never followed
+        content_type = response.headers.get("content-type", "no content type")[:_MAX_TEXT]
+        protocol_error = ProtocolError(
+            f"HTTP {response.status} with {len(response.body)} bytes of {content_type}: {problem}",
+            status_code=response.status,
+        )
+        return AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error, body=response.body)
+    error = _api_error(response, refusal, APIError)
+    limited = isinstance(error, RateLimitExceededError)
+    return AttemptFailed(
+        FailureKind.RATE_LIMITED if limited else FailureKind.REFUSED,
+        error,
+        retry_after=error.retry_after if isinstance(error, ThrottledError) else None,
+    )
 
 
-def failure_without_response(no_answer: NoResponseError) -> AttemptFailed:
-    """Say how an attempt failed that brought no whole answer."""
-    reason = str(no_answer)[:_LONGEST_MESSAGE]
-    if isinstance(no_answer, NotSentError):
-        return AttemptFailed(FailureKind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
-    if isinstance(no_answer, NoReplyError):
-        return AttemptFailed(FailureKind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=no_answer.partial)
-    return AttemptFailed(FailureKind.INVALID_RESPONSE, ProtocolError(f"unreadable: {reason}"))
+def failure_without_response(error: NoResponseError) -> AttemptFailed:
+    """Return how an attempt failed that brought no whole response."""
+    reason = str(error)[:_MAX_TEXT]
+    if isinstance(error, NotSentError):
+        failure = AttemptFailed(FailureKind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
+    elif isinstance(error, NoReplyError):
+        failure = AttemptFailed(FailureKind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=error.partial)
+    else:
+        failure = AttemptFailed(FailureKind.INVALID_RESPONSE, ProtocolError(f"unreadable: {reason}"))
+    failure.error.__cause__ = error
+    return failure
 
 
 def transaction_id_in(body: bytes) -> str | None:
-    """Look for the transaction's id in what came of an answer, even if it was cut short."""
+    """Return the transaction id in a body, even if the body was cut short."""
     try:
-        return _transaction_id(from_json(body, allow_partial=True))
+        envelope = from_json(body, allow_partial=True)
     except ValueError:
         return None
-
-
-def _transaction_id(envelope: object) -> str | None:
     match envelope:
         case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
             return found if found.strip() else None
@@ -111,6 +119,7 @@ def _transaction_id(envelope: object) -> str | None:
 
 
 def _refusal(body: bytes) -> _Refusal | None:
+    """Return the error envelope in a body, or None where the body refuses nothing for certain."""
     try:
         envelope = from_json(body)
     except ValueError:
@@ -119,51 +128,46 @@ def _refusal(body: bytes) -> _Refusal | None:
         case {"success": False as success, "error": {"code": str(code)} as error} if (
             success is False
             and code.strip()
-            and len(code) <= _LONGEST_MESSAGE
-            and not envelope.get("data")  # it refuses, and tells of a transaction: nothing definite
+            and len(code) <= _MAX_TEXT
+            # A refusal that also carries data contradicts itself: the payment may have been made.
+            and not envelope.get("data")
         ):
-            message, details, request_id = (
-                error.get("message"),
-                error.get("details"),
-                envelope.get("requestId"),
-            )
+            message, details, request_id = error.get("message"), error.get("details"), envelope.get("requestId")
             return _Refusal(
                 code=code,
-                message=message[:_LONGEST_MESSAGE] if isinstance(message, str) else "",
+                message=message[:_MAX_TEXT] if isinstance(message, str) else "",
                 details=cast("dict[str, Any]", details) if isinstance(details, dict) else {},
-                request_id=request_id[:_LONGEST_MESSAGE] if isinstance(request_id, str) else None,
+                request_id=request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
             )
         case _:
             return None
 
 
-def _api_error(answer: RawResponse, refusal: _Refusal | None, otherwise: type[APIError]) -> APIError:
+def _api_error(response: RawResponse, refusal: _Refusal | None, default: type[APIError]) -> APIError:
     if refusal is None:
-        return otherwise("the service failed", code=None, status_code=answer.status)
-    of_the_answer: dict[str, Any] = {
+        return default("the service failed", code=None, status_code=response.status)
+    arguments: dict[str, Any] = {
         "code": refusal.code,
         "details": refusal.details,
-        "status_code": answer.status,
+        "status_code": response.status,
         "request_id": refusal.request_id,
     }
-    kind = ERRORS_BY_CODE.get(refusal.code, otherwise)
-    if issubclass(kind, ThrottledError):
-        of_the_answer["retry_after"] = _pause(answer, refusal.details)
-    return kind(refusal.message, **of_the_answer)
+    error_class = ERRORS_BY_CODE.get(refusal.code, default)
+    if issubclass(error_class, ThrottledError):
+        arguments["retry_after"] = _pause(response, refusal.details)
+    return error_class(refusal.message, **arguments)
 
 
-def _pause(answer: RawResponse, details: Mapping[str, Any]) -> float | None:
-    """The longest pause that the answer asks for, by its header or its details, seconds.
-
-    A moment in time depends on whose clock is right, so it counts only where no seconds are told.
-    """
-    told = (
-        retry_after(answer.headers),
+def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
+    """Return the longest pause, in seconds, that a response's header or details ask for."""
+    stated = (
+        retry_after(response.headers),
         number_or_none(details.get("resetInSeconds")),
         number_or_none(details.get("retryAfterSeconds")),
     )
-    seconds = [pause for pause in told if pause is not None]
+    seconds = [pause for pause in stated if pause is not None]
     if seconds:
         return max(seconds)
+    # A point in time depends on two clocks agreeing, so it counts only where no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
     return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
