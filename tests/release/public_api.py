@@ -47,7 +47,11 @@ def _described(path: str, value: Any) -> Iterator[str]:
     if not inspect.isclass(value):
         yield f"{path}{_signature(value)}"
         return
-    bases = ", ".join(base.__name__ for base in value.__mro__[1:-1] if base.__module__.startswith("momopay"))
+    bases = ", ".join(
+        base.__name__
+        for base in value.__mro__[1:-1]
+        if base.__module__.startswith("momopay") and not base.__name__.startswith("_")
+    )
     yield f"class {path}({bases})"
     if issubclass(value, Enum):
         yield from (f"{path}.{name} = {member.value!r}" for name, member in value.__members__.items())

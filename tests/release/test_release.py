@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 import momopay
 from release.public_api import SNAPSHOT, public_api
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+RELEASED = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", CHANGELOG, re.MULTILINE)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -37,11 +39,12 @@ def test_the_version_stands_in_one_place() -> None:
     assert stated == [Path("momopay/__init__.py")]
 
 
-def test_the_changelog_tells_of_this_version_first() -> None:
-    versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", CHANGELOG, re.MULTILINE)
-    assert versions[0] == momopay.__version__
-    assert versions == sorted(versions, key=lambda version: [int(part) for part in version.split(".")], reverse=True)
+def test_the_changelog_lists_the_releases_before_this_version() -> None:
+    assert sorted(RELEASED, key=Version, reverse=True) == RELEASED
     assert "## [Unreleased]" in CHANGELOG
+    # Between releases the version is a development one of the release to come.
+    assert Version(momopay.__version__) >= Version(RELEASED[0])
+    assert RELEASED[0] == momopay.__version__ or Version(momopay.__version__).is_devrelease
 
 
 def broken(then: list[str], now: list[str]) -> list[str]:
@@ -56,7 +59,7 @@ def _name(line: str) -> str:
 
 def test_no_public_name_breaks_without_a_word() -> None:
     heading, *then = SNAPSHOT.read_text().splitlines()
-    assert heading == f"momopay {momopay.__version__}", "python -m release.public_api, in tests, writes it at a release"
+    assert heading == f"momopay {RELEASED[0]}", "python -m release.public_api, in tests, writes it at a release"
     assert broken(then, public_api()) == []
 
 

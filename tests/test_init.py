@@ -1,0 +1,89 @@
+"""The public names: complete, the same in each place, and visible to editors."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import jedi
+import pytest
+
+import momopay
+
+MODULES = vars(momopay)["_PUBLIC"]
+MADE_BY_THE_PACKAGE = {"Channels", "Payouts", "SharedBudget", "Stk", "Transactions", "Wallet", "WaitIterator"}
+"""Classes whose instances users get and never build; SharedBudget is a protocol between the package's own parts."""
+
+
+def test_every_name_resolves() -> None:
+    assert set(dir(momopay)) >= set(momopay.__all__)
+    for name in momopay.__all__:
+        assert getattr(momopay, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        getattr(momopay, "nonsense")  # noqa: B009  type checkers know that it is missing
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_lists_its_names_as_the_package_does(module: str) -> None:
+    assert sorted(import_module(f"momopay.{module}").__all__) == sorted(MODULES[module].split())
+
+
+def public_callables() -> Iterator[Callable[..., Any]]:
+    """Every function and public method that users call."""
+    for name in momopay.__all__:
+        value = getattr(momopay, name)
+        if inspect.isclass(value) and not issubclass(value, BaseException | tuple):
+            for method, member in inspect.getmembers_static(value):
+                function = getattr(member, "__wrapped__", member)
+                is_public = name != "SharedBudget" and not method.startswith("_")
+                is_public = is_public or (method == "__init__" and name not in MADE_BY_THE_PACKAGE)
+                if is_public and inspect.isfunction(function) and function.__module__.startswith("momopay"):
+                    yield function
+        elif inspect.isfunction(value):
+            yield value
+
+
+def names_in(annotation: object) -> Iterator[type]:
+    for argument in typing.get_args(annotation):
+        yield from names_in(argument)
+    if isinstance(annotation, type):
+        yield annotation
+
+
+def test_every_type_in_a_public_signature_is_exported() -> None:
+    missing = set[str]()
+    for function in public_callables():
+        try:
+            hints = typing.get_type_hints(function)
+        except (NameError, TypeError):  # a name for type checkers alone, or no function
+            continue
+        for hint in hints.values():
+            for kind in names_in(hint):
+                if kind.__module__.startswith("momopay") and kind.__name__ not in momopay.__all__:
+                    missing.add(f"{function.__qualname__}: {kind.__module__}.{kind.__name__}")
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import momopay\nmomopay.Cli", "Client"),
+        ("import momopay\nmomopay.OutcomeU", "OutcomeUnknownError"),
+        ("from momopay import Client\nClient().st", "stk"),
+        ("from momopay import Client\nClient().transactions.wait_", "wait_all"),
+        ("from momopay import parse_callback\nparse_callback(b'').transaction.exter", "external_reference"),
+    ],
+)
+def test_an_editor_completes(code: str, expected: str) -> None:
+    assert expected in [each.name for each in jedi.Script(code).complete()]
+
+
+@pytest.mark.parametrize("resource", ["stk", "payouts", "transactions", "wallet", "channels"])
+def test_completion_shows_operations_alone(resource: str) -> None:
+    with momopay.Client("pk_test_x", base_url="http://127.0.0.1:1/v1") as client:
+        names = [name for name in dir(getattr(client, resource)) if not name.startswith("_")]
+        assert all(callable(getattr(getattr(client, resource), name)) for name in names)
+    assert names
