@@ -1,4 +1,4 @@
-"""Pictures of pages, by a headless Chromium that is spoken to over its own protocol. Knows nothing of what it shows."""
+"""A headless Chromium, driven over its DevTools protocol: opens pages and takes screenshots."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ SWITCHES = (
     "--remote-allow-origins=*",
     "--remote-debugging-port=0",
 )
-PATIENCE = 20.0
-"""Seconds to wait for the browser, and for what a page is to show."""
+TIMEOUT = 20.0
+"""Seconds to wait for the browser to start, or for a page to reach a condition."""
 
 
 class ChromiumError(Exception):
-    """The browser did not start, or a page did not come to show what it should."""
+    """The browser did not start, or a page did not reach a condition in time."""
 
 
 class Tab:
-    """One page."""
+    """One page. `requested` lists the URLs that it has asked for."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -48,66 +48,66 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol; note meanwhile what the page asks for."""
+        """Call a method of the protocol and return its result. Events that arrive meanwhile update `requested`."""
         self._last += 1
         self._socket.send(json.dumps({"id": self._last, "method": method, "params": parameters}))
         while True:
-            said: dict[str, Any] = json.loads(self._socket.recv())
-            if said.get("method") == "Network.requestWillBeSent":
-                self.requested.append(said["params"]["request"]["url"])
-            if said.get("id") != self._last:
+            message: dict[str, Any] = json.loads(self._socket.recv())
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requested.append(message["params"]["request"]["url"])
+            if message.get("id") != self._last:
                 continue
-            if "error" in said:
-                raise ChromiumError(f"{method}: {said['error']['message']}")
-            result: dict[str, Any] = said["result"]
+            if "error" in message:
+                raise ChromiumError(f"{method}: {message['error']['message']}")
+            result: dict[str, Any] = message["result"]
             return result
 
     def evaluate(self, expression: str) -> Any:
-        """Give the value of an expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in answer:
-            raise ChromiumError(f"{expression}: {answer['exceptionDetails'].get('text')}")
-        return answer["result"].get("value")
+        """Return the value of an expression in the page."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise ChromiumError(f"{expression}: {result['exceptionDetails'].get('text')}")
+        return result["result"].get("value")
 
-    def show(self, url: str, *, until: str = "true") -> None:
-        """Open a page, and wait until it is loaded, an expression holds and nothing moves any more."""
+    def open(self, url: str, *, until: str = "true") -> None:
+        """Open a page. Wait until it is loaded, `until` is true and no animation runs."""
         self.call("Page.navigate", url=url)
-        still = "document.getAnimations().every((each) => each.playState !== 'running')"
+        at_rest = "document.getAnimations().every((each) => each.playState !== 'running')"
         here = f"location.href.startsWith({url.partition('#')[0]!r}) && document.readyState === 'complete'"
-        give_up = time.monotonic() + PATIENCE
-        while not self.evaluate(f"Boolean({here} && ({until}) && {still})"):
-            if time.monotonic() > give_up:
-                raise ChromiumError(f"{url} does not come to: {until}")
+        deadline = time.monotonic() + TIMEOUT
+        while not self.evaluate(f"Boolean({here} && ({until}) && {at_rest})"):
+            if time.monotonic() > deadline:
+                raise ChromiumError(f"{url} did not reach the condition in {TIMEOUT} s: {until}")
             time.sleep(0.05)
 
-    def dress(self, *, width: int, height: int, scheme: str, scale: float = 1.0) -> None:
-        """Set the size of the window, in CSS pixels, and the colours that its user prefers."""
+    def set_window(self, *, width: int, height: int, scheme: str, scale: float = 1.0) -> None:
+        """Set the size of the window, in CSS pixels, and its preferred scheme, `light` or `dark`."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def picture(self) -> bytes:
-        """Take a picture of what the window shows, as PNG."""
+    def screenshot(self) -> bytes:
+        """Return a PNG of what the window shows."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
 def find() -> str | None:
-    """Give the way to Chromium, None where there is none."""
+    """Return the path of Chromium, or None if it is not installed."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextmanager
 def tab(program: str) -> Generator[Tab]:
-    """Start a browser for as long as the context lasts.
+    """Run a browser for the duration of the context and return its tab.
 
     Raises:
-        ChromiumError: It does not start.
+        ChromiumError: The browser did not start.
     """
     import websocket  # noqa: PLC0415  a build without Chromium needs none
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        process = subprocess.Popen(  # noqa: S603  a program found on the path, with switches of ours
+        process = subprocess.Popen(  # noqa: S603  a program found on the path, with our own switches
             [program, *SWITCHES, f"--user-data-dir={folder}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ def tab(program: str) -> Generator[Tab]:
             port = _port(Path(folder, "DevToolsActivePort"))
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as listed:
                 pages = [each for each in json.load(listed) if each["type"] == "page"]
-            socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=PATIENCE)
+            socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=TIMEOUT)
             try:
                 yield Tab(socket)
             finally:
@@ -127,10 +127,10 @@ def tab(program: str) -> Generator[Tab]:
 
 
 def _port(file: Path) -> int:
-    give_up = time.monotonic() + PATIENCE
-    while time.monotonic() < give_up:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
         lines = file.read_text().splitlines() if file.exists() else []
         if lines:
             return int(lines[0])
         time.sleep(0.05)
-    raise ChromiumError("Chromium does not start")
+    raise ChromiumError("Chromium did not start")

@@ -1,7 +1,7 @@
-"""The picture of the sandbox's phone, made by each build from the running sandbox.
+"""Screenshots of the sandbox's page, taken by each build from a running sandbox.
 
-Without Chromium the build shows the pictures that are committed and says so; with CI_REQUIRE_ALL=1 it fails. Run as a
-program, this renews the committed ones.
+Without Chromium the build uses the committed pictures and logs that. With CI_REQUIRE_ALL=1 it fails instead. Run this
+file as a program to renew the committed pictures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME = "assets/phone-{scheme}.png"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put fresh pictures in the place of the committed ones (a hook of mkdocs)."""
+    """Replace the committed pictures by new ones (a hook of mkdocs)."""
     from mkdocs.exceptions import PluginError  # noqa: PLC0415  not needed to renew the pictures
     from mkdocs.plugins import get_plugin_logger  # noqa: PLC0415  as above
     from mkdocs.structure.files import File  # noqa: PLC0415  as above
@@ -40,8 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     logger = get_plugin_logger("phone_page")
     if chromium.find() is None:
         if os.environ.get("CI_REQUIRE_ALL") == "1":
-            raise PluginError("the picture of the sandbox's phone needs Chromium, and it is missing")
-        logger.info("no Chromium here: the committed pictures of the sandbox's phone are used")
+            raise PluginError("the screenshots of the sandbox need Chromium, which is not installed")
+        logger.info("Chromium is not installed: using the committed screenshots of the sandbox")
         return files
     for scheme, picture in pictures().items():
         name = NAME.format(scheme=scheme)
@@ -53,22 +53,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 @cache
 def pictures() -> dict[str, bytes]:
-    """Pay on a sandbox until there is something to see, and take its picture by day and by night."""
+    """Return a screenshot for each scheme, of a sandbox with a few payments."""
     program = chromium.find()
     if program is None:
-        raise chromium.ChromiumError("no Chromium here")
+        raise chromium.ChromiumError("Chromium is not installed")
     with Sandbox(speed=0) as sandbox, _shop() as callback_url, chromium.tab(program) as tab:
         with Client("pk_test_docs", base_url=sandbox.base_url) as client:
-            _trade(client, sandbox, callback_url)
+            _make_payments(client, sandbox, callback_url)
         taken: dict[str, bytes] = {}
         for scheme in SCHEMES:
-            tab.dress(width=1240, height=840, scheme=scheme, scale=1.5)
-            tab.show(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
-            taken[scheme] = tab.picture()
+            tab.set_window(width=1240, height=840, scheme=scheme, scale=1.5)
+            tab.open(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
+            taken[scheme] = tab.screenshot()
         return taken
 
 
-def _trade(client: Client, sandbox: Sandbox, callback_url: str) -> None:
+def _make_payments(client: Client, sandbox: Sandbox, callback_url: str) -> None:
     client.stk.initiate(
         amount=100,
         phone="0712 345 678",
@@ -90,7 +90,7 @@ def _trade(client: Client, sandbox: Sandbox, callback_url: str) -> None:
 
 @contextmanager
 def _shop() -> Generator[str]:
-    """Take callbacks on loopback, and acknowledge them."""
+    """Acknowledge callbacks on loopback; yield the URL for them."""
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -99,7 +99,7 @@ def _shop() -> Generator[str]:
             self.end_headers()
             self.wfile.write(b"ok")
 
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class names it so
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the name in the base class
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         thread = Thread(target=server.serve_forever)

@@ -1,7 +1,7 @@
-"""Tables of what a record, a dataclass or an enum holds, read off the class itself.
+"""Tables of the fields of a record or dataclass, or of the members of an enum, made from the class itself.
 
-In a page, ``<!-- fields: momopay.Payout -->`` stands for the table of a record or dataclass, and
-``<!-- words: momopay.TransactionStatus -->`` for that of an enum.
+In a page, ``<!-- fields: momopay.Payout -->`` is replaced by the table of a record or dataclass, and
+``<!-- members: momopay.TransactionStatus -->`` by that of an enum.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ASKED = re.compile(r"<!-- (?P<what>fields|words): (?P<path>[\w.]+) -->")
+REQUEST = re.compile(r"<!-- (?P<what>fields|members): (?P<path>[\w.]+) -->")
 SIMPLER = {"Money": "Decimal", "ProviderCode": "ResultCode", "Timestamp": "datetime"}
-"""What annotations are called by those who read values."""
+"""Names that a reader knows, for the aliases in annotations."""
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put tables in the place of the comments that ask for them (a hook of mkdocs)."""
+    """Replace each comment that requests a table by the table (a hook of mkdocs)."""
     del page, config, files
-    return ASKED.sub(lambda asked: "\n".join(_table(asked["what"], _named(asked["path"]))), markdown)
+    return REQUEST.sub(lambda found: "\n".join(_table(found["what"], _class(found["path"]))), markdown)
 
 
-def _named(path: str) -> Any:
-    room, _, name = path.rpartition(".")
-    return getattr(import_module(room), name)
+def _class(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def _table(what: str, kind: Any) -> Iterator[str]:
-    if what == "words":
-        yield from ("| word | value |", "|---|---|")
-        yield from (f"| `{word.name}` | `{word.value}` |" for word in kind)
+    if what == "members":
+        yield from ("| name | value |", "|---|---|")
+        yield from (f"| `{member.name}` | `{member.value}` |" for member in kind)
         return
     is_record = issubclass(kind, Record)
     yield "| attribute | type | on the wire |" if is_record else "| attribute | type |"
@@ -48,13 +48,13 @@ def _table(what: str, kind: Any) -> Iterator[str]:
 
 
 def _annotations(kind: Any) -> dict[str, str]:
-    """Give the fields' annotations as they are written, from the eldest ancestor down."""
+    """Return the fields' annotations as they are written, those of the base classes first."""
     names: set[str] = set(getattr(kind, "__dataclass_fields__", None) or kind.model_fields)
     ancestors: tuple[type, ...] = kind.__mro__
-    written: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for ancestor in reversed(ancestors):
-        written |= vars(ancestor).get("__annotations__", {})
-    return {name: _text(annotation) for name, annotation in written.items() if name in names and name[0] != "_"}
+        annotations |= vars(ancestor).get("__annotations__", {})
+    return {name: _text(annotation) for name, annotation in annotations.items() if name in names and name[0] != "_"}
 
 
 def _text(annotation: Any) -> str:

@@ -1,10 +1,10 @@
-"""What stands in a page's fences, and in the comments that say what to do with them.
+"""The fenced code blocks of the pages, and the comments that say how to test them.
 
-A page may carry comments that its readers do not see:
+A page may have comments that are not shown to its readers:
 
-    <!-- check ... -->            Python that runs at this place, between the blocks
+    <!-- check ... -->            Python that runs here, between the blocks
     <!-- not run: the reason -->  the next fence is not run
-    <!-- test file: name.py -->   the next fence is a file of tests, run by pytest with the plugin
+    <!-- test file: name.py -->   the next fence is a test file, run by pytest with the plugin
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)[^\n`]*\n(?P<text>.*?)^ *(?P=ticks)[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMENT = re.compile(r"<!--(?P<said>.*?)-->", re.DOTALL)
+_COMMENT = re.compile(r"<!--(?P<comment>.*?)-->", re.DOTALL)
 _PIECE = re.compile(f"{_FENCE.pattern}|{_COMMENT.pattern}", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fence, or code in a comment.
+    """A fence, or the code of a comment.
 
     Attributes:
-        page: The file it stands in.
-        line: The line of its first line of text.
-        language: What the fence says; ``check`` for a comment's code.
-        text: Without the indentation of its fence.
-        note: The comment right before it, if it is for this fence.
+        page: The file that contains it.
+        line: The line number of its first line of text.
+        language: As the fence names it; ``check`` for the code of a comment.
+        text: The text without the indentation of the fence.
+        note: The comment right before the fence.
     """
 
     page: Path
@@ -49,30 +49,30 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not run, None if it is."""
+        """The reason why it is not run, or None."""
         return self._noted("not run:")
 
     @property
     def test_file(self) -> str | None:
-        """The name of the file of tests that it is, None if it is none."""
+        """The file name, if the block is a test file, or None."""
         return self._noted("test file:")
 
-    def _noted(self, word: str) -> str | None:
-        return self.note.removeprefix(word).strip() if self.note.startswith(word) else None
+    def _noted(self, prefix: str) -> str | None:
+        return self.note.removeprefix(prefix).strip() if self.note.startswith(prefix) else None
 
 
 def blocks_in(page: Path) -> Iterator[Block]:
-    """Give what a page holds, in its order."""
+    """Yield the blocks of a page in order."""
     whole = page.read_text()
     note = ""
     for found in _PIECE.finditer(whole):
-        if found["said"] is not None:
-            said = found["said"].strip()
-            if said.startswith("check\n"):
+        if found["comment"] is not None:
+            comment = found["comment"].strip()
+            if comment.startswith("check\n"):
                 line = whole.count("\n", 0, whole.index("check\n", found.start())) + 2
-                yield Block(page, line, "check", said.removeprefix("check\n"))
+                yield Block(page, line, "check", comment.removeprefix("check\n"))
             else:
-                note = said
+                note = comment
             continue
         indent = len(found["indent"])
         lines = [line[indent:] for line in found["text"].splitlines(keepends=True)]

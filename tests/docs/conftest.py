@@ -1,4 +1,4 @@
-"""The site, built once for all tests that look at it."""
+"""The documentation site, built once for all tests that read it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One page, run from its first block to its last, in the names that its blocks share.
+"""Runs the blocks of one page in order, in one namespace.
 
-As a program it runs one page in a process of its own, for what a process can do only once, such as to set up Django.
+As a program it runs a page in a separate process, for what a process can do only once, such as setting up Django.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from patience import until
 from served import asgi_served, wsgi_served
 
 SPEED = 100
-"""How many times as fast time runs on a page: the sandbox's, and that of waits and of the rate budget."""
-PATIENCE = 5
-"""How many times as long a wait goes on as its schedule says, on a machine with other work to do."""
+"""How much faster than real time the sandbox, the waits and the rate budget run on a page."""
+EXTRA_TIME = 5
+"""Factor on the limit of a wait, for a busy machine."""
 RUN = {"python", "check"}
 CLOSED = (AsyncClient, Client, Journal, RedisRateBudget)
 
 
 def is_run(block: Block) -> bool:
-    """Tell whether a page's run goes through the block; files of tests have pytest to run them."""
+    """Return whether the block is run as part of its page. Test files are run by pytest instead."""
     return block.language in RUN and block.reason is None and block.test_file is None
 
 
 def run_page(page: Path, sandbox: Sandbox) -> None:
-    """Run a page in the present folder."""
+    """Run a page in the current folder."""
     sandbox.reset()
     key = unique_key()
     environment = {
@@ -60,7 +60,7 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
 
     def begin_scaled(watch: TransactionWait, *arguments: Any) -> None:
         others, schedule = arguments[:-1], arguments[-1]
-        scaled = PollSchedule(schedule.first / SPEED, schedule.every / SPEED, schedule.limit / SPEED * PATIENCE)
+        scaled = PollSchedule(schedule.first / SPEED, schedule.every / SPEED, schedule.limit / SPEED * EXTRA_TIME)
         begin(watch, *others, scaled)
 
     with (
@@ -78,11 +78,11 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
             close_all([*made.values(), *names.values()], runner)
             names.clear()
             made.clear()
-            gc.collect()  # what a page forgot to close is found here, and not on the next page
+            gc.collect()  # a resource that the page did not close is reported here, not on the next page
 
 
 def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
-    """Run a block; what it raises points at the page's own lines."""
+    """Run a block. Tracebacks show the line numbers of the page."""
     text = "\n" * (block.line - 1) + block.text
     code = compile(text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if code.co_flags & inspect.CO_COROUTINE:
@@ -92,7 +92,7 @@ def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> No
 
 
 def close_all(values: list[Any], runner: asyncio.Runner) -> None:
-    """Close the clients and journals that a page made, also those whose name now stands for another."""
+    """Close the clients, journals and budgets that a page made, also those whose name was reused."""
     for value in values:
         if isinstance(value, AsyncClient):
             runner.run(value.aclose())

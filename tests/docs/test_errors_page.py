@@ -1,4 +1,4 @@
-"""The tables of errors, held against errors.py, SPEC.md and the sandbox, a reading of SPEC.md of its own."""
+"""The tables of errors agree with errors.py, with the service page and with the sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from momopay.errors import ERRORS_BY_CODE
 from momopay.sandbox._refusals import STATUS_BY_CODE
 
 GUIDE = (ROOT / "docs/guides/errors.md").read_text()
-SPEC = (ROOT / "docs/specification.md").read_text()
+SERVICE = (ROOT / "docs/service.md").read_text()
 ERRORS = {
     name: kind
     for name in momopay.__all__
@@ -20,7 +20,7 @@ ERRORS = {
 
 
 def rows(text: str, heading: str) -> Iterator[list[str]]:
-    """Give the cells of the first table under a heading."""
+    """Yield the cells of each row of the first table under a heading."""
     table = re.search(r"^\|.*?(?=\n\n)", text[text.index(f"\n{heading}\n") :], re.MULTILINE | re.DOTALL)
     assert table is not None
     for line in table[0].splitlines()[2:]:
@@ -34,18 +34,18 @@ ANSWERED = [
 HERE = list(rows(GUIDE, "## What happens here, or on the way"))
 
 
-def test_every_code_of_the_specification_has_its_row_and_its_class() -> None:
-    told = {code: kind for code, _, kind, *_ in ANSWERED if code in ERRORS_BY_CODE}
-    specified = [code for code, *_ in rows(SPEC, "## Errors")]
-    assert list(told) == specified
-    assert told == {code: kind.__name__ for code, kind in ERRORS_BY_CODE.items()}
+def test_every_code_of_the_service_has_a_row_and_a_class() -> None:
+    documented = {code: kind for code, _, kind, *_ in ANSWERED if code in ERRORS_BY_CODE}
+    specified = [code for code, *_ in rows(SERVICE, "## Errors")]
+    assert list(documented) == specified
+    assert documented == {code: kind.__name__ for code, kind in ERRORS_BY_CODE.items()}
 
 
-def test_the_statuses_are_those_of_the_specification() -> None:
-    told = {code: http for code, http, *_ in ANSWERED}
-    for code, http, _ in rows(SPEC, "## Errors"):
+def test_the_statuses_are_those_of_the_service() -> None:
+    documented = {code: http for code, http, *_ in ANSWERED}
+    for code, http, _ in rows(SERVICE, "## Errors"):
         stated = re.findall(r"\b[45]\d\d\b", http)
-        assert re.findall(r"\b[45]\d\d\b", told[code]) == stated
+        assert re.findall(r"\b[45]\d\d\b", documented[code]) == stated
         assert not stated or str(STATUS_BY_CODE[code]) in stated
 
 
@@ -53,11 +53,11 @@ def test_every_error_has_a_row() -> None:
     assert {kind for _, _, kind, *_ in ANSWERED} | {row[0] for row in HERE} == set(ERRORS)
 
 
-def test_what_is_said_of_money_is_what_the_class_says() -> None:
-    said = {kind: money for _, _, kind, money, *_ in ANSWERED if kind not in {"APIError", "ServerError"}}
-    said |= {row[0]: row[1] for row in HERE}
+def test_the_money_column_agrees_with_may_have_executed() -> None:
+    documented = {kind: money for _, _, kind, money, *_ in ANSWERED if kind not in {"APIError", "ServerError"}}
+    documented |= {row[0]: row[1] for row in HERE}
     sometimes = {"APIConnectionError", "ProtocolError", "MomoPayError"}
-    for name, money in said.items():
+    for name, money in documented.items():
         if name in sometimes:
             assert money == "no, unless `may_have_executed"
         else:

@@ -1,4 +1,4 @@
-"""What holds of every fence, run or not."""
+"""Rules for every fenced block, whether it is run or not."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from momopay.cli.app import app
 OF_EVERY_COMMAND = ("--help", "--install-completion", "--show-completion")
 ALL = [block for page in PAGES for block in blocks_in(page)]
 FENCES = [block for block in ALL if block.language != "check"]
-LANGUAGES = {"bash", "console", "csv", "ini", "json", "mermaid", "python", "text", "toml"}
+LANGUAGES = {"bash", "console", "csv", "ini", "json", "python", "states", "text", "toml"}
 WIDEST = 88
-"""Columns of a Python block; what is wider scrolls sideways even on a wide screen."""
+"""Columns of a Python block. Wider ones scroll sideways even on a wide screen."""
 
 
 @pytest.mark.parametrize("block", FENCES, ids=lambda block: block.name)
-def test_a_fence_says_what_it_is_and_fits(block: Block) -> None:
+def test_a_fence_has_a_language_and_fits(block: Block) -> None:
     assert block.language in LANGUAGES
     too_wide = [line for line in block.text.splitlines() if len(line) > WIDEST]
     assert block.language != "python" or too_wide == []
@@ -34,7 +34,7 @@ def test_a_fence_says_what_it_is_and_fits(block: Block) -> None:
         json.loads(block.text)
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_a_block_that_is_not_run_has_a_reason() -> None:
     noted = [block for block in ALL if block.note.startswith("not run")]
     assert [block.name for block in noted if not block.reason] == []
     assert [block.name for block in noted if block.language != "python"] == []
@@ -54,7 +54,7 @@ def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactor
 SETTINGS = {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL", "MOMOPAY_CALLBACK_SECRET", "SHOP_URL"}
 
 
-def test_a_command_that_is_printed_can_be_typed() -> None:
+def test_a_printed_command_exists() -> None:
     commands = [
         (block.name, line.removeprefix("$ "))
         for block in FENCES
@@ -92,7 +92,7 @@ def _sandbox_help() -> str:
 
 
 def _is_installable(wanted: str) -> bool:
-    """Whether it is one of a few that the pages name, or this package with extras that it has."""
+    """Return whether it is one of the few packages that pages name, or this package with existing extras."""
     name, _, extras = wanted.partition("[")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return name in {"django", "flask", "pytest"} or (
@@ -101,7 +101,7 @@ def _is_installable(wanted: str) -> bool:
 
 
 def _is_command_line(words: list[str]) -> bool:
-    """Whether the command exists, with all the options that are printed."""
+    """Return whether the command exists and has all the options that are printed."""
     command: Any = typer.main.get_command(app)
     known = set(OF_EVERY_COMMAND)
     while True:

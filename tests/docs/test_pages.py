@@ -1,4 +1,4 @@
-"""Every Python block of the pages and the README runs, page by page, against the sandbox."""
+"""Every Python block of the pages and of the README runs against the sandbox, page by page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def redis_url() -> Iterator[str]:
-    """A server where there is one; else the page shows how a budget does without."""
+    """The URL of a Redis server, or of none if the program is missing: the budget then falls back."""
     if PROGRAM is None:
         yield "redis://127.0.0.1:1/0"
         return
@@ -45,7 +45,7 @@ def test_the_blocks_of_a_page(
     if OWN_PROCESS not in page.read_text():
         pages.run_page(page, shared_sandbox)
         return
-    # What a page defines is found by its name: a page in a process of its own may be somebody's settings module.
+    # Django looks its settings up by module name, so such a page needs a separate process.
     environment = os.environ | {"PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, pages.__file__, str(page)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)

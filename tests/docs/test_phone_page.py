@@ -1,4 +1,4 @@
-"""The picture of the phone: the committed one without Chromium, and no build where all is required."""
+"""Screenshots of the sandbox: what the build does without Chromium."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mkdocs.structure.files import Files
 from docs.blocks import ROOT
 
 CONFIG: Any = MkDocsConfig()
-"""Not looked into where there is no Chromium."""
+"""Not used without Chromium."""
 
 
 @pytest.fixture
@@ -24,19 +24,19 @@ def no_chromium(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_chromium")
-def test_without_chromium_the_committed_picture_is_used_and_the_build_says_so(
+def test_without_chromium_the_build_uses_the_committed_screenshots_and_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = Files([])
     with caplog.at_level(logging.INFO):
         assert phone_page.on_files(files, CONFIG) is files
-    assert "the committed pictures" in caplog.text
+    assert "the committed screenshots" in caplog.text
     for scheme in phone_page.SCHEMES:
         assert (ROOT / "docs" / phone_page.NAME.format(scheme=scheme)).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("no_chromium")
-def test_where_all_is_required_the_build_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_everything_is_required_the_build_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_REQUIRE_ALL", "1")
-    with pytest.raises(PluginError, match="needs Chromium"):
+    with pytest.raises(PluginError, match="need Chromium"):
         phone_page.on_files(Files([]), CONFIG)

@@ -1,4 +1,4 @@
-"""The site in headless Chromium: narrow and wide, by day and by night, with nobody else to talk to."""
+"""The site in headless Chromium: narrow and wide, light and dark, without a request to another host."""
 
 from __future__ import annotations
 
@@ -37,31 +37,40 @@ def tab() -> Iterator[chromium.Tab]:
         yield tab
 
 
-def test_no_page_scrolls_sideways_and_nothing_is_asked_of_others(site: Path, address: str, tab: chromium.Tab) -> None:
+def test_no_page_scrolls_sideways_and_nothing_is_requested_from_other_hosts(
+    site: Path, address: str, tab: chromium.Tab
+) -> None:
     tab.requested.clear()
-    tab.dress(width=360, height=800, scheme="light")
+    tab.set_window(width=360, height=800, scheme="light")
     paths = [page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("index.html")]
     assert len(paths) > 30
     for path in paths:
-        tab.show(address + path)
+        tab.open(address + path)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    asked = [url for url in tab.requested if not url.startswith((address, "data:", "blob:"))]
-    assert asked == []
+    elsewhere = [url for url in tab.requested if not url.startswith((address, "data:", "blob:"))]
+    assert elsewhere == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_diagrams_are_drawn(address: str, tab: chromium.Tab, scheme: str) -> None:
-    tab.dress(width=1400, height=900, scheme=scheme)
-    drawn = "[...document.querySelectorAll('div.mermaid')].some((each) => each.offsetHeight > 200)"
+@pytest.mark.parametrize("width", [360, 1400])
+def test_diagrams_follow_the_scheme_and_fit(address: str, tab: chromium.Tab, width: int) -> None:
+    text_colour = "getComputedStyle(document.querySelector('.diagram text')).fill"
+    box = "document.querySelector('.diagram svg').getBoundingClientRect().toJSON()"
     for page in ("guides/collect/", "guides/pay-out/", "design/guarantee/"):
-        tab.show(address + page, until=drawn)
-        assert tab.evaluate("document.querySelectorAll('pre.mermaid').length") == 0
+        seen: set[str] = set()
+        for scheme in ("light", "dark"):
+            tab.set_window(width=width, height=900, scheme=scheme)
+            tab.open(address + page)
+            seen.add(tab.evaluate(text_colour))
+            drawn = tab.evaluate(box)
+            assert drawn["height"] > 180
+            assert 0 <= drawn["left"] < drawn["right"] <= width
+        assert len(seen) == 2, page
 
 
 @pytest.mark.parametrize(("scheme", "shown"), [("light", "phone-light"), ("dark", "phone-dark")])
-def test_the_picture_goes_with_the_colours(address: str, tab: chromium.Tab, scheme: str, shown: str) -> None:
-    tab.dress(width=1400, height=900, scheme=scheme)
-    tab.show(address, until="document.querySelector('img.picture') !== null")
+def test_the_screenshot_follows_the_scheme(address: str, tab: chromium.Tab, scheme: str, shown: str) -> None:
+    tab.set_window(width=1400, height=900, scheme=scheme)
+    tab.open(address, until="document.querySelector('img.picture') !== null")
     visible = "[...document.querySelectorAll('img')].filter((each) => each.offsetHeight > 0).map((each) => each.src)"
     pictures = [source for source in tab.evaluate(visible) if "assets/phone-" in source]
     assert len(pictures) == 1
