@@ -1,0 +1,237 @@
+"""Responses, byte for byte: what is a success, a definite refusal, a failure of the server, or nothing specified."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import momopay
+from momopay._core.response import (
+    check_success,
+    failure_from_response,
+    failure_without_response,
+    parse_envelope,
+    transaction_id_in,
+)
+from momopay._core.retry import AttemptFailed, FailureKind
+from momopay._transport import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
+from momopay.models.records import Envelope
+from momopay.models.wallet import WalletBalance
+
+BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}
+
+
+def response(status: int, body: object = b"", **headers: str) -> RawResponse:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return RawResponse(status, Headers({name.replace("_", "-"): text for name, text in headers.items()}), content)
+
+
+def refusal(code: Any, **fields: Any) -> dict[str, Any]:
+    return {"success": False, "error": {"code": code, "message": "no", "details": {}}, "requestId": "r", **fields}
+
+
+def failed(answer: RawResponse) -> AttemptFailed:
+    with pytest.raises(AttemptFailed) as caught:
+        parse_envelope(answer, Envelope[WalletBalance])
+    return caught.value
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 299])
+def test_any_2xx_with_data_is_a_success(status: int) -> None:
+    parsed = parse_envelope(
+        response(status, {"success": True, "data": BALANCE, "requestId": "r"}), Envelope[WalletBalance]
+    )
+    assert (parsed.data.available_balance, parsed.request_id) == (5, "r")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, "INVALID_PHONE", momopay.InvalidPhoneError),
+        (400, "NO_PAYMENT_CHANNELS", momopay.NoPaymentChannelsError),
+        (400, "NO_DEFAULT_CHANNEL", momopay.NoDefaultChannelError),
+        (400, "CHANNEL_NOT_FOUND", momopay.ChannelNotFoundError),
+        (401, "INVALID_API_KEY", momopay.InvalidApiKeyError),
+        (402, "INSUFFICIENT_SERVICE_BALANCE", momopay.InsufficientServiceBalanceError),
+        (403, "KYC_NOT_VERIFIED", momopay.KycNotVerifiedError),
+        (409, "INSUFFICIENT_FUNDS", momopay.InsufficientFundsError),
+        (409, "CHANNEL_IN_USE", momopay.ChannelInUseError),
+        (404, "TRANSACTION_NOT_FOUND", momopay.TransactionNotFoundError),
+        (429, "STK_TEMP_BANNED", momopay.StkTempBannedError),
+        (429, "TRANSACTION_HEALTH_BLOCKED", momopay.TransactionHealthBlockedError),
+        (422, "VALIDATION_FAILED", momopay.APIError),
+        (429, "SOMETHING_NEW", momopay.APIError),
+        (200, "INSUFFICIENT_FUNDS", momopay.InsufficientFundsError),
+    ],
+)
+def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.APIError]) -> None:
+    failure = failed(response(status, refusal(code)))
+    assert failure.kind is FailureKind.REFUSED
+    assert type(failure.error) is kind
+    assert isinstance(failure.error, momopay.APIError)
+    assert (failure.error.code, failure.error.status_code, failure.error.request_id) == (code, status, "r")
+
+
+def test_a_rate_limit_is_a_kind_of_its_own() -> None:
+    failure = failed(response(429, refusal("RATE_LIMIT_EXCEEDED"), retry_after="7"))
+    assert (failure.kind, failure.retry_after) == (FailureKind.RATE_LIMITED, 7)
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize("body", [b"", b"<html>", refusal("INTERNAL"), {"success": True, "data": BALANCE}])
+def test_5xx_and_408_are_the_servers_failure_whatever_they_carry(status: int, body: object) -> None:
+    failure = failed(response(status, body, retry_after="3"))
+    assert (failure.kind, failure.retry_after) == (FailureKind.SERVER_ERROR, 3)
+    assert type(failure.error) is momopay.ServerError
+
+
+NOT_SPECIFIED = {
+    "redirect": response(302, b"", location="/elsewhere"),
+    "redirect_with_refusal": response(302, refusal("MOVED")),
+    "not_modified": response(304),
+    "html_404": response(404, b"<html>"),
+    "bare_429": response(429),
+    "success_with_400": response(400, {"success": True, "data": {}}),
+    "empty_refusal": response(400, {"success": False}),
+    "refusal_without_code": response(400, {"success": False, "error": {}}),
+    "blank_code": response(400, refusal("  ")),
+    "code_is_a_number": response(400, refusal(7)),
+    "endless_code": response(400, refusal("A" * 501)),
+    "refusal_with_data": response(409, refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t"})),
+    "success_is_zero": response(400, refusal("INVALID_PHONE") | {"success": 0}),
+    "nested_refusal": response(400, b'{"success": false, "error": {"code": "A", "details": ' + b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("answer", list(NOT_SPECIFIED.values()), ids=list(NOT_SPECIFIED))
+def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) -> None:
+    failure = failure_from_response(answer)
+    assert failure.kind is FailureKind.INVALID_RESPONSE
+    assert type(failure.error) is momopay.ProtocolError
+    assert failure.error.status_code == answer.status
+
+
+UNPARSED = {
+    "html": b"<html>",
+    "empty": b"",
+    "cut_off": b'{"success": true, "data": {',
+    "list": b"[]",
+    "null": b"null",
+    "empty_object": b"{}",
+    "no_data": b'{"success": true}',
+    "data_is_null": b'{"success": true, "data": null}',
+    "data_is_a_list": b'{"success": true, "data": []}',
+    "data_is_empty": b'{"success": true, "data": {}}',
+    "success_is_text": b'{"success": "true", "data": {}}',
+    "refusal_without_error": b'{"success": false}',
+    "not_utf8": b'\xff\xfe{"success": true}',
+    "endless_number": b'{"success": true, "data": ' + b"9" * 5000 + b"}",
+    "deeply_nested": b'{"success": true, "data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("body", list(UNPARSED.values()), ids=list(UNPARSED))
+def test_a_success_that_does_not_parse_is_not_believed(body: bytes) -> None:
+    assert failed(response(200, body)).kind is FailureKind.INVALID_RESPONSE
+
+
+@given(st.integers(100, 599), st.binary(max_size=200))
+def test_any_response_is_a_record_or_a_failure(status: int, body: bytes) -> None:
+    try:
+        parse_envelope(response(status, body), Envelope[WalletBalance])
+    except AttemptFailed as failure:
+        assert isinstance(failure.error, momopay.MomoPayError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [response(204), response(200, b"later"), response(200, {"success": False}), response(200, b"[" * 100_000)],
+)
+def test_a_call_that_returns_nothing_accepts_any_success(answer: RawResponse) -> None:
+    check_success(answer)
+
+
+@pytest.mark.parametrize("answer", [response(200, refusal("CHANNEL_IN_USE")), response(302), response(404)])
+def test_a_call_that_returns_nothing_fails_by_status_and_by_refusal(answer: RawResponse) -> None:
+    with pytest.raises(AttemptFailed):
+        check_success(answer)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "raised"),
+    [
+        (NotSentError("refused"), FailureKind.NOT_SENT, momopay.APIConnectionError),
+        (NoReplyError("timeout"), FailureKind.NO_REPLY, momopay.APIConnectionError),
+        (NoResponseError("too large"), FailureKind.INVALID_RESPONSE, momopay.ProtocolError),
+    ],
+)
+def test_a_missing_response_is_chained(error: NoResponseError, kind: FailureKind, raised: type[Exception]) -> None:
+    failure = failure_without_response(error)
+    assert (failure.kind, type(failure.error), failure.error.__cause__) == (kind, raised, error)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b'{"data": {"transactionId": "t-1", "status": "PEND', "t-1"),
+        (b'{"success": true, "data": {"transaction_id": "t-1"}}', "t-1"),
+        (b'{"data": {"transactionId": "t', None),
+        (b'{"data": {"transactionId": " "}}', None),
+        (b'{"data": {"transactionId": 7}}', None),
+        (b'{"error": {"transactionId": "t-1"}}', None),
+        (b"<html>", None),
+        (b"", None),
+    ],
+)
+def test_a_transaction_id_is_found_in_what_arrived(body: bytes, found: str | None) -> None:
+    assert transaction_id_in(body) == found
+
+
+# How long a refusal asks to wait.
+
+
+def limited(details: dict[str, Any], retry_after: str | None = None) -> float | None:
+    body = refusal("RATE_LIMIT_EXCEEDED")
+    body["error"]["details"] = details
+    headers = {} if retry_after is None else {"retry_after": retry_after}
+    return failed(response(429, body, **headers)).retry_after
+
+
+@pytest.mark.parametrize(
+    ("reset", "retry_after", "seconds"),
+    [(30, "0", 30), (0, "30", 30), (30, "soon", 30), ("soon", "30", 30), (20, "30", 30), (30, "-5", 30)],
+)
+def test_the_longer_of_two_pauses_counts(reset: Any, retry_after: str, seconds: float) -> None:
+    assert limited({"resetInSeconds": reset}, retry_after) == seconds
+
+
+@pytest.mark.parametrize("reset", [-30, "30", True, [30], {}, float("inf")])
+def test_a_pause_that_is_no_number_is_ignored(reset: Any) -> None:
+    assert limited({"resetInSeconds": reset}) is None
+
+
+def test_an_endless_pause_stays_a_number() -> None:
+    assert limited({"resetInSeconds": 10**30}) == 1e30
+    assert limited({}, "9" * 400) == 1e9
+
+
+def test_a_point_in_time_counts_only_where_no_seconds_are_stated() -> None:
+    end = datetime.now(UTC) + timedelta(seconds=100)
+    assert limited({"blockedUntil": end.isoformat(), "retryAfterSeconds": 30}) == 30
+    pause = limited({"blockedUntil": end.isoformat()})
+    assert pause is not None
+    assert 90 < pause <= 100
+    assert limited({"blockedUntil": "2020-01-01T00:00:00Z"}) == 0
+
+
+def test_a_pause_until_an_http_date() -> None:
+    when = datetime.now(UTC) + timedelta(seconds=100)
+    pause = limited({}, format_datetime(when, usegmt=True))
+    assert pause is not None
+    assert 90 < pause <= 100
