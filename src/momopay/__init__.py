@@ -49,7 +49,7 @@ else:
         "_polling.wait": "WaitIterator",
         "_ratelimit.budget": "Budget Lane RateBudget",
         "_ratelimit.limiter": "SharedBudget",
-        "callbacks": "parse_callback",
+        "callbacks": "AsyncCallbackHandler CallbackHandler parse_callback",
         "client": "AsyncClient Client",
         "errors": """
             APIConnectionError APIError BudgetExhaustedError CallbackError CallbackMismatchError ChannelInUseError

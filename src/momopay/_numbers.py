@@ -1,4 +1,4 @@
-"""What counts as a number in a configuration: True and False do not. Pure."""
+"""What counts as a number in options, arguments and details of errors. True and False do not. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing_extensions import TypeIs
 
 
 def is_whole(value: object) -> TypeIs[int]:
-    """Tell whether it is a whole number."""
+    """Return whether a value is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeIs[int | float]:
-    """Tell whether it is a number, finite or not."""
+    """Return whether a value is a number, finite or not."""
     return isinstance(value, int | float) and not isinstance(value, bool)

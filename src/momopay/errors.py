@@ -5,14 +5,14 @@
     |- RequestValidationError        also ValueError; refused here, nothing was sent; .fields {name: message}
     |- CallbackError
     |  |- InvalidCallbackError       also ValueError; the body is not a callback
-    |  |- ForgedCallbackError        the token of the callback URL does not hold
-    |  `- CallbackMismatchError      the service's own record says otherwise; .fields
-    |- APIConnectionError            no answer, and the call is safe to repeat or surely was not sent
+    |  |- ForgedCallbackError        the token of the callback URL is missing or wrong
+    |  `- CallbackMismatchError      the service's own record differs; .fields
+    |- APIConnectionError            no response, and the call is safe to repeat or was not sent
     |- BudgetExhaustedError          no slot in the rate budget within the deadline; not sent; .retry_after
     |- OutcomeUnknownError           a payment, top-up or channel creation may have executed; reconcile it
-    |- ProtocolError                 an answer that is not SPEC.md's
+    |- ProtocolError                 a response that is not the service's: HTML, broken JSON, missing data
     |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
-    |- DuplicatePayoutError          the same reference was used before with other amount or phone
+    |- DuplicatePayoutError          the same reference was used before with another amount or phone
     |- JournalError                  the journal's database failed
     `- APIError                      the service refused; .code .message .details .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
@@ -22,10 +22,13 @@
        |  |- RateLimitExceededError  .limit .remaining .reset_in_seconds
        |  |- StkTempBannedError
        |  `- TransactionHealthBlockedError  .blocked_until .success_rate .sample_size .min_success_rate
-       `- ServerError                5xx, or 408 to the end
+       `- ServerError                5xx or 408, after all attempts
 
-Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the
-request may have taken effect (True: money may have moved; False: certainly not). Times are in seconds.
+Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the request may
+have taken effect (True: money may have moved, or that is not known; False: no money moved). Times are in seconds.
+
+This module is imported by nearly every other, and by `except` clauses in code that sends nothing. So it does not
+import pydantic: the records in its annotations are imported for type checkers only.
 """
 
 from __future__ import annotations
@@ -34,15 +37,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from momopay._numbers import is_number
 from momopay._redaction import redact
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from momopay.models.transactions import Transaction, TransactionSummary
 
 __all__ = [
@@ -78,16 +80,17 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Control characters and direction overrides, which could forge a line of a log or move a terminal's cursor.
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class MomoPayError(Exception):
-    """The root of every error of this package.
+    """The base class of every error of this package.
 
     Attributes:
         message: What happened and what to do about it; keys and phones in it are masked.
-        may_have_executed: True when the request may have taken effect, and so money may have moved; False
-            when it certainly did not.
+        may_have_executed: True if the request may have taken effect, so that money may have moved. False if it did
+            not.
     """
 
     may_have_executed: bool = False
@@ -97,31 +100,31 @@ class MomoPayError(Exception):
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by state, because constructors take keywords."""
+        """Return what pickles the error by its state, because the constructors take keyword arguments."""
         return _restore, (type(self), self.args, self.__dict__)
 
 
 def _shown(text: str) -> str:
-    """Make a text, some of it the service's, fit for a terminal and one line of a log."""
+    """Return a text, some of it from the service, on one line and redacted."""
     return redact(_CONTROLS.sub(" ", text))
 
 
 def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:
     error = kind.__new__(kind, *args)
-    error.args = args  # TimeoutError's own __new__ leaves them to an __init__ that is not called
+    error.args = args  # TimeoutError sets them in its __init__, which is not called here
     error.__dict__.update(state)
     return error
 
 
 class ConfigurationError(MomoPayError):
-    """The client is set up, or used, in a way that cannot work; nothing was sent. Mend the code."""
+    """The client is configured or used in a way that cannot work. Nothing was sent. Fix the code."""
 
 
 class RequestValidationError(MomoPayError, ValueError):
-    """Arguments that the service would refuse were refused here; nothing was sent. Mend the arguments.
+    """Arguments that the service would refuse. They were refused here and nothing was sent. Fix the arguments.
 
     Attributes:
-        fields: For each argument at fault, by its Python name, what is wrong. Never the value.
+        fields: What is wrong with each argument at fault, by its Python name. Never the value.
     """
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -130,25 +133,25 @@ class RequestValidationError(MomoPayError, ValueError):
 
 
 class CallbackError(MomoPayError):
-    """A callback that must not be acted on."""
+    """A callback that you must not act on."""
 
 
 class InvalidCallbackError(CallbackError, ValueError):
-    """The body is no callback of SPEC.md, "Events". Answer 400; act on nothing."""
+    """The body is not a callback (service page, "Callbacks"). Respond with 400 and do nothing."""
 
 
 class ForgedCallbackError(CallbackError):
-    """The callback URL carries no valid token. Answer 403; act on nothing."""
+    """The callback URL carries no valid token. Respond with 403 and do nothing."""
 
 
 class CallbackMismatchError(CallbackError):
-    """The callback and the service's own record disagree.
+    """The callback and the service's own record differ.
 
-    Answer with a non-2xx status, so that a genuine callback that came too early is delivered again.
+    Respond with a status other than 2xx, so that a genuine callback that came too early is delivered again.
 
     Attributes:
-        transaction_id: The transaction that the callback named.
-        fields: The names of the fields that disagree.
+        transaction_id: The transaction that the callback is about.
+        fields: The names of the fields that differ.
     """
 
     def __init__(self, message: str, *, transaction_id: str, fields: Sequence[str]) -> None:
@@ -158,7 +161,7 @@ class CallbackMismatchError(CallbackError):
 
 
 class APIConnectionError(MomoPayError):
-    """The service was not reached, or gave no answer to a call that is safe to repeat. Try again later."""
+    """The service was not reached, or did not respond to a call that is safe to repeat. Try again later."""
 
     def __init__(self, message: str, *, may_have_executed: bool = False) -> None:
         super().__init__(message)
@@ -166,7 +169,7 @@ class APIConnectionError(MomoPayError):
 
 
 class BudgetExhaustedError(MomoPayError):
-    """The rate budget has no slot within the deadline; nothing was sent.
+    """The rate budget has no slot within the deadline. Nothing was sent. Call again after `retry_after`.
 
     Attributes:
         retry_after: Seconds until the next slot.
@@ -178,20 +181,19 @@ class BudgetExhaustedError(MomoPayError):
 
 
 class OutcomeUnknownError(MomoPayError):
-    """A payment, top-up or channel creation was sent and its fate is unknown: money may have moved.
+    """A payment, top-up or channel creation was sent and its outcome is unknown: money may have moved.
 
-    Do not send it again. Look for it with ``transactions.find(reference=..., since=error.sent_at)``, read it
-    with ``transactions.get(error.transaction_id)`` where the id was seen, or repeat a top-up with
-    ``error.idempotency_key``.
+    Do not send it again. Search for it with ``transactions.find(reference=..., since=error.sent_at)``, read it with
+    ``transactions.get(error.transaction_id)`` if the id is known, or repeat a top-up with ``error.idempotency_key``.
 
     Attributes:
-        reference: The caller's reference, if there was one.
+        reference: The caller's reference, if there is one.
         amount: The amount, KES.
-        phone: The whole number, ``254XXXXXXXXX``; masked wherever the error is shown.
-        sent_at: When the request was first handed to the network, UTC.
-        transaction_id: The id, where a part of the answer showed it.
+        phone: The whole number, ``254XXXXXXXXX``. It is masked where the error is shown.
+        sent_at: When the request was first passed to the network, UTC.
+        transaction_id: The id, if it was in a part of the response.
         idempotency_key: The key of a top-up.
-        matches: Where a search found several transactions that fit.
+        matches: The transactions that fit, if a search found several.
     """
 
     may_have_executed = True
@@ -219,12 +221,12 @@ class OutcomeUnknownError(MomoPayError):
 
 
 class ProtocolError(MomoPayError):
-    """The answer is not one of SPEC.md's: HTML from a proxy, a redirect, broken JSON, missing data.
+    """The response is not the service's: HTML from a proxy, a redirect, broken JSON, missing data.
 
-    Check base_url and what stands between here and there.
+    Check base_url and the proxies on the way to it.
 
     Attributes:
-        status_code: The HTTP status, None when the trouble is not in one answer.
+        status_code: The HTTP status, None where no single response is at fault.
     """
 
     def __init__(self, message: str, *, status_code: int | None = None, may_have_executed: bool = False) -> None:
@@ -234,11 +236,13 @@ class ProtocolError(MomoPayError):
 
 
 class WaitTimeoutError(MomoPayError, TimeoutError):
-    """The wait's limit passed without an end. "Likely failed" is SPEC.md's hint, not a fact: ask again later.
+    """The limit of a wait passed and the transaction has not ended.
+
+    The service calls it likely failed then. It may still succeed, so read it again later.
 
     Attributes:
-        last: The last Transaction read, None when no read succeeded.
-        pending: The ids that were still waited for.
+        last: The last Transaction read, None if no read succeeded.
+        pending: The ids of the transactions that have not ended.
     """
 
     may_have_executed = True
@@ -250,10 +254,10 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
 
 
 class DuplicatePayoutError(MomoPayError):
-    """This reference was used before for another amount or phone; this call sent nothing.
+    """The reference was used before for another amount or phone. This call sent nothing. Use another reference.
 
     Attributes:
-        reference: The reference that stands for another payout.
+        reference: The reference of the earlier payout.
     """
 
     def __init__(self, message: str, *, reference: str) -> None:
@@ -262,17 +266,17 @@ class DuplicatePayoutError(MomoPayError):
 
 
 class JournalError(MomoPayError):
-    """The journal cannot be read or written, and this call sent nothing. Mend the database, then call again."""
+    """The journal cannot be read or written. This call sent nothing. Fix the database, then call again."""
 
 
 class APIError(MomoPayError):
-    """The service answered with its error envelope: a definite refusal, unless `may_have_executed` says so.
+    """The service responded with its error envelope. No money moved, unless `may_have_executed` is True.
 
     Attributes:
-        code: SPEC.md's machine-readable code, None where a server error carried none.
+        code: The machine-readable code (service page, "Errors"), None where a server error has none.
         details: The structured details of the envelope, often empty.
         status_code: The HTTP status.
-        request_id: The service's id of the request, to quote to its support.
+        request_id: The service's id of the request. Give it to the service's support.
     """
 
     def __init__(
@@ -306,7 +310,7 @@ class NoPaymentChannelsError(APIError):
 
 
 class NoDefaultChannelError(APIError):
-    """NO_DEFAULT_CHANNEL: give ``channel_id``, or make a channel the default."""
+    """NO_DEFAULT_CHANNEL: pass ``channel_id``, or make a channel the default."""
 
 
 class ChannelNotFoundError(APIError):
@@ -314,7 +318,7 @@ class ChannelNotFoundError(APIError):
 
 
 class InvalidApiKeyError(APIError):
-    """INVALID_API_KEY: the key is missing, wrong or revoked. Take a valid one from the account console."""
+    """INVALID_API_KEY: the key is missing, wrong or revoked. Get a valid one from the account console."""
 
 
 class InsufficientServiceBalanceError(APIError):
@@ -322,11 +326,11 @@ class InsufficientServiceBalanceError(APIError):
 
 
 class KycNotVerifiedError(APIError):
-    """KYC_NOT_VERIFIED: payouts need approved KYC. Finish it in the account console."""
+    """KYC_NOT_VERIFIED: payouts require approved KYC. Complete it in the account console."""
 
 
 class InsufficientFundsError(APIError):
-    """INSUFFICIENT_FUNDS: the B2C wallet's balance is too low. Fund it, then pay again."""
+    """INSUFFICIENT_FUNDS: the balance of the B2C wallet is too low. Fund it, then pay again."""
 
 
 class ChannelInUseError(APIError):
@@ -334,23 +338,23 @@ class ChannelInUseError(APIError):
 
 
 class TransactionNotFoundError(APIError):
-    """TRANSACTION_NOT_FOUND: the account has no transaction of that id."""
+    """TRANSACTION_NOT_FOUND: the account has no transaction with that id."""
 
 
 class ThrottledError(APIError):
-    """The service asks for a pause.
+    """The service refuses requests for a time.
 
     Attributes:
-        retry_after: Seconds to wait, None where the service did not say.
+        retry_after: Seconds to wait, None where the service stated none.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None, **of_the_answer: Any) -> None:
-        super().__init__(message, **of_the_answer)
+    def __init__(self, message: str, *, retry_after: float | None = None, **of_response: Any) -> None:
+        super().__init__(message, **of_response)
         self.retry_after = retry_after
 
 
 class RateLimitExceededError(ThrottledError):
-    """RATE_LIMIT_EXCEEDED: more than 60 requests a minute on this key. Share one budget among its users."""
+    """RATE_LIMIT_EXCEEDED: more than 60 requests a minute with this key. Share one budget among its processes."""
 
     @property
     def limit(self) -> int | None:
@@ -364,16 +368,16 @@ class RateLimitExceededError(ThrottledError):
 
     @property
     def reset_in_seconds(self) -> int | None:
-        """Seconds until the window starts anew."""
+        """Seconds until the next window."""
         return _whole(self.details.get("resetInSeconds"))
 
 
 class StkTempBannedError(ThrottledError):
-    """STK_TEMP_BANNED: too many unsuccessful prompts from this key. Wait; payouts and reads go on."""
+    """STK_TEMP_BANNED: too many unsuccessful prompts with this key. Wait. Payouts and reads still work."""
 
 
 class TransactionHealthBlockedError(ThrottledError):
-    """TRANSACTION_HEALTH_BLOCKED: too few of the last 100 prompts succeeded. Wait, and find out why."""
+    """TRANSACTION_HEALTH_BLOCKED: too few of the last 100 prompts succeeded. Wait, and find the cause."""
 
     @property
     def blocked_until(self) -> datetime | None:
@@ -382,22 +386,22 @@ class TransactionHealthBlockedError(ThrottledError):
 
     @property
     def success_rate(self) -> float | None:
-        """The rate that was judged."""
+        """The success rate that was judged, as the service states it."""
         return number_or_none(self.details.get("successRate"))
 
     @property
     def sample_size(self) -> int | None:
-        """How many payments were judged."""
+        """The number of payments that were judged."""
         return _whole(self.details.get("sampleSize"))
 
     @property
     def min_success_rate(self) -> float | None:
-        """The rate that is asked for."""
+        """The success rate that is required, as the service states it."""
         return number_or_none(self.details.get("minSuccessRate"))
 
 
 class ServerError(APIError):
-    """5xx, or 408 to the end. Try again later; `may_have_executed` says whether it may have taken effect."""
+    """5xx or 408, after all attempts. Try again later; `may_have_executed` says whether it may have taken effect."""
 
 
 ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
@@ -417,22 +421,22 @@ ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
         "TRANSACTION_HEALTH_BLOCKED": TransactionHealthBlockedError,
     }
 )
-"""SPEC.md's table of codes."""
+"""The class for each code (service page, "Errors")."""
 
 
 def number_or_none(value: object) -> float | None:
-    """Take a finite, non-negative JSON number; anything else is None."""
+    """Return a finite, non-negative JSON number as a float, and None for anything else."""
     if not is_number(value):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except OverflowError:  # an integer of hundreds of digits
         return None
     return number if 0 <= number < math.inf else None
 
 
 def moment_or_none(value: object) -> datetime | None:
-    """Take an ISO 8601 time, as UTC if it names no zone; anything else is None."""
+    """Return an ISO 8601 time, in UTC if it has no zone, and None for anything else."""
     if not isinstance(value, str):
         return None
     try:
@@ -447,5 +451,6 @@ def _whole(value: object) -> int | None:
     return None if number is None else int(number)
 
 
+# Tracebacks name the errors as users import them: momopay.APIError, not momopay.errors.APIError.
 for _kind in [value for value in globals().values() if isinstance(value, type) and issubclass(value, MomoPayError)]:
-    _kind.__module__ = "momopay"  # they read as momopay.X, where users import them from
+    _kind.__module__ = "momopay"

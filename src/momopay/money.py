@@ -1,23 +1,24 @@
-"""Amounts in KES: exact to the cent in both directions. Pure; knows nothing of the rest.
+"""Amounts in KES, exact to the cent in both directions. Pure.
 
-JSON readers hold numbers in 64 bits, this package's among them, so exactness ends at ten trillion shillings; more
-is refused before it is sent.
+JSON parsers hold numbers in 64 bits, the one of this package among them. Above ten trillion shillings they are no
+longer exact to the cent, so a larger amount is refused before it is sent.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Final
 
-_LARGEST_EXPONENT = 13
+_MAX_DIGITS: Final = 13
 
 
 def parse_amount(value: object, minimum: int) -> Decimal:
-    """Take an amount of KES as the caller gave it, or refuse it.
+    """Return an amount of KES as a Decimal, or refuse it.
 
     Args:
-        value: An ``int`` or a ``Decimal``; a bool, a float and text are refused, since they are how
-            amounts come to be wrong by a cent or by a meaning.
-        minimum: The least that the endpoint takes, KES (SPEC.md, "Limits").
+        value: An ``int`` or a ``Decimal``. A float may be wrong by a cent, and a bool or text is a mistake of the
+            caller, so these are refused.
+        minimum: The least that the endpoint accepts, KES (service page, "Limits").
 
     Returns:
         The amount, with no more than two decimals.
@@ -34,18 +35,19 @@ def parse_amount(value: object, minimum: int) -> Decimal:
         raise ValueError("must have no more than two decimals")
     if amount < minimum:
         raise ValueError(f"must be at least KES {minimum}")
-    if amount.adjusted() >= _LARGEST_EXPONENT:
-        raise ValueError("is larger than JSON carries to the cent")
+    if amount.adjusted() >= _MAX_DIGITS:
+        raise ValueError("must be below KES 10,000,000,000,000, where JSON is no longer exact to the cent")
     return amount
 
 
 def _has_more_than_cents(amount: Decimal) -> bool:
+    # By its digits, because `quantize` fails or allocates for an exponent such as 1E-999999999.
     _, digits, exponent = amount.as_tuple()
     return isinstance(exponent, int) and exponent < -2 and any(digits[exponent + 2 :])  # noqa: PLR2004  cents
 
 
 def format_amount(amount: Decimal) -> str:
-    """Write an amount as a JSON number, exact to the cent, whole shillings without a point."""
+    """Return an amount as a JSON number, exact to the cent. Whole shillings have no decimal point."""
     if amount == amount.to_integral_value():
         return str(int(amount))
     return f"{amount:.2f}"

@@ -1,4 +1,4 @@
-"""Kenyan phone numbers: one spelling for the wire. Pure; knows nothing of the rest."""
+"""Kenyan phone numbers, in the one form that is sent. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
 
 
 def normalise_phone(text: str) -> str:
-    """Spell a Kenyan phone number as the service wants it, ``254XXXXXXXXX``.
+    """Return a Kenyan phone number in the form that the service requires, ``254XXXXXXXXX``.
 
-    Takes the four forms of SPEC.md, "What the service does": ``07XXXXXXXX``, ``01XXXXXXXX``,
-    ``+254XXXXXXXXX`` and ``254XXXXXXXXX``, ASCII digits only. Spaces, dashes and parentheses between the
-    digits are taken out first, because they must not be sent. Nothing is guessed and nothing is sent.
+    Accepts the four forms of the service page, "Conventions": ``07XXXXXXXX``, ``01XXXXXXXX``, ``+254XXXXXXXXX`` and
+    ``254XXXXXXXXX``, in ASCII digits. Spaces, dashes and parentheses between the digits are removed first, because
+    they must not be sent. Nothing is guessed, since a wrong guess pays a stranger. Nothing is sent.
 
     Args:
         text: The number as a person wrote it.
 
     Returns:
-        Twelve digits, ``254`` and nine more.
+        Twelve digits: ``254`` and nine more.
 
     Raises:
-        ValueError: The text is in none of the four forms. Ask for the number again; the message does not
-            repeat it.
+        ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it.
     """
     if isinstance(text, str) and _SEPARATED.fullmatch(text):
         digits = _FORMS.fullmatch(re.sub(r"[ ()-]", "", text))
@@ -35,12 +34,12 @@ def normalise_phone(text: str) -> str:
 
 
 def same_phone(one: str, other: str) -> bool:
-    """Tell whether two spellings may name one phone; a digit hidden behind ``*`` agrees with any."""
-    one, other = _spell(one), _spell(other)
+    """Return whether two texts may be the same phone number. A masked digit, ``*``, equals any digit."""
+    one, other = _normalised(one), _normalised(other)
     return len(one) == len(other) and all("*" in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
 
 
-def _spell(text: str) -> str:
+def _normalised(text: str) -> str:
     try:
         return normalise_phone(text)
     except ValueError:

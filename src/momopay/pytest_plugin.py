@@ -1,7 +1,7 @@
 """Fixtures for merchants' tests: the sandbox, an account of its own for each test, and clients for it.
 
-Loaded by pytest wherever momopay is installed, so it imports nothing before a fixture is used. While tests run,
-live keys are refused.
+pytest loads this module in every run where momopay is installed. So it imports nothing that is expensive before a
+fixture is used: `momopay` itself loads its names on first use. While tests run, live keys are refused.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from uuid import uuid4
 
 import pytest
 
+import momopay
+
 if TYPE_CHECKING:
-    from momopay import AsyncClient, Client
     from momopay.sandbox import Account, Sandbox
 
 TEST_RUN = "MOMOPAY_TEST_RUN"
@@ -33,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def _momopay_sandbox_of_the_session() -> Iterator[Sandbox]:
+def _momopay_session_sandbox() -> Iterator[Sandbox]:
     try:
         from momopay.sandbox import Sandbox
     except ImportError as error:
@@ -43,43 +44,39 @@ def _momopay_sandbox_of_the_session() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def momopay_sandbox(_momopay_sandbox_of_the_session: Sandbox) -> Sandbox:
-    """The service on loopback: one server a session, as new for each test. `advance(seconds)` moves its time."""
-    _momopay_sandbox_of_the_session.reset()
-    return _momopay_sandbox_of_the_session
+def momopay_sandbox(_momopay_session_sandbox: Sandbox) -> Sandbox:
+    """The service on loopback: one server for the session, reset for each test. `advance(seconds)` moves its clock."""
+    _momopay_session_sandbox.reset()
+    return _momopay_session_sandbox
 
 
 @pytest.fixture
 def momopay_api_key() -> str:
-    """The key of this test's own account."""
+    """The API key of this test's own account."""
     return f"pk_test_{uuid4().hex}"
 
 
 @pytest.fixture
 def momopay_account(momopay_sandbox: Sandbox, momopay_api_key: str) -> Account:
-    """This test's own account: KYC, balances, fee, channels and switches, to be changed at will."""
+    """This test's own account. Change its KYC, balances, fee, channels and switches as you need them."""
     return momopay_sandbox.account(momopay_api_key)
 
 
 @pytest.fixture
-def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[Client]:
+def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[momopay.Client]:
     """A `Client` of this test's account, without a rate budget, which would wait in real time."""
-    from momopay import Client
-
-    with Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None) as client:
+    with momopay.Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None) as client:
         yield client
 
 
 @pytest.fixture
-def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> AsyncClient:
-    """An `AsyncClient` of this test's account, for whatever runs your event loop.
+def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momopay.AsyncClient:
+    """An `AsyncClient` of this test's account, for the event loop of your test.
 
-    It has no rate budget, which would wait in real time, and keeps no connection between requests, so a loop that ends
-    with the test leaves nothing open.
+    It has no rate budget, which would wait in real time. It keeps no connection between requests, so that an event loop
+    that ends with the test leaves none open.
     """
     import httpx
 
-    from momopay import AsyncClient
-
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-    return AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)
+    return momopay.AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)

@@ -1,11 +1,15 @@
-"""Callback URLs that only their maker can have made: the token that goes in, and the check when it comes back. Pure."""
+"""Callback URLs with a token that proves who made them: signing when a payment is sent, the check of a callback. Pure.
+
+Invariants: the message is the reference in hexadecimal, so it needs no escaping and has one spelling only. Tokens of
+earlier versions stay valid, because URLs are in use for as long as payments are open.
+"""
 
 from __future__ import annotations
 
+import hmac
 import logging
+import re
 from collections.abc import Sequence
-from hashlib import sha256
-from hmac import compare_digest
 from typing import Final, NoReturn
 
 from momopay._redaction import clears_frames
@@ -18,92 +22,102 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
+# A signature that was made for another purpose with the same secret is no token here, and no token is one there.
 _DOMAIN: Final = b"momopay callback URL, version 1\x00"
-"""Whatever else is signed with the same secret is no token here, and no token is anything there."""
 
-_BLOCK: Final = 64
-_SHORTEST_SECRET: Final = 16
-_LONGEST_REFERENCE: Final = 1024
-_LONGEST_URL: Final = 16 * 1024
+_MIN_SECRET_BYTES: Final = 16
+_MAX_REFERENCE_BYTES: Final = 1024
+_MAX_URL_LENGTH: Final = 16 * 1024
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class CallbackSigner:
-    """Signs callback URLs, since the service signs no callbacks (SPEC.md, "Events").
+    """Signs callback (webhook) URLs, since the service signs no callbacks (service page, "Callbacks").
 
-    `url` puts the payment's reference and an HMAC-SHA256 of it into the query string; `verify` takes them out again,
-    with no call to the service. Whoever does not know the secret cannot make a URL for any reference.
+    `url` adds the payment's reference and an HMAC-SHA256 of it to the query string. `verify` checks them and returns
+    the reference, without a call to the service. Without the secret nobody can make a URL for any reference.
 
-    The token is bound to the reference alone, so that it survives a proxy that changes scheme, host, path or the
-    order of the query. Where two routes must not take each other's callbacks, give each a signer with a secret of its
-    own. A token does not expire, and whoever reads the URL, in an access log too, has it: hold the callback against the
-    service's record with ``transactions.confirm`` too. Safe to use from many threads; sends nothing.
+    The token is bound to the reference alone, so that it stays valid behind a proxy that changes scheme, host, path or
+    the order of the query. Where two routes must not accept each other's callbacks, give each its own signer and
+    secret. A token does not expire, and whoever can read the URL, in an access log too, has it: check the callback with
+    ``transactions.confirm`` too. Sends nothing. May be used from many threads.
 
     Args:
-        secrets: One secret, or several to rotate: the first signs, all verify. Text or bytes, from
-            a random source such as ``secrets.token_hex()``; one under 16 bytes can be guessed, which the log says.
-            Never shown, and not kept as they came.
+        secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes from a random source
+            such as ``secrets.token_hex()``. One of fewer than 16 bytes can be guessed, and is logged at WARNING. The
+            signer never shows them and does not keep them as they are.
 
     Raises:
-        ConfigurationError: No secret, or an empty one. Mend the configuration.
+        ConfigurationError: No secret, or an empty one. Fix the configuration.
     """
 
-    __slots__ = ("_keyed",)
+    __slots__ = ("_macs",)
 
     @clears_frames
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
-        self._keyed: tuple[_Keyed, ...] = tuple(map(_Keyed, _keys(secrets)))
+        # Keyed once and copied for each token, so that the secrets themselves need not be kept.
+        self._macs: tuple[hmac.HMAC, ...] = tuple(hmac.new(key, _DOMAIN, "sha256") for key in _keys(secrets))
 
     def url(self, url: str, *, reference: str) -> str:
-        """Sign a callback URL, to be passed as ``callback_url`` of the payment with this reference.
+        """Return a signed callback URL, to be passed as ``callback_url`` of the payment with this reference.
 
         Args:
-            url: Where the callback is to come to. Its query is kept.
-            reference: The payment's ``account_reference`` or ``reference``, any text up to 1,024 bytes; the adapters
-                refuse a callback that tells of another one.
+            url: The address that receives the callback. Its query is kept.
+            reference: The payment's ``account_reference`` or ``reference``, any text up to 1,024 bytes. The adapters
+                refuse a callback that has another one.
 
         Returns:
-            The URL with ``momo_token`` in its query: ASCII, whatever the reference.
+            The URL with ``momo_token`` in its query, in ASCII for every reference.
 
         Raises:
-            RequestValidationError: Not a URL, or signed already; or not such a reference. Mend the arguments.
+            RequestValidationError: ``url`` is no URL or is signed already, or ``reference`` is empty or too long. Fix
+                the arguments.
         """
-        faults = {"url": _fault_of_url(url), "reference": _fault_of_reference(reference)}
-        found = {name: fault for name, fault in faults.items() if fault}
+        problems = {"url": _url_problem(url), "reference": _reference_problem(reference)}
+        found = {name: problem for name, problem in problems.items() if problem}
         if found:
             raise RequestValidationError(found)
         joint = "" if url[-1] in "?&" else "&" if "?" in url else "?"
-        told = reference.encode().hex()
-        return f"{url}{joint}{_PARAMETER}{told}.{self._keyed[0].mac(told)}"
+        message = reference.encode().hex()
+        return f"{url}{joint}{_PARAMETER}{message}.{_signature(self._macs[0], message)}"
 
     def verify(self, url: str) -> str:
-        """Check the URL that a callback came to, in constant time, before anything else is done with it.
+        """Return the reference that a callback's URL was signed for. Call it before you use anything of the request.
 
         Args:
-            url: The whole URL, its path and query, or the raw query string; as it came, not decoded.
+            url: The whole URL, its path and query, or the raw query string, as it was received and not decoded.
 
         Returns:
-            The reference that was signed. It must be the callback's own, ``transaction.external_reference``; the
-            adapters see to that.
+            The reference. It must equal the callback's own, ``transaction.external_reference``; the adapters compare
+            them.
 
         Raises:
-            ForgedCallbackError: The token is missing, doubled, malformed, or not of these secrets. Answer 403; act on
-                nothing.
+            ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403
+                and do nothing.
         """
-        if isinstance(url, str) and len(url) <= _LONGEST_URL and url.isascii() and url.count(_NAME) == 1:
+        # Two tokens are refused: a proxy and this code could each take another one.
+        if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH and url.isascii() and url.count(_NAME) == 1:
             before, _, after = url.partition(_PARAMETER)
             if not before or before[-1] in "?&":
-                told, _, mac = after.partition("&")[0].partition(".")
-                for keyed in self._keyed:
-                    if compare_digest(keyed.mac(told), mac):
-                        return bytes.fromhex(told).decode()
-        raise ForgedCallbackError("the callback URL carries no valid token; answer 403 and act on nothing")
+                message, _, signature = after.partition("&")[0].partition(".")
+                for mac in self._macs:
+                    # In constant time, and before the message is decoded: a forgery must not reach the decoder.
+                    if hmac.compare_digest(_signature(mac, message), signature):
+                        return bytes.fromhex(message).decode()
+        raise ForgedCallbackError("the callback URL carries no valid token; respond with 403 and do nothing")
 
     def __repr__(self) -> str:
-        return f"CallbackSigner(<secrets: {len(self._keyed)}>)"
+        return f"CallbackSigner(<secrets: {len(self._macs)}>)"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: secrets stay where they are."""
+        """Refuse to be pickled or copied, so that secrets stay in this process."""
         raise TypeError("a CallbackSigner holds secrets and is not pickled; make one where it is needed")
+
+
+def _signature(mac: hmac.HMAC, message: str) -> str:
+    copy = mac.copy()
+    copy.update(message.encode())
+    return copy.hexdigest()
 
 
 def _keys(secrets: str | bytes | Sequence[str | bytes]) -> list[bytes]:
@@ -114,52 +128,32 @@ def _keys(secrets: str | bytes | Sequence[str | bytes]) -> list[bytes]:
 
 
 def _key(secret: object) -> bytes:
-    try:
-        key = secret.encode() if isinstance(secret, str) else secret
-    except UnicodeEncodeError:
-        key = None
+    # Text with a surrogate stays text, and is refused: the repr of a UnicodeEncodeError would show the secret.
+    key = secret.encode() if isinstance(secret, str) and not _SURROGATE.search(secret) else secret
     if not isinstance(key, bytes):
-        raise ConfigurationError("a signing secret must be text or bytes")
+        raise ConfigurationError("a signing secret must be bytes, or text that can be encoded as UTF-8")
     if not key:
         raise ConfigurationError("a signing secret must not be empty")
-    if len(key) < _SHORTEST_SECRET:
-        logger.warning("a signing secret has under %d bytes and can be guessed: make one anew", _SHORTEST_SECRET)
+    if len(key) < _MIN_SECRET_BYTES:
+        logger.warning("a signing secret has fewer than %d bytes and can be guessed; replace it", _MIN_SECRET_BYTES)
     return key
 
 
-class _Keyed:
-    """HMAC-SHA256 (RFC 2104) of one key, with both hashes begun: half the work of a copied `hmac.HMAC`."""
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, key: bytes) -> None:
-        block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-        self._inner = sha256(bytes(byte ^ 0x36 for byte in block) + _DOMAIN)
-        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
-
-    def mac(self, told: str) -> str:
-        """Sign what a token tells."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(told.encode())
-        outer.update(inner.digest())
-        return outer.hexdigest()
-
-
-def _fault_of_url(url: object) -> str:
+def _url_problem(url: object) -> str:
     try:
+        # Any host will do here. Whether it must be public depends on the client that sends it, which checks it then.
         text = check_callback_url(url, on_loopback=True)
     except ValueError as error:
         return str(error)
     if "#" in text:
-        return "must have no fragment, which never reaches a server"
+        return "must have no fragment, which is never sent to a server"
     return f"has a {_NAME} already" if _NAME in text else ""
 
 
-def _fault_of_reference(reference: object) -> str:
+def _reference_problem(reference: object) -> str:
     if not isinstance(reference, str) or not reference:
         return "must be text, and not empty"
-    try:
-        size = len(reference.encode())
-    except UnicodeEncodeError:
-        return "must be text that UTF-8 can write"
-    return f"must have at most {_LONGEST_REFERENCE} bytes" if size > _LONGEST_REFERENCE else ""
+    if _SURROGATE.search(reference):
+        return "must be text that can be encoded as UTF-8"
+    size = len(reference.encode())
+    return f"must have at most {_MAX_REFERENCE_BYTES} bytes" if size > _MAX_REFERENCE_BYTES else ""

@@ -1,4 +1,7 @@
-"""Which address may be called, and which may be called back. Looks at the text alone; resolves no names."""
+"""Which addresses may be called, and which may be called back. Pure: the text decides, and no name is resolved.
+
+A name may resolve to another address at any moment, so a check of its address here would prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,23 @@ _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
 def check_base_url(url: str) -> str:
-    """Check the service's base address and take off a trailing slash.
+    """Return the base address of the service in its one spelling, without a trailing slash.
 
     Raises:
-        ValueError: Not an address, with a query, or without TLS to a host that is not loopback.
+        ValueError: It is no address, has a user, query or fragment, or is http:// to a host that is not loopback.
     """
     parts = _split(url)
     if "?" in url or "#" in url or parts.username is not None:
         raise ValueError("must have no user, query or fragment")
     if parts.scheme == "http" and not is_loopback(url):
-        raise ValueError("must start with https://, since the key and every phone number travel over it")
+        raise ValueError("must start with https://, because the key and every phone number are sent to it")
     return f"{parts.scheme}://{_authority(parts)}{parts.path.rstrip('/')}"
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether an address, already known to be one, leads to this very machine.
+    """Return whether a URL, which was checked before, leads to this machine.
 
-    A name below localhost does not: many resolvers ask the network for it.
+    A name below localhost, such as ``x.localhost``, does not: many resolvers ask the network for it.
     """
     host = _host(urlsplit(url))
     address = _address(host)
@@ -34,17 +37,17 @@ def is_loopback(url: str) -> bool:
 
 
 def check_callback_url(value: object, *, on_loopback: bool) -> str:
-    """Check where the result is to be sent: public HTTPS (SPEC.md, "Events").
+    """Return a callback URL unchanged, if the service can reach it (service page, "Callbacks").
 
     Args:
         value: The callback URL.
-        on_loopback: The service itself is on loopback (the sandbox), so its callbacks may be too.
+        on_loopback: Whether the service itself is on loopback (the sandbox). Then any host and http:// will do.
 
     Returns:
-        The URL, untouched.
+        The URL as it was given.
 
     Raises:
-        ValueError: Says what is wrong with it.
+        ValueError: It is no URL, not HTTPS, or not public.
     """
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
@@ -61,13 +64,17 @@ def check_callback_url(value: object, *, on_loopback: bool) -> str:
 def _split(url: str) -> SplitResult:
     if not url.isascii() or any(character <= " " or character in '\x7f"<>\\^`{|}' for character in url):
         raise ValueError("must be a URL in ASCII, without spaces")
+    parts: SplitResult | None
+    port: int | None
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("must be a URL") from None
-    if "[" in parts.netloc and not _IN_BRACKETS.fullmatch(parts.netloc):
-        raise ValueError("must be a URL")  # urlsplit may see the brackets alone, and another reader what is around them
+        # Not chained: urlsplit's message repeats a part of the URL, and a password may be in it.
+        parts = port = None
+    # urlsplit takes what is in the brackets for the host, where another parser takes what is around them.
+    if parts is None or ("[" in parts.netloc and not _IN_BRACKETS.fullmatch(parts.netloc)):
+        raise ValueError("must be a URL")
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError("must be an http:// or https:// URL with a host")
     if "" in _host(parts).split("."):
@@ -76,7 +83,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _authority(parts: SplitResult) -> str:
-    """Host and port in the one spelling, so that one service is one service."""
+    """Return host and port in one spelling: clients of one service share a rate budget by this text."""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else (parts.hostname or "")
     return host if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f"{host}:{parts.port}"
 
@@ -90,12 +97,13 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         address = ip_address(host)
     except ValueError:
         return None
-    return getattr(address, "ipv4_mapped", None) or address
+    return getattr(address, "ipv4_mapped", None) or address  # ::ffff:127.0.0.1 is loopback
 
 
 def _is_public(host: str) -> bool:
     address = _address(host)
     if address is not None:
+        # The global multicast addresses are global too.
         return address.is_global and not address.is_multicast
     last = host.rpartition(".")[2]
     # A last label of digits, or 0x and digits, is read as an IPv4 address by most clients: 127.1, 0x7f.1.

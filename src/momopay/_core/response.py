@@ -23,8 +23,7 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
-from momopay.models.faults import describe
-from momopay.models.records import Envelope
+from momopay.models.records import Envelope, describe
 
 T = TypeVar("T")
 _MAX_TEXT: Final = 500

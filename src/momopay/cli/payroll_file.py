@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from momopay.errors import RequestValidationError
-from momopay.models.payouts import PayoutRequest
+from momopay.models.requests import PayoutRequest
 
 _REQUIRED = ("reference", "phone", "amount")
 _KNOWN = (*_REQUIRED, "description")

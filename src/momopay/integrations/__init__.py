@@ -1,1 +1,1 @@
-"""Views that receive callbacks, one for each framework; each module needs its own framework alone."""
+"""Adapters to web frameworks: a view that receives callbacks (webhooks)."""

@@ -1,54 +1,58 @@
-"""Callbacks into FastAPI, or into plain Starlette."""
+"""Callbacks (webhooks) in FastAPI and Starlette."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from momopay.integrations._receiver import ALLOW, ENOUGH, AsyncHandler, CallbackReceiver, Handler, name_of
+from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
+from momopay.journal import Journal
+from momopay.signing import CallbackSigner
 
-if TYPE_CHECKING:
-    from momopay.journal import Journal
-    from momopay.signing import CallbackSigner
+__all__ = ["callback_endpoint"]
 
 
 def callback_endpoint(
-    handler: AsyncHandler | Handler, *, signer: CallbackSigner | None = None, journal: Journal | None = None
+    handler: AsyncCallbackHandler | CallbackHandler,
+    *,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Make the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
+    """Return the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It answers 403 where the URL's token does not hold or is for another reference, 400 to what is no callback, 503
-    when the handler raised CallbackError and 500 when it raised anything else, so that the service delivers again;
-    and 200 when the handler came to its end (SPEC.md, "Events", Delivery).
+    It responds with 403 if the URL's token is wrong or for another reference, and 400 to a body that is not a
+    callback. It responds with 503 if the handler raised an error of momopay, and 500 if it raised anything else, so
+    that the service delivers the callback again. Else with 200 (service page, "Callbacks").
 
     Args:
-        handler: Given each callback. ``async def``, or a plain function, which is called in a thread. A callback by
-            itself proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
-        signer: Checks the token, and its reference against the callback's, before the handler is called.
-        journal: Has each ``callback.key`` handled once; without it, each delivery is handled. With a signer, a
-            payout's callback needs_reconciliation its row, once it was handled.
+        handler: Called with each callback. An ``async def``, or a plain function, which runs in a thread. A callback
+            alone proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
+        signer: Checks the token, and that its reference is the callback's, before the handler is called.
+        journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. With a
+            signer too, the callback of a payout settles its entry after it was handled.
 
     Returns:
-        The endpoint. It reads no more than 64 KiB of a body.
+        The endpoint. It reads at most 64 KiB of a body.
     """
-    reception = CallbackReceiver(handler, signer, journal)
+    receiver = CallbackReceiver(handler, signer, journal)
 
     async def endpoint(request: Request) -> Response:
-        query = request.scope["query_string"].decode("latin-1")
-        status = await reception.receive_async(request.method, query, await _body(request))
-        return PlainTextResponse(status.phrase, status.value, ALLOW)
+        query = request.scope["query_string"].decode("latin-1")  # as it was received: the token is not encoded
+        status = await receiver.receive_async(request.method, query, await _body(request))
+        return PlainTextResponse(status.phrase, status.value, HEADERS)
 
-    endpoint.__name__ = name_of(handler)
+    endpoint.__name__ = view_name(handler)
     return endpoint
 
 
 async def _body(request: Request) -> bytes:
+    # Not `request.body()`, which would hold a body of any size in memory.
     body = bytearray()
     async for chunk in request.stream():
-        body += chunk[: ENOUGH - len(body)]
-        if len(body) == ENOUGH:
+        body += chunk[: READ_LIMIT - len(body)]
+        if len(body) == READ_LIMIT:
             break
     return bytes(body)

@@ -1,48 +1,51 @@
-"""Callbacks into Flask."""
+"""Callbacks (webhooks) in Flask."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
 from momopay.errors import ConfigurationError
-from momopay.integrations._receiver import ALLOW, ENOUGH, AsyncHandler, CallbackReceiver, Handler, is_async, name_of
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
+from momopay.journal import Journal
+from momopay.models.callbacks import Callback
+from momopay.signing import CallbackSigner
 
-if TYPE_CHECKING:
-    from momopay.journal import Journal
-    from momopay.models.callbacks import Callback
-    from momopay.signing import CallbackSigner
+__all__ = ["callback_endpoint"]
 
 
 def callback_endpoint(
-    handler: AsyncHandler | Handler, *, signer: CallbackSigner | None = None, journal: Journal | None = None
+    handler: AsyncCallbackHandler | CallbackHandler,
+    *,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
 ) -> Callable[[], Response]:
-    """Make the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
+    """Return the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It answers as the endpoint of `momopay.integrations.fastapi`, which tells the arguments, and reads no more than
-    64 KiB of a body. The handler may be ``async def`` where Flask's own extra for that is installed.
+    It responds as the endpoint of `momopay.integrations.fastapi` does, takes the same arguments, and reads at most
+    64 KiB of a body. The handler may be ``async def`` if Flask's own extra for that is installed.
 
     Raises:
         ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``.
     """
-    reception = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal)
+    receiver = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal)
 
     def view() -> Response:
-        status = reception.receive(request.method, request.query_string.decode("latin-1"), _body())
-        return Response(status.phrase, status, ALLOW, content_type="text/plain; charset=utf-8")
+        status = receiver.receive(request.method, request.query_string.decode("latin-1"), _body())
+        return Response(status.phrase, status, HEADERS, content_type="text/plain; charset=utf-8")
 
-    view.__name__ = name_of(handler)
+    view.__name__ = view_name(handler)
     return view
 
 
-def _blocking(handler: AsyncHandler) -> Handler:
+def _blocking(handler: AsyncCallbackHandler) -> CallbackHandler:
     if find_spec("asgiref") is None:
-        raise ConfigurationError("Flask awaits a handler with its own extra only: pip install 'flask[async]'")
+        raise ConfigurationError("Flask needs an extra to await a handler: pip install 'flask[async]'")
 
     @wraps(handler)
     def handle(callback: Callback) -> object:
@@ -52,8 +55,8 @@ def _blocking(handler: AsyncHandler) -> Handler:
 
 
 def _body() -> bytes:
-    request.max_content_length = ENOUGH
+    request.max_content_length = READ_LIMIT
     try:
         return request.get_data()
     except RequestEntityTooLarge:
-        return b""  # which is no callback either
+        return b""  # refused with 400, as every body that is no callback

@@ -1,1 +1,6 @@
-"""What goes out and what comes in: requests that refuse, records that keep everything."""
+"""The data of the service: records that came from it, and requests to it.
+
+`records` and the modules of records (`stk`, `payouts`, `wallet`, `transactions`, `channels`, `callbacks`) parse what
+the service sends. They import nothing that imports `momopay.errors`, so the errors can name them in annotations.
+`requests` checks what a caller gives, over `request_base` and `arguments`, and raises RequestValidationError.
+"""

@@ -1,13 +1,14 @@
-"""The kinds of argument that requests take, each refusing what section "Limits" of SPEC.md refuses.
+"""The types of the arguments that requests take. Each refuses what the service page, "Limits", refuses.
 
-Every refusal is a ValueError that says what is wanted and never repeats what was given.
+Validators are plain functions rather than pydantic's own types: pydantic would convert (``"5"`` to 5, True to 1), and
+its messages repeat what was given. Every refusal here is a ValueError that says what is wanted and nothing else.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from pydantic import PlainValidator, ValidationInfo
@@ -19,8 +20,11 @@ from momopay.urls import check_callback_url
 
 __all__ = ["ChannelRef", "HasId", "HasTransactionId", "TransactionRef"]
 
-_LONGEST_ID = 255
-_HEADER_VALUE = re.compile(r"[!-~]{1,255}")
+# The service sets no limit for ids. This one keeps a path within what any server and proxy accepts.
+_MAX_ID_LENGTH: Final = 255
+_MAX_PAGE_SIZE: Final = 100
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
 
 
 @runtime_checkable
@@ -51,112 +55,110 @@ ChannelRef: TypeAlias = str | UUID | HasId
 
 
 def kes(minimum: int) -> PlainValidator:
-    """An amount of at least so many KES."""
+    """Return a validator for amounts of at least `minimum` KES."""
     return PlainValidator(lambda value: parse_amount(value, minimum))
 
 
-def text(most: int | None = None) -> PlainValidator:
-    """Text of no more than so many characters; too long is refused, never cut."""
+def text(max_length: int | None = None) -> PlainValidator:
+    """Return a validator for text of at most `max_length` characters. Longer text is refused, never cut."""
 
     def check(value: object) -> str:
         if not isinstance(value, str):
             raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
-        if most is not None and len(value) > most:
-            raise ValueError(f"must have at most {most} characters, has {len(value)}")
-        return _encodable(value)
+        if max_length is not None and len(value) > max_length:
+            raise ValueError(f"must have at most {max_length} characters, has {len(value)}")
+        return _check_utf8(value)
 
     return PlainValidator(check)
 
 
-def _encodable(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError("must be text that UTF-8 can carry") from None
-    return value
+def check_transaction_id(value: object) -> str:
+    """Return the id of a transaction, given the id or a record that carries it."""
+    return _check_id(value, "transaction_id")
 
 
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a string that is not blank")
-    return _encodable(value)
+def check_channel_id(value: object) -> str:
+    """Return the id of a payment channel, given the id or the channel."""
+    # A transaction of a callback has an `id` too, and would pass for a channel.
+    return _check_id(None if isinstance(value, HasTransactionId) else value, "id")
 
 
-def transaction_id(value: object) -> str:
-    """Take the id of a transaction, or of the record that carries it."""
-    return _id(value, "transaction_id")
-
-
-def channel_id(value: object) -> str:
-    """Take the id of a payment channel, or of the channel."""
-    return _id(None if isinstance(value, HasTransactionId) else value, "id")
-
-
-def _id(value: object, attribute: str) -> str:
+def _check_id(value: object, attribute: str) -> str:
     found: object = str(value) if isinstance(value, UUID) else value
     if not isinstance(found, str):
         found = getattr(value, attribute, None)
-    if not isinstance(found, str) or found.strip() in {"", ".", ".."} or len(found) > _LONGEST_ID:
+    # "." and ".." would survive percent-encoding and lead to another path.
+    if not isinstance(found, str) or found.strip() in {"", ".", ".."} or len(found) > _MAX_ID_LENGTH:
         raise ValueError("must be an id, or a record that carries one")
-    return _encodable(found)
+    return _check_utf8(found)
 
 
-def _phone(value: Any) -> str:
-    return normalise_phone(value)
+def _check_utf8(value: str) -> str:
+    # Not by `encode`, because the repr of a UnicodeEncodeError shows the whole text.
+    if _SURROGATE.search(value):
+        raise ValueError("must be text that can be encoded as UTF-8")
+    return value
 
 
-def _callback_url(value: object, info: ValidationInfo) -> str:
+def _check_name(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a string that is not blank")
+    return _check_utf8(value)
+
+
+def _check_callback_url(value: object, info: ValidationInfo) -> str:
     context: dict[str, bool] = info.context or {}
     return check_callback_url(value, on_loopback=context.get("on_loopback", False))
 
 
-def _kes_only(value: object) -> str:
+def _check_currency(value: object) -> str:
     if value != "KES":
         raise ValueError("must be KES, the only currency")
     return "KES"
 
 
-def _moment(value: object) -> str:
-    if isinstance(value, date):
+def _check_moment(value: object) -> str:
+    if isinstance(value, date):  # a datetime is a date too
         return value.isoformat()
     if not isinstance(value, str):
         raise ValueError("must be a datetime, a date or ISO 8601 text")  # noqa: TRY004  every refusal is a ValueError
-    return _encodable(value)
+    return _check_utf8(value)
 
 
-def _since(value: object) -> datetime:
+def _check_since(value: object) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise ValueError("must be a datetime with a time zone")
     return value
 
 
-def header_value(value: object) -> str:
-    """Check that a header can carry the value: visible ASCII, at most 255 characters."""
+def _check_header_value(value: object) -> str:
+    # Anything else could end the header and begin another one.
     if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
         raise ValueError("must be 1 to 255 visible ASCII characters")
     return value
 
 
-def _flag(value: object) -> bool:
+def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be True or False")  # noqa: TRY004  every refusal is a ValueError
     return value
 
 
-def _page_size(value: object) -> int:
-    if not is_whole(value) or not 1 <= value <= 100:  # noqa: PLR2004  the page
-        raise ValueError("must be a whole number from 1 to 100")
+def _check_page_size(value: object) -> int:
+    if not is_whole(value) or not 1 <= value <= _MAX_PAGE_SIZE:
+        raise ValueError(f"must be a whole number from 1 to {_MAX_PAGE_SIZE}")
     return value
 
 
-Phone: TypeAlias = Annotated[str, PlainValidator(_phone)]
-Name: TypeAlias = Annotated[str, PlainValidator(_name)]
+Phone: TypeAlias = Annotated[str, PlainValidator(normalise_phone)]
+Name: TypeAlias = Annotated[str, PlainValidator(_check_name)]
 Text: TypeAlias = Annotated[str, text()]
-CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _id(value, "id"))]
-ChannelId: TypeAlias = Annotated[str, PlainValidator(channel_id)]
-CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_callback_url)]
-Kes: TypeAlias = Annotated[Literal["KES"], PlainValidator(_kes_only)]
-Moment: TypeAlias = Annotated[str, PlainValidator(_moment)]
-Since: TypeAlias = Annotated[datetime, PlainValidator(_since)]
-Flag: TypeAlias = Annotated[bool, PlainValidator(_flag)]
-PageSize: TypeAlias = Annotated[int, PlainValidator(_page_size)]
+CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(value, "id"))]
+ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
+CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]
+Currency: TypeAlias = Annotated[Literal["KES"], PlainValidator(_check_currency)]
+Moment: TypeAlias = Annotated[str, PlainValidator(_check_moment)]
+Since: TypeAlias = Annotated[datetime, PlainValidator(_check_since)]
+HeaderValue: TypeAlias = Annotated[str, PlainValidator(_check_header_value)]
+Flag: TypeAlias = Annotated[bool, PlainValidator(_check_flag)]
+PageSize: TypeAlias = Annotated[int, PlainValidator(_check_page_size)]

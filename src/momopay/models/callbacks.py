@@ -1,4 +1,4 @@
-"""What the service POSTs to a callback URL (SPEC.md, "Events")."""
+"""The records of a callback (webhook), which the service POSTs (service page, "Callbacks")."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ __all__ = ["Callback", "CallbackTransaction"]
 
 
 class CallbackTransaction(Record):
-    """The transaction as the callback tells it. Unsigned: confirm it before goods leave the shop."""
+    """The transaction as the callback states it. The service signs nothing: confirm it before you deliver goods."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        alias_generator=None
-    )  # callbacks are snake_case alone, and one look-up is cheaper
+    # A callback has the snake_case names only, so aliases would only cost time.
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
-    id: Annotated[str, Field(pattern=r"[^.\s]")]
+    id: Annotated[str, Field(pattern=r"[^.\s]")]  # neither blank nor dots: `confirm` puts it into a path
     tenant_id: str | None = None
     type: TransactionType
     status: TransactionStatus
@@ -40,22 +39,22 @@ class CallbackTransaction(Record):
 
     @property
     def transaction_id(self) -> str:
-        """The id, by the name that it has in every other record."""
+        """The id, under the name that it has in other records."""
         return self.id
 
     @property
     def phone(self) -> str:
-        """The number, by the name that it has in every other record."""
+        """The phone number, under the name that it has in other records."""
         return self.phone_number
 
     @property
     def account_reference(self) -> str | None:
-        """The reference, by the name that it has in every other record."""
+        """The reference, under the name that it has in other records."""
         return self.external_reference
 
 
 class Callback(Record):
-    """One callback: what happened, and to which transaction."""
+    """One callback: an event, and the transaction that it is about."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
@@ -65,7 +64,7 @@ class Callback(Record):
 
     @property
     def key(self) -> tuple[str, TransactionStatus]:
-        """Transaction id and status: equal for every delivery of the same news, so handle each key once."""
+        """Transaction id and status. Every delivery of one event has the same key, so handle each key once."""
         return self.transaction.id, self.transaction.status
 
     @property

@@ -1,4 +1,7 @@
-"""The closed words of SPEC.md, held open: an unknown word parses, keeps its text and is never terminal."""
+"""The enumerations of the service, kept open: an unknown value parses, keeps its text and is never terminal.
+
+The service may add a value at any time, and a payment must stay readable then.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,20 @@ __all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "Trans
 
 
 class OpenEnum(StrEnum):
-    """A string enum that takes words that it does not know."""
+    """A string enum that accepts unknown values."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        word = str.__new__(cls, value)
-        word._name_ = word._value_ = value
-        return word
+        # Not stored among the members: values come from the network and would pile up, and iteration would show them.
+        member = str.__new__(cls, value)
+        member._name_ = member._value_ = value
+        return member
 
 
 class TransactionStatus(OpenEnum):
-    """The states of SPEC.md, "States and transitions"."""
+    """The states of a transaction (service page, "States")."""
 
     PENDING = "PENDING"
     PROCESSING = "PROCESSING"
@@ -33,12 +37,12 @@ class TransactionStatus(OpenEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether no further update is expected. False for a word that SPEC.md does not name."""
+        """Whether no further update is expected. False for an unknown status."""
         return self in _TERMINAL
 
     @property
     def ended_without_success(self) -> bool:
-        """Whether it has ended, and not in SUCCESS."""
+        """Whether it has ended with another status than SUCCESS."""
         return self.is_terminal and self is not TransactionStatus.SUCCESS
 
 
@@ -46,7 +50,7 @@ _TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
 
 
 class TransactionType(OpenEnum):
-    """What moved the money."""
+    """What kind of payment a transaction is."""
 
     STK = "STK"
     B2C = "B2C"
@@ -54,7 +58,7 @@ class TransactionType(OpenEnum):
 
 
 class ChannelType(OpenEnum):
-    """What a payment channel's shortcode is."""
+    """What kind of shortcode a payment channel has."""
 
     PAYBILL = "PAYBILL"
     TILL_NUMBER = "TILL_NUMBER"
@@ -62,7 +66,7 @@ class ChannelType(OpenEnum):
 
 
 class EventType(OpenEnum):
-    """What a callback tells (SPEC.md, "Events")."""
+    """What a callback reports (service page, "Callbacks")."""
 
     SUCCESS = "transaction.success"
     FAILED = "transaction.failed"
@@ -71,7 +75,7 @@ class EventType(OpenEnum):
 
 
 class ResultCode(OpenEnum):
-    """The provider's result codes (SPEC.md, "Events"); anything but SUCCESS is a failure."""
+    """The provider's result codes (service page, "Callbacks"). Every other than SUCCESS is a failure."""
 
     SUCCESS = "0"
     INSUFFICIENT_FUNDS = "1"

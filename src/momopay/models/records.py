@@ -1,11 +1,14 @@
-"""What every record from the service has in common: frozen, tolerant of more, and it knows its answer."""
+"""The base class of records from the service, and the types of their fields.
+
+Records are frozen. They accept unknown fields and values, because the service may add some at any time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +19,7 @@ from pydantic import (
     FailFast,
     Field,
     NaiveDatetime,
+    ValidationError,
 )
 from pydantic.alias_generators import to_camel
 
@@ -26,25 +30,27 @@ __all__ = ["ResponseInfo"]
 
 T = TypeVar("T")
 
+_MAX_PROBLEMS: Final = 5
+
 Timestamp: TypeAlias = Annotated[
     AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))],
     Field(union_mode="left_to_right"),
 ]
-"""ISO 8601 as an aware datetime; a time without a zone is taken as UTC."""
+"""An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC."""
 
 Id: TypeAlias = Annotated[str, Field(pattern=r"\S")]
-"""A name that says something: with a blank one, an accepted payment could never be read."""
+"""An id that is not blank: with a blank one, an accepted payment could never be read."""
 
 ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
     Field(union_mode="left_to_right"),
 ]
-"""SPEC.md shows text; a provider that sends numbers must not make a payment's answer unreadable."""
+"""A result code. The service states text; a provider that sends a number must not make a payment unreadable."""
 
 Items: TypeAlias = Annotated[list[T], FailFast()]
-"""A list of records, refused at its first fault: a fault for each of a million items fills gigabytes."""
+"""A list of records, refused at its first error: an error for each of a million items would fill gigabytes."""
 
-# The names that SPEC.md gives one and the same field, beyond camelCase and snake_case.
+# The names that the service gives to one field, beyond camelCase and snake_case.
 PHONE = AliasChoices("phone", "phone_number", "phoneNumber")
 REFERENCE = AliasChoices(
     "accountReference", "account_reference", "reference", "external_reference", "externalReference"
@@ -54,14 +60,14 @@ RESULT_TEXT = AliasChoices("resultDesc", "result_desc", "resultDescription", "re
 
 @dataclass(frozen=True, slots=True)
 class ResponseInfo:
-    """The answer that a record came in.
+    """The response that a record came in.
 
     Attributes:
         request_id: The service's id of the request, None where the envelope had none.
         status_code: The HTTP status.
-        headers: The answer's headers; looked up without regard to case.
+        headers: The headers, a mapping whose keys are case-insensitive.
         attempts: How many attempts the call took.
-        elapsed: Seconds from the call to its answer, waiting included.
+        elapsed: Seconds from the call to the response, waiting included.
     """
 
     request_id: str | None
@@ -86,31 +92,37 @@ class Record(MaskedModel):
 
     @property
     def response(self) -> ResponseInfo:
-        """The answer that this record came in.
+        """The response that this record came in.
 
         Raises:
             AttributeError: The record was made by hand, not read from the service.
         """
-        try:
-            info: ResponseInfo = vars(self)["_response"]
-        except KeyError:
-            raise AttributeError("this record did not come from the service") from None
+        info: ResponseInfo | None = vars(self).get("_response")
+        if info is None:
+            raise AttributeError("this record did not come from the service")
         return info
 
     def received(self, info: ResponseInfo) -> None:
-        """Note which answer this record came in, beside its fields: dumps stay the wire's."""
+        """Note which response this record came in."""
+        # Beside the fields, so that dumps and comparisons have the service's fields only.
         vars(self)["_response"] = info
 
 
 class Nothing(Record):
-    """What a call returns whose answer carries nothing."""
+    """The result of a call whose response has no data."""
 
 
 class Envelope(BaseModel, Generic[T]):
-    """SPEC.md's success envelope."""
+    """The success envelope (service page, "Conventions")."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
     success: Literal[True]
     data: T
     request_id: str | None = Field(None, alias="requestId")
+
+
+def describe(error: ValidationError) -> str:
+    """Return the first problems that a model found, by their places and without the values."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in problems[:_MAX_PROBLEMS])

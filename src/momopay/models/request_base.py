@@ -1,4 +1,4 @@
-"""What every request has in common: it refuses all that is wrong at once, and writes itself exactly."""
+"""The base class of requests: all arguments are checked together, and amounts are written exactly."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from momopay.money import format_amount
 __all__ = ["UNSET"]
 
 UNSET = Sentinel("UNSET")
-"""Stands for an argument that was not given, where None means null on the wire."""
+"""The default of an argument that was not given, where None means null on the wire."""
 
 
 class Request(MaskedModel):
-    """Arguments, checked. Only what was given goes out."""
+    """Arguments that were checked. Only those that were given are sent."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=AliasGenerator(serialization_alias=to_camel),
         defer_build=True,
         extra="forbid",
         frozen=True,
-        hide_input_in_errors=True,
+        hide_input_in_errors=True,  # a RequestValidationError is chained to pydantic's error
     )
 
     absent: ClassVar[object] = None
-    """The argument that means "not given"."""
+    """The value of an argument that was not given."""
 
     @classmethod
     def checked(cls, *, on_loopback: bool = False, **arguments: Any) -> Self:
-        """Check all arguments together.
+        """Return the request, after a check of all arguments together.
 
         Raises:
             RequestValidationError: Names each argument at fault, and never its value.
@@ -46,12 +46,11 @@ class Request(MaskedModel):
         try:
             return cls.model_validate(given, context={"on_loopback": on_loopback})
         except ValidationError as error:
-            faults = {str(fault["loc"][0]): _say(fault) for fault in error.errors(include_url=False)}
-        # Raised out here, so that no chain leads to the values that were refused.
-        raise RequestValidationError(faults)
+            problems = {str(each["loc"][0]): _message(each) for each in error.errors(include_url=False)}
+            raise RequestValidationError(problems) from error
 
     def given(self) -> dict[str, Any]:
-        """What goes out, by its name on the wire."""
+        """Return what is sent, by its name on the wire."""
         fields = type(self).model_fields
         return {
             field.serialization_alias or name: getattr(self, name)
@@ -60,19 +59,20 @@ class Request(MaskedModel):
         }
 
     def to_json(self) -> bytes:
-        """Write the body: amounts as JSON numbers, exact to the cent."""
+        """Return the body. Written here, because a JSON library would write an amount as a float or as text."""
         pairs = (f"{json.dumps(name)}:{_json(value)}" for name, value in self.given().items())
         return f"{{{','.join(pairs)}}}".encode()
 
     def to_query(self) -> str:
-        """Write the query, empty or with its question mark."""
+        """Return the query with its question mark, or an empty string."""
         pairs = {name: _plain(value) for name, value in self.given().items()}
         return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
 
 
-def _say(fault: Any) -> str:
-    reason = fault.get("ctx", {}).get("error")
-    return str(reason) if reason is not None else str(fault["msg"])
+def _message(problem: Any) -> str:
+    """Return the message of our own validator, without the "Value error, " that pydantic puts before it."""
+    reason = problem.get("ctx", {}).get("error")
+    return str(reason) if reason is not None else str(problem["msg"])
 
 
 def _json(value: object) -> str:
@@ -82,4 +82,5 @@ def _json(value: object) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, Decimal):
         return format_amount(value)
-    return str.__str__(value) if isinstance(value, str) else str(value)  # the text of an enum's member, not its name
+    # The text of a str, even where it is a member of an enum whose own __str__ gives its name.
+    return str.__str__(value) if isinstance(value, str) else str(value)

@@ -12,11 +12,11 @@ from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
 from momopay.models.arguments import ChannelRef
-from momopay.models.channels import ChannelChanges, ChannelItems, ChannelRequest, PaymentChannel
+from momopay.models.channels import ChannelItems, PaymentChannel
 from momopay.models.enums import ChannelType
-from momopay.models.paths import channel_path
 from momopay.models.records import Envelope, Nothing
 from momopay.models.request_base import UNSET
+from momopay.models.requests import ChannelChanges, ChannelRequest, channel_path
 
 __all__ = ["Channels"]
 

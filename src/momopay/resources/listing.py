@@ -18,16 +18,9 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import clears_frames
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.paths import transaction_path
 from momopay.models.records import Envelope
-from momopay.models.transactions import (
-    Search,
-    Transaction,
-    TransactionPage,
-    TransactionQuery,
-    TransactionSummary,
-    TransactionWalk,
-)
+from momopay.models.requests import Search, TransactionQuery, transaction_path
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import TransactionIterator, Walk
 
 GET = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction])
@@ -160,7 +153,7 @@ class Listing(Resource[BackendT]):
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
-        query = TransactionWalk.checked(
+        query = TransactionQuery.checked(
             page_size=page_size,
             status=status,
             type=type,
@@ -220,7 +213,7 @@ async def search(
     """
     types = {each.type for each in wanted}
     only = types.pop() if len(types) == 1 else None
-    query = TransactionWalk.checked(page_size=100, type=only if only in _FILTERED else None)
+    query = TransactionQuery.checked(limit=100, type=only if only in _FILTERED else None)
     oldest = min(wanted, key=lambda each: each.since)
     by_reference: dict[str, dict[str, TransactionSummary]] = {each.reference: {} for each in wanted}
     walk = Walk(partial(page_after, session, query, until=until))
@@ -234,7 +227,7 @@ async def search(
 
 
 async def page_after(
-    session: Session[BackendT], query: TransactionWalk, cursor: str | None, *, until: float = inf
+    session: Session[BackendT], query: TransactionQuery, cursor: str | None, *, until: float = inf
 ) -> TransactionPage:
     """Fetch the page at a cursor."""
     return await call(session, LIST, "/transactions" + query.after(cursor).to_query(), until=until)

@@ -26,9 +26,9 @@ from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.journal import Journal, payments_of
 from momopay.journal.lease import Lease
 from momopay.models.enums import TransactionType
-from momopay.models.paths import transaction_path
-from momopay.models.payouts import Payout, PayoutRequest
-from momopay.models.transactions import Search, Transaction, TransactionSummary
+from momopay.models.payouts import Payout
+from momopay.models.requests import PayoutRequest, Search, transaction_path
+from momopay.models.transactions import Transaction, TransactionSummary
 from momopay.resources.listing import GET, search
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
 from momopay.models.arguments import ChannelRef
-from momopay.models.payouts import Payout, PayoutRequest
+from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
+from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
 from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
-from momopay.models.stk import StkRequest, StkTransaction
+from momopay.models.requests import StkRequest
+from momopay.models.stk import StkTransaction
 
 __all__ = ["Stk"]
 

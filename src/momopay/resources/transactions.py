@@ -17,9 +17,8 @@ from momopay._ratelimit.budget import Lane
 from momopay.callbacks import check_agreement
 from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback
-from momopay.models.paths import transaction_id as transaction_id_of
-from momopay.models.paths import transaction_path
-from momopay.models.transactions import Transaction, TransactionPage, TransactionQuery
+from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
+from momopay.models.transactions import Transaction, TransactionPage
 from momopay.resources.listing import GET, LIST, Listing
 
 __all__ = ["Transactions"]

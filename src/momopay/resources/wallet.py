@@ -12,7 +12,8 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
 from momopay._ratelimit.budget import Lane
 from momopay.models.records import Envelope
-from momopay.models.wallet import TopUp, TopUpRequest, WalletBalance
+from momopay.models.requests import TopUpRequest
+from momopay.models.wallet import TopUp, WalletBalance
 
 __all__ = ["Wallet"]
 

@@ -1,0 +1,185 @@
+"""What is sent to the service: one class for each body or query, and the paths that carry an id."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, ClassVar, Final, Self
+from urllib.parse import quote
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from momopay.errors import RequestValidationError
+from momopay.models.arguments import (
+    CallbackUrl,
+    ChannelId,
+    CredentialId,
+    Currency,
+    Flag,
+    HeaderValue,
+    Moment,
+    Name,
+    PageSize,
+    Phone,
+    Since,
+    Text,
+    check_channel_id,
+    check_transaction_id,
+    kes,
+    text,
+)
+from momopay.models.enums import ChannelType
+from momopay.models.request_base import UNSET, Request
+from momopay.models.transactions import TransactionPage, TransactionSummary
+from momopay.phones import same_phone
+
+CLOCK_TOLERANCE: Final = timedelta(minutes=5)
+"""How far the service's clock may be from this machine's when a payment is searched for."""
+
+
+class StkRequest(Request):
+    """The body of POST /payments/stk."""
+
+    amount: Annotated[Decimal, kes(minimum=1)]
+    phone: Phone
+    account_reference: Annotated[str, text(12)] | None = None
+    transaction_desc: Annotated[str, text(13)] | None = None
+    callback_url: CallbackUrl | None = None
+    channel_id: ChannelId | None = None
+    # The one field of the service that is snake_case in a body.
+    credential_id: CredentialId | None = Field(None, serialization_alias="credential_id")
+
+
+class PayoutRequest(Request):
+    """The body of POST /b2c/payouts."""
+
+    amount: Annotated[Decimal, kes(minimum=10)]
+    phone: Phone
+    reference: Name
+    currency: Currency = "KES"
+    description: Text | None = None
+    channel_id: ChannelId | None = None
+    callback_url: CallbackUrl | None = None
+
+
+class TopUpRequest(Request):
+    """The body of POST /wallets/service/topups, and the key of its header."""
+
+    amount: Annotated[Decimal, kes(minimum=1)]
+    phone: Phone
+    account_reference: Annotated[str, text(120)] | None = None
+    transaction_desc: Annotated[str, text(255)] | None = None
+    idempotency_key: HeaderValue = Field(exclude=True)
+
+
+class ChannelRequest(Request):
+    """The body of POST /payment-wallet/channels."""
+
+    name: Name
+    type: Name
+    shortcode: Name
+    account_number: Text | None = Field(None, validate_default=True)  # else a missing one is not checked
+    is_default: Flag | None = None
+
+    @field_validator("account_number")
+    @classmethod
+    def _check_account_of_paybill(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("type") == ChannelType.PAYBILL and not (value or "").strip():
+            raise ValueError("is required for a PAYBILL channel")
+        return value
+
+
+class ChannelChanges(Request):
+    """The body of PATCH /payment-wallet/channels/{id}; None is sent as null."""
+
+    absent: ClassVar[object] = UNSET
+
+    channel_id: ChannelId = Field(exclude=True)
+    name: Name | None = None
+    account_number: Text | None = None
+    is_default: Flag | None = None
+
+
+class TransactionQuery(Request):
+    """The query of GET /transactions.
+
+    `limit` and `page_size` are one parameter on the wire. Each caller gives the one that is an argument of its own, so
+    that an error names it; neither has a default here, so that the other is not sent too.
+    """
+
+    status: Text | None = None
+    type: Text | None = None
+    from_: Moment | None = Field(None, serialization_alias="from")
+    to: Moment | None = None
+    channel_id: ChannelId | None = None
+    amount_min: Annotated[Decimal, kes(minimum=0)] | None = None
+    amount_max: Annotated[Decimal, kes(minimum=0)] | None = None
+    q: Text | None = None
+    limit: PageSize | None = None
+    page_size: PageSize | None = Field(None, serialization_alias="limit")
+    cursor: Text | None = None
+
+    def after(self, cursor: str | None) -> Self:
+        """Return the same query for the page at that cursor."""
+        return self if cursor is None else self.model_copy(update={"cursor": cursor})
+
+
+class Search(Request):
+    """What is known of a payment that is searched for. It is compared here, and never sent."""
+
+    reference: Name
+    since: Since
+    amount: Annotated[Decimal, kes(minimum=0)] | None = None
+    phone: Phone | None = None
+    type: Text | None = None
+
+    def fits(self, item: TransactionSummary) -> bool:
+        """Return whether a transaction may be the one."""
+        return (
+            item.account_reference == self.reference
+            and not self._is_before(item)
+            and self.type in {None, item.type}
+            and self.amount in {None, item.amount}
+            and (self.phone is None or same_phone(self.phone, item.phone))
+        )
+
+    def is_past(self, page: TransactionPage) -> bool:
+        """Return whether a page ends with a transaction that is older than the payment can be."""
+        return bool(page.items) and self._is_before(page.items[-1])
+
+    def _is_before(self, item: TransactionSummary) -> bool:
+        return self.since - item.created_at > CLOCK_TOLERANCE
+
+
+def transaction_id_of(transaction: object) -> str:
+    """Return the id of a transaction, given the id or a record that carries it.
+
+    Raises:
+        RequestValidationError: Neither of them.
+    """
+    try:
+        return check_transaction_id(transaction)
+    except ValueError as error:
+        raise RequestValidationError({"transaction_id": str(error)}) from error
+
+
+def transaction_path(transaction: object) -> str:
+    """Return the path of one transaction; raises as `transaction_id_of`."""
+    return _path("/transactions/", transaction_id_of(transaction))
+
+
+def channel_path(channel: object) -> str:
+    """Return the path of one payment channel.
+
+    Raises:
+        RequestValidationError: Neither an id nor a record that carries one.
+    """
+    try:
+        return _path("/payment-wallet/channels/", check_channel_id(channel))
+    except ValueError as error:
+        raise RequestValidationError({"channel_id": str(error)}) from error
+
+
+def _path(folder: str, record_id: str) -> str:
+    # Nothing is safe, not even a slash: an id is one segment, so that no id leads to another endpoint.
+    return folder + quote(record_id, safe="")
