@@ -27,8 +27,8 @@
 Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the request may
 have taken effect (True: money may have moved, or that is not known; False: no money moved). Times are in seconds.
 
-This module is imported by nearly every other, and by `except` clauses in code that sends nothing. So it does not
-import pydantic: the records in its annotations are imported for type checkers only.
+Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package, which
+loads them when a name is first used.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import momopay
 from momopay._numbers import is_number
 from momopay._redaction import redact
-
-if TYPE_CHECKING:
-    from momopay.models.transactions import Transaction, TransactionSummary
 
 __all__ = [
     "APIConnectionError",
@@ -208,7 +206,7 @@ class OutcomeUnknownError(MomoPayError):
         phone: str | None = None,
         transaction_id: str | None = None,
         idempotency_key: str | None = None,
-        matches: Sequence[TransactionSummary] = (),
+        matches: Sequence[momopay.TransactionSummary] = (),
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -217,7 +215,7 @@ class OutcomeUnknownError(MomoPayError):
         self.sent_at = sent_at
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
-        self.matches: tuple[TransactionSummary, ...] = tuple(matches)
+        self.matches: tuple[momopay.TransactionSummary, ...] = tuple(matches)
 
 
 class ProtocolError(MomoPayError):
@@ -247,7 +245,7 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
 
     may_have_executed = True
 
-    def __init__(self, message: str, *, last: Transaction | None, pending: Sequence[str]) -> None:
+    def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
         super().__init__(message)
         self.last = last
         self.pending: tuple[str, ...] = tuple(pending)

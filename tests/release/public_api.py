@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 from pydantic import BaseModel
@@ -82,10 +83,11 @@ def _member(path: str, member: Any) -> Iterator[str]:
 
 
 def _signature(value: Any) -> str:
-    if not callable(value):
+    if not callable(value) or isinstance(value, GenericAlias):
         return f" = {type(value).__name__}"
     # Neither where a function lies in memory nor what this Python calls a Path is anybody's business.
     said = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", str(inspect.signature(value)))
+    said = re.sub(r"\bmomopay\.(?=[A-Z])", "", said)  # errors name records through the package
     return said.replace("pathlib._local.", "pathlib.")
 
 
