@@ -1,4 +1,4 @@
-"""The canary: neither the key nor a whole phone in logs, reprs, tracebacks with locals, pickles or chains."""
+"""Neither the key nor a whole phone shows in logs, reprs, tracebacks with locals, pickles or chained errors."""
 
 from __future__ import annotations
 
@@ -108,14 +108,39 @@ def test_no_error_shows_the_key_or_a_phone(
         assert PHONE.encode() not in pickled
 
 
-def test_the_canary_can_sing(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
-    def remember(_error: BaseException) -> None: ...
+def test_without_clearing_a_phone_would_show(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep(_error: BaseException) -> None: ...
 
-    monkeypatch.setattr("momopay._core.operation.clear_frames", remember)
+    monkeypatch.setattr("momopay._core.operation.clear_frames", keep)
     driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["no reply"]))
     with pytest.raises(momopay.OutcomeUnknownError) as caught:
         driver(CALLS["payout"])
     assert PHONE in shown(caught.value)
+
+
+def test_a_callers_own_frames_keep_their_locals(drive: Callable[..., Driver]) -> None:
+    def ended(transaction: momopay.Transaction) -> bool:
+        found = transaction.status
+        raise LookupError(found)
+
+    data = {
+        "transactionId": "t",
+        "type": "STK",
+        "status": "PENDING",
+        "amount": 1,
+        "phone": PHONE,
+        "createdAt": "2026-11-20T10:00:00Z",
+        "updatedAt": "2026-11-20T10:00:00Z",
+    }
+    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
+    driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: answer))
+    at_once = momopay.PollSchedule(first=0.0, every=1.0, limit=5.0)
+    with pytest.raises(LookupError) as caught:
+        driver(lambda client: client.transactions.wait("t", until=ended, schedule=at_once))
+    report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    (frame,) = [each for each in report.stack if each.name == "ended"]
+    assert frame.locals is not None
+    assert "PENDING" in frame.locals["found"]
 
 
 @pytest.mark.parametrize("kind", [momopay.Client, momopay.AsyncClient])

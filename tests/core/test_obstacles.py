@@ -20,9 +20,8 @@ from httpx_aiohttp import AiohttpTransport
 import momopay
 import wire
 from drivers import KEY
-from momopay import AsyncClient, Client, Lane, RateBudget
+from momopay import AsyncClient, Client
 from momopay._transport.connections import _addresses, _Clock, _TimedBackend
-from virtual import envelope, refusal, transaction, virtual_client
 
 PHONE = "0712345678"
 
@@ -33,65 +32,6 @@ def top_up(client: Any) -> Any:
 
 def prompt(client: Any) -> Any:
     return client.stk.initiate(amount=1, phone=PHONE)
-
-
-class Falling(RateBudget):
-    """A budget whose store goes away after the first slot."""
-
-    def reserve(self, now: float, lane: Lane, within: float = 0.0) -> float:
-        if self._slots:
-            raise ConnectionError("the store went away")
-        return super().reserve(now, lane, within)
-
-
-def test_an_obstacle_to_a_repeat_is_not_what_became_of_the_first_attempt() -> None:
-    client, port = virtual_client(lambda _method, _path: (503, b""), budget=Falling())
-    with pytest.raises(momopay.OutcomeUnknownError) as caught:
-        top_up(client)
-    assert caught.value.idempotency_key == "k-1"
-    assert len(port.requests) == 1
-
-
-def test_an_obstacle_to_a_first_attempt_is_raised_as_it_is() -> None:
-    budget = Falling()
-    budget._slots = [0.0]
-    client, port = virtual_client(lambda _method, _path: (503, b""), budget=budget)
-    with pytest.raises(ConnectionError):
-        top_up(client)
-    assert port.requests == []
-
-
-def test_a_payment_is_not_begun_with_too_little_time_left() -> None:
-    budget = RateBudget(requests=1, window=85.0)
-    client, port = virtual_client(lambda _method, _path: (200, envelope(transaction("t"))), budget=budget)
-    prompt(client)
-    with pytest.raises(momopay.BudgetExhaustedError) as caught:
-        prompt(client)
-    assert caught.value.retry_after == 85.0
-    assert len(port.requests) == 1
-    assert client.transactions.get("t").status == "PENDING"  # a read may be
-
-
-def test_a_prompt_that_waited_for_its_slot_heeds_the_pause_that_began_meanwhile() -> None:
-    budget = RateBudget(requests=1, window=10.0)
-    client, port = virtual_client(lambda _method, _path: (200, envelope(transaction("t"))), budget=budget)
-    prompt(client)
-    banned = momopay.StkTempBannedError("banned", code="STK_TEMP_BANNED", status_code=429, retry_after=60.0)
-    port.at(5.0, lambda: client._session.stk_pause.begin(port.now(), banned))
-    with pytest.raises(momopay.StkTempBannedError) as caught:
-        prompt(client)
-    assert caught.value.retry_after == 55.0
-    assert len(port.requests) == 1
-
-
-def test_a_pause_takes_no_slot() -> None:
-    budget = RateBudget(requests=5)
-    client, port = virtual_client(lambda _m, _p: (429, refusal("STK_TEMP_BANNED", retryAfterSeconds=60)), budget=budget)
-    for _ in range(20):
-        with pytest.raises(momopay.StkTempBannedError):
-            prompt(client)
-    assert len(port.requests) == 1
-    assert len(budget._slots) == 1
 
 
 @pytest.mark.parametrize(
@@ -264,21 +204,6 @@ def test_a_client_that_left_its_loop_closes_without_a_word() -> None:
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("options", [{"budget": "x"}, {"budget": 60}, {"transport": "x"}, {"transport": object()}])
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_senseless_budget_or_transport_is_refused(kind: Any, options: dict[str, Any]) -> None:
-    with pytest.raises(momopay.ConfigurationError):
-        kind(KEY, base_url="https://api.example/v1", **options)
-
-
-def test_a_transport_of_the_other_colour_is_refused() -> None:
-    ours: dict[str, Any] = {"base_url": "https://api.example/v1"}
-    transports: list[tuple[Any, Any]] = [(Client, httpx.AsyncHTTPTransport()), (AsyncClient, httpx.HTTPTransport())]
-    for kind, transport in transports:
-        with pytest.raises(momopay.ConfigurationError, match="handle_"):
-            kind(KEY, transport=transport, **ours)
-
-
 def test_connections_of_payments_do_not_pile_up() -> None:
     with (
         wire.serve(*[wire.succeeds()] * 20) as server,
@@ -298,18 +223,3 @@ def test_what_is_too_long_for_an_address_is_never_sent() -> None:
         with pytest.raises(momopay.APIConnectionError) as caught:
             client.transactions.list(q="x" * 70_000)
         assert not caught.value.may_have_executed
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/", "https://Api.Example:443/v1"],
-)
-def test_one_service_has_one_budget_however_it_is_spelt(url: str) -> None:
-    plain = Client("pk_test_spelt", base_url="https://api.example/v1")
-    assert Client("pk_test_spelt", base_url=url)._session.budget is plain._session.budget
-
-
-@pytest.mark.parametrize("url", ["https://api.example/v1#", "https://api.example/v1?"])
-def test_an_empty_query_or_fragment_is_refused_too(url: str) -> None:
-    with pytest.raises(momopay.ConfigurationError):
-        Client(KEY, base_url=url)

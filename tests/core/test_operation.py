@@ -1,4 +1,4 @@
-"""One coroutine, two colours: plain on the one client, awaitable on the other, whatever loop is running."""
+"""One coroutine, two forms: blocking on `Client` and awaitable on `AsyncClient`, whatever loop is running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from test_client import balance
 BASE = "https://api.example/v1"
 
 
-def test_the_colour_comes_from_the_client_even_where_a_loop_is_running() -> None:
+def test_the_form_comes_from_the_client_even_where_a_loop_is_running() -> None:
     async def main() -> Any:
         with Client(KEY, base_url=BASE, transport=httpx.MockTransport(balance)) as client:
             return client.wallet.balance().currency
@@ -26,7 +26,7 @@ def test_the_colour_comes_from_the_client_even_where_a_loop_is_running() -> None
     assert asyncio.run(main()) == "KES"
 
 
-def test_an_operation_tells_its_signature_and_its_documentation() -> None:
+def test_an_operation_has_its_signature_and_documentation() -> None:
     client = Client(KEY, base_url=BASE)
     async_client = AsyncClient(KEY, base_url=BASE)
     names = ["amount", "phone", "account_reference", "transaction_desc", "callback_url", "channel_id", "credential_id"]

@@ -36,7 +36,7 @@ PHONE = "254712345678"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: how one kind of call fails in the end, and whether an unclear failure repeats it."""
+    """A column of the table: how one kind of call fails in the end, and whether an ambiguous failure repeats it."""
 
     name: str
     call: Call
@@ -174,7 +174,7 @@ def test_what_is_refused_locally_reaches_no_socket(reach: Drive, call: Call) -> 
         assert (server.connections, server.requests) == (0, [])
 
 
-# Surely not sent.
+# Not sent.
 
 
 def listen_at_wait(monkeypatch: pytest.MonkeyPatch, server: Server, number: int) -> None:
@@ -330,7 +330,7 @@ def test_an_answer_that_takes_too_long(reach: Drive, column: Column, step: Step)
         assert_unanswered(error, column, server, 2, commits=True)
 
 
-# 5xx, 408, 3xx, and answers that are not SPEC.md's.
+# 5xx, 408, 3xx, and answers that are not specified.
 
 
 @columns(GET, PAYOUT)
@@ -395,7 +395,7 @@ def test_a_redirect_is_never_followed(reach: Drive, column: Column) -> None:
         assert (elsewhere.connections, elsewhere.payments) == (0, 0)
 
 
-# Any 2xx to DELETE is success, and so is 404 after an unclear one.
+# Any 2xx to DELETE is success, and so is 404 after an ambiguous one.
 
 
 @steps(
@@ -428,19 +428,10 @@ def test_a_success_status_deletes_whatever_becomes_of_the_body(reach: Drive, ste
     error=wire.refuses(500, "INTERNAL"),
     timeout=wire.answers(408),
 )
-def test_not_found_after_an_unclear_delete_is_success(reach: Drive, step: Step) -> None:
+def test_not_found_after_an_ambiguous_delete_is_success(reach: Drive, step: Step) -> None:
     with wire.serve(step, wire.refuses(404, "CHANNEL_NOT_FOUND")) as server:
         assert reach(server, timeout=0.3)(delete_channel) is None
         assert len(server.requests) == 2
-
-
-# Definite refusals.
-
-
-# 429 RATE_LIMIT_EXCEEDED.
-
-
-# 429 STK_TEMP_BANNED and TRANSACTION_HEALTH_BLOCKED.
 
 
 # What an unknown outcome carries.
@@ -474,14 +465,11 @@ def test_a_transaction_id_seen_in_a_broken_answer_is_kept(reach: Drive, column: 
         assert error.transaction_id == wire.TRANSACTION_ID
 
 
-# The idempotency key of a top-up.
-
-
-# An unclear failure is not forgotten when a later attempt fails clearly.
+# An ambiguous failure is not forgotten when a later attempt fails clearly.
 
 
 @columns(TOP_UP, UPDATE, DELETE)
-def test_an_unclear_failure_followed_by_a_refused_connection_stays_unclear(reach: Drive, column: Column) -> None:
+def test_an_unclear_failure_followed_by_a_refused_connection_stays_ambiguous(reach: Drive, column: Column) -> None:
     with wire.serve(wire.succeeds()) as server:
         server.script = (wire.first(server.stop_listening, wire.closes(commits=True)),)
         error = failure(reach(server), column.call)
@@ -602,7 +590,7 @@ def test_a_payment_does_not_go_out_on_a_connection_that_idled(reach: Drive) -> N
 
 @columns(PAYOUT)
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.004])
-def test_a_server_that_closes_idle_connections_never_makes_a_payment_unclear(
+def test_a_server_that_closes_idle_connections_never_makes_a_payment_ambiguous(
     reach: Drive, column: Column, delay: float
 ) -> None:
     with wire.serve(wire.closes_after(wire.succeeds(), delay)) as server:

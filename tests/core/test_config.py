@@ -1,0 +1,104 @@
+"""The options of a client: where they come from, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from momopay import ConfigurationError
+from momopay._core.config import Account, Limits, check_collaborators
+
+KEY = "pk_test_0123456789"
+BASE = "https://api.example/v1"
+
+
+def test_key_and_address_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOMOPAY_API_KEY", KEY)
+    monkeypatch.setenv("MOMOPAY_BASE_URL", BASE + "/")
+    account = Account(None, None)
+    assert (account.api_key, account.base_url) == (KEY, BASE)
+    assert Account("pk_test_other", None).api_key == "pk_test_other"
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
+    monkeypatch.delenv("MOMOPAY_BASE_URL", raising=False)
+    with pytest.raises(ConfigurationError, match="MOMOPAY_API_KEY"):
+        Account(None, BASE)
+    with pytest.raises(ConfigurationError, match="MOMOPAY_BASE_URL"):
+        Account(KEY, None)
+
+
+@pytest.mark.parametrize("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test:x", "pk_test_x\x7f"])
+def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Account(key, BASE)
+    assert not key or key not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])
+def test_an_unsafe_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="base_url"):
+        Account(KEY, url)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8787", "localhost:8787", "[::1]:8787"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_live_key_must_not_go_to_loopback(scheme: str, host: str) -> None:
+    assert Account(KEY, f"{scheme}://{host}/v1").on_loopback
+    with pytest.raises(ConfigurationError, match="live"):
+        Account("pk_live_abc", f"{scheme}://{host}/v1")
+
+
+def test_a_live_key_is_refused_while_tests_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
+    assert Account("pk_live_abc", BASE).api_key == "pk_live_abc"
+    monkeypatch.setenv("MOMOPAY_TEST_RUN", "1")
+    with pytest.raises(ConfigurationError, match="test run"):
+        Account("pk_live_abc", BASE)
+
+
+@pytest.mark.parametrize("url", ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/"])
+def test_one_service_has_one_hash_however_its_address_is_spelt(url: str) -> None:
+    assert Account(KEY, url).hash == Account(KEY, BASE).hash
+    assert Account("pk_test_other", url).hash != Account(KEY, BASE).hash
+    assert KEY not in Account(KEY, url).hash + repr(Account(KEY, url))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": float("nan")},
+        {"timeout": float("inf")},
+        {"timeout": 1_000_001},
+        {"timeout": None},
+        {"timeout": True},
+        {"deadline": 0.0},
+        {"deadline": "90"},
+        {"max_attempts": 0},
+        {"max_attempts": 1.5},
+        {"max_attempts": True},
+    ],
+)
+def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        Limits(**{"timeout": 1.0, "deadline": 1.0, "max_attempts": 1, **options})
+
+
+def test_limits_at_their_ends_are_taken() -> None:
+    Limits(timeout=1_000_000, deadline=0.001, max_attempts=1)
+
+
+@pytest.mark.parametrize("budget", ["x", 60, object()])
+def test_what_is_no_budget_is_refused(budget: object) -> None:
+    with pytest.raises(ConfigurationError, match="budget"):
+        check_collaborators(budget, None, "handle_request")
+
+
+@pytest.mark.parametrize("transport", ["x", object()])
+def test_what_is_no_transport_is_refused(transport: object) -> None:
+    with pytest.raises(ConfigurationError, match="handle_request"):
+        check_collaborators(None, transport, "handle_request")

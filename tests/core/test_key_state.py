@@ -1,0 +1,45 @@
+"""What the clients of one key share: a budget, and the pause of prompts."""
+
+from __future__ import annotations
+
+import pytest
+
+import momopay
+from momopay._core.key_state import StkPause, key_state_for
+
+
+def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
+    return momopay.StkTempBannedError("no", retry_after=retry_after, code="STK_TEMP_BANNED", status_code=429)
+
+
+def blocked(retry_after: float | None = None) -> momopay.TransactionHealthBlockedError:
+    return momopay.TransactionHealthBlockedError("no", retry_after=retry_after, code="X", status_code=429)
+
+
+def test_a_key_has_one_state() -> None:
+    assert key_state_for("a") is key_state_for("a")
+    assert key_state_for("a") is not key_state_for("b")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)]
+)
+def test_a_pause_lasts_as_stated_or_as_documented(refusal: momopay.ThrottledError, seconds: float) -> None:
+    pause = StkPause()
+    pause.begin(100.0, refusal)
+    held = pause.refusal(100.0 + seconds - 1)
+    assert (type(held), held and held.retry_after) == (type(refusal), 1.0)
+    assert pause.refusal(100.0 + seconds) is None
+
+
+def test_the_longer_of_two_pauses_holds() -> None:
+    pause = StkPause()
+    pause.begin(0.0, banned(3600.0))
+    pause.begin(1.0, blocked(1.0))
+    assert isinstance(pause.refusal(3599.0), momopay.StkTempBannedError)
+    pause.begin(3599.0, blocked(10.0))
+    assert isinstance(pause.refusal(3608.0), momopay.TransactionHealthBlockedError)
+
+
+def test_without_a_refusal_nothing_is_held_back() -> None:
+    assert StkPause().refusal(0.0) is None
