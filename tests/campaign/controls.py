@@ -11,13 +11,11 @@ from unittest.mock import patch
 from momopay import OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core.retry import AT_MOST_ONCE, FailureKind
-from momopay.journal import JournalEntry, JournalState
-from momopay.journal import payments as rows
+from momopay.journal import JournalEntry, JournalState, payments
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.lease import Lease
 from momopay.journal.payments import Payments
-from momopay.resources import pay_once as once
-from momopay.resources import payouts
+from momopay.resources import pay_once, payouts
 from momopay.resources.pay_once import PayOnce
 from momopay.resources.transactions import Transactions
 
@@ -41,28 +39,28 @@ def repeat_on_5xx() -> list[Patch]:
 
 def journal_after_send() -> list[Patch]:
     """The row is written when the answer is there."""
-    begin, end = Payments.begin, Payments.record_outcome
+    begin, record = Payments.begin, Payments.record_outcome
     waiting: dict[str, dict[str, Any]] = {}
 
-    def look(self: Payments, claim: Lease, *, reference: str, **values: Any) -> JournalEntry | None:
+    def read(self: Payments, lease: Lease, *, reference: str, **values: Any) -> JournalEntry | None:
         entry = self.get(reference)
         if entry is not None and entry.state not in MAY_BE_SENT:
             return entry
-        waiting[claim.id] = values
+        waiting[lease.id] = values
         return None
 
-    def write(self: Payments, claim: Lease, reference: str, state: JournalState, **known: Any) -> None:
-        values = waiting.pop(claim.id, None)
-        if values is not None and begin(self, claim, reference=reference, **values) is None:
-            end(self, claim, reference, state, **known)
+    def write(self: Payments, lease: Lease, reference: str, state: JournalState, **known: Any) -> None:
+        values = waiting.pop(lease.id, None)
+        if values is not None and begin(self, lease, reference=reference, **values) is None:
+            record(self, lease, reference, state, **known)
 
-    return [patch.object(Payments, "begin", look), patch.object(Payments, "record_outcome", write)]
+    return [patch.object(Payments, "begin", read), patch.object(Payments, "record_outcome", write)]
 
 
 def no_lease() -> list[Patch]:
     """A row that is being sent keeps nobody else from sending."""
     free = MAY_BE_SENT | {JournalState.SENDING}
-    return [patch.object(module, "MAY_BE_SENT", free) for module in (rows, once)]
+    return [patch.object(module, "MAY_BE_SENT", free) for module in (payments, pay_once)]
 
 
 def redirects_followed() -> list[Patch]:

@@ -135,7 +135,7 @@ async def work_async(worker: Worker) -> None:
     cut_off = worker.client(AsyncClient, worker.dead_url)
     loop = asyncio.get_running_loop()
     try:
-        await client.payouts.reconcile_all(journal=worker.journal)
+        await worker.journal.reconcile_all(client)
     except MomoPayError as error:
         worker.log.event(f"reconciliation at the start: {type(error).__name__}")
 

@@ -130,7 +130,7 @@ class World:
         async def recover(_task: Task) -> None:
             if generation:
                 try:
-                    await awaited(process.client.payouts.reconcile_all(journal=process.journal))
+                    await awaited(process.journal.reconcile_all(process.client))
                 except MomoPayError:
                     self.events["reconciliation failed"] += 1
             shares = [self.orders[number::TASKS] for number in range(TASKS)]
@@ -261,7 +261,7 @@ class World:
         self.scheduler.run()
 
     async def _close(self, process: Process) -> None:
-        await awaited(process.client.payouts.reconcile_all(journal=process.journal))
+        await awaited(process.journal.reconcile_all(process.client))
         for order in self.orders:
             entry = process.journal.get(order.reference)
             if entry is None or entry.state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
@@ -285,9 +285,8 @@ class World:
 def _bury(process: Process) -> None:
     """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
     process.alive = False
-    holding = process.journal._holding
-    holding._closed = True
-    database: Any = holding._database
-    database.engine.dispose()
+    opened = process.journal._database
+    opened._closed = True
+    database: Any = opened._own.database
     if database._lock is not None:
         database._lock.release()

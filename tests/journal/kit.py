@@ -19,17 +19,17 @@ PHONE = "254712345678"
 TESTS = Path(__file__).parents[1]
 
 
-def begin(journal: Journal, claim: Any, reference: str = "r", *, amount: int = 10, lease: float = 600) -> Any:
+def begin(journal: Journal, lease: Any, reference: str = "r", *, amount: int = 10, seconds: float = 600) -> Any:
     return payments_of(journal).begin(
-        claim, reference=reference, amount=Decimal(amount), phone=PHONE, body_hash="hash", lease=lease
+        lease, reference=reference, amount=Decimal(amount), phone=PHONE, body_hash="hash", seconds=seconds
     )
 
 
 def put(journal: Journal, reference: str, state: JournalState, **known: str) -> JournalEntry:
     """Bring a new reference into a state."""
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim, reference) is None
-        payments_of(journal).record_outcome(claim, reference, state, **known)
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease, reference) is None
+        payments_of(journal).record_outcome(lease, reference, state, **known)
     return found(journal, reference)
 
 

@@ -23,8 +23,8 @@ def main(url: str, kind: str, reference: str) -> None:
             return
         if kind == "race":
             sys.stdin.read(1)  # until all may go
-        with payments_of(journal).claiming() as claim:
-            entry = begin(journal, claim, reference)
+        with payments_of(journal).leases.lease() as lease:
+            entry = begin(journal, lease, reference)
             say("held" if entry is None else entry.state)
             sys.stdin.read()
 

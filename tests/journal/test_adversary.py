@@ -65,27 +65,27 @@ def in_a_fork(work: Callable[[], object]) -> int | None:
 def test_a_database_that_takes_no_row_and_shows_none_lets_nothing_be_sent(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
         journal.get("r")
-        with journal._holding.connection() as connection:
+        with journal._database.connection() as connection:
             connection.exec_driver_sql(
                 "CREATE TRIGGER lost BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(IGNORE); END"
             )
-        with payments_of(journal).claiming() as claim, pytest.raises(JournalError, match="neither took the row"):
-            begin(journal, claim)
+        with payments_of(journal).leases.lease() as lease, pytest.raises(JournalError, match="neither took the row"):
+            begin(journal, lease)
 
 
 def test_an_acceptance_that_comes_after_a_release_is_kept(journal: Journal, url: str) -> None:
-    with Journal(url) as human, payments_of(journal).claiming() as claim:
-        begin(journal, claim, lease=0)
+    with Journal(url) as human, payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, seconds=0)
         human.release("r")
-        payments_of(journal).record_outcome(claim, "r", JournalState.ACCEPTED, transaction_id="t")
+        payments_of(journal).record_outcome(lease, "r", JournalState.ACCEPTED, transaction_id="t")
     assert (found(journal).state, found(journal).transaction_id) == (JournalState.ACCEPTED, "t")
 
 
 def test_no_other_end_undoes_a_release(journal: Journal, url: str) -> None:
-    with Journal(url) as human, payments_of(journal).claiming() as claim:
-        begin(journal, claim, lease=0)
+    with Journal(url) as human, payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, seconds=0)
         human.release("r")
-        payments_of(journal).record_outcome(claim, "r", JournalState.REFUSED)
+        payments_of(journal).record_outcome(lease, "r", JournalState.REFUSED)
     assert found(journal).state is JournalState.NOT_SENT
 
 
@@ -141,9 +141,9 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
 
 @forks
 def test_a_child_that_leaves_its_parents_call_says_nothing_of_it(journal: Journal) -> None:
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim)
-        assert in_a_fork(lambda: payments_of(journal).record_outcome(claim, "r", JournalState.NOT_SENT)) == 0
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
+        assert in_a_fork(lambda: payments_of(journal).record_outcome(lease, "r", JournalState.NOT_SENT)) == 0
         assert found(journal).state is JournalState.SENDING
 
 
@@ -288,15 +288,15 @@ def test_a_child_that_was_forked_while_the_file_was_in_use_refuses_it(path: Path
             with pytest.raises(JournalError, match="forked while"):
                 journal.get("r")
 
-        with journal._holding.connection():
+        with journal._database.connection():
             assert in_a_fork(child) == 0
         assert found(journal).state is JournalState.UNKNOWN
 
 
 @forks
 def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journal, url: str) -> None:
-    with Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
-        begin(journal, claim)
+    with Journal(url) as elsewhere, payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
         assert in_a_fork(journal.close) == 0
         assert found(elsewhere).state is JournalState.SENDING
         with pytest.raises(RequestValidationError, match="is being sent"):
@@ -307,7 +307,7 @@ def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journa
 def test_a_child_is_not_stopped_by_a_lock_that_another_thread_held(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
         put(journal, "r", JournalState.UNKNOWN)
-        with journal._holding._lock:
+        with journal._database._own.lock:
             assert in_a_fork(lambda: found(journal)) == 0
 
 
@@ -318,19 +318,19 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path) -> Non
     with (
         Journal(f"sqlite:///{path}") as journal,
         Journal(f"sqlite:///{link}") as by_link,
-        payments_of(journal).claiming() as claim,
+        payments_of(journal).leases.lease() as lease,
     ):
-        begin(journal, claim)
+        begin(journal, lease)
         assert found(by_link).state is JournalState.SENDING
 
 
 def test_a_sender_whose_lock_file_was_deleted_is_known_again(path: Path) -> None:
     url = f"sqlite:///{path}"
-    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
-        begin(journal, claim, "before")
+    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, "before")
         shutil.rmtree(path.with_name("payouts.db-senders"))
         assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
-        begin(journal, claim, "after")
+        begin(journal, lease, "after")
         assert found(elsewhere, "before").state is JournalState.SENDING
         assert found(elsewhere, "after").state is JournalState.SENDING
 
@@ -351,19 +351,19 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
             with pytest.raises(JournalError, match="OperationalError"):
                 put(journal, "during", JournalState.NOT_SENT)
         allow("true")
-        with payments_of(journal).claiming() as claim:
-            assert begin(journal, claim, "after") is None
+        with payments_of(journal).leases.lease() as lease:
+            assert begin(journal, lease, "after") is None
             assert found(elsewhere, "after").state is JournalState.SENDING
 
 
 def test_those_who_look_at_the_dead_at_once_do_not_take_one_another_for_it(postgresql: PostgresqlServer) -> None:
     url = postgresql.new_database()
-    with Journal(url) as dead, payments_of(dead).claiming() as claim:
-        begin(dead, claim)
+    with Journal(url) as dead, payments_of(dead).leases.lease() as lease:
+        begin(dead, lease)
     with Journal(url) as one, Journal(url) as other:
         sender = payments_of(one)._row("r")
         assert sender is not None
-        with one._holding.connection() as connection:
+        with one._database.connection() as connection:
             held = "SELECT pg_advisory_lock_shared(%s)"
             connection.exec_driver_sql(held, (int(sender["sender"]),))
             assert found(other).state is JournalState.UNKNOWN

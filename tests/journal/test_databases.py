@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 def test_sqlite_writes_ahead_and_waits_for_the_disk(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
         put(journal, "r", JournalState.ACCEPTED)
-        with journal._holding.connection() as connection:
+        with journal._database.connection() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
 
@@ -127,43 +127,43 @@ def test_what_a_human_reads_in_the_file_is_plain(path: Path) -> None:
 
 
 def _pay_in_a_child(journal: Journal) -> None:
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim, "of the child") is None
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease, "of the child") is None
         assert found(journal, "of the parent").state is JournalState.SENDING
-        payments_of(journal).record_outcome(claim, "of the child", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(lease, "of the child", JournalState.ACCEPTED)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # what is tested here
 def test_a_forked_child_is_a_sender_of_its_own(journal: Journal) -> None:
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim, "of the parent")
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, "of the parent")
         child = multiprocessing.get_context("fork").Process(target=_pay_in_a_child, args=(journal,))
         child.start()
         child.join(30)
         assert child.exitcode == 0
         assert found(journal, "of the parent").state is JournalState.SENDING
-        payments_of(journal).record_outcome(claim, "of the parent", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(lease, "of the parent", JournalState.ACCEPTED)
     assert found(journal, "of the child").state is JournalState.ACCEPTED
     assert found(journal, "of the parent").state is JournalState.ACCEPTED
 
 
 def test_postgresql_waits_for_the_disk_whatever_its_default(postgresql: PostgresqlServer) -> None:
     url = postgresql.new_database()
-    with Journal(url) as journal, journal._holding.connection() as connection:
+    with Journal(url) as journal, journal._database.connection() as connection:
         name = connection.exec_driver_sql("SELECT current_database()").scalar()
         connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
-    with Journal(url) as journal, journal._holding.connection() as connection:
+    with Journal(url) as journal, journal._database.connection() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
 
 
 def test_a_sender_whose_connections_were_cut_is_known_again(postgresql: PostgresqlServer) -> None:
     url = postgresql.new_database()
-    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).claiming() as claim:
-        begin(journal, claim, "before")
+    with Journal(url) as journal, Journal(url) as elsewhere, payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, "before")
         postgresql.disconnect_all()
         assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it cannot be told from a dead one
-        assert begin(journal, claim, "after") is None
+        assert begin(journal, lease, "after") is None
         assert found(elsewhere, "after").state is JournalState.SENDING
-        payments_of(journal).record_outcome(claim, "before", JournalState.ACCEPTED)
+        payments_of(journal).record_outcome(lease, "before", JournalState.ACCEPTED)
     with Journal(url) as later:
         assert found(later, "before").state is JournalState.ACCEPTED

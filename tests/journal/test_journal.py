@@ -29,8 +29,8 @@ def test_a_reference_that_was_never_paid_is_not_there(journal: Journal) -> None:
 
 def test_a_claim_is_written_down_before_anything_is_sent(journal: Journal, url: str) -> None:
     before = datetime.now(UTC)
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim) is None
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease) is None
         with Journal(url) as elsewhere:
             entry = found(elsewhere)
     assert (entry.reference, entry.amount, entry.phone) == ("r", Decimal(10), PHONE)
@@ -49,8 +49,8 @@ def test_an_end_is_kept(journal: Journal, url: str, state: JournalState) -> None
 @pytest.mark.parametrize("state", MAY_BE_SENT)
 def test_what_was_refused_or_not_sent_may_be_sent(journal: Journal, state: JournalState) -> None:
     first = put(journal, "r", state, code="c")
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim) is None
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease) is None
         entry = found(journal)
     assert (entry.state, entry.code) == (JournalState.SENDING, None)
     assert entry.sent_at > first.sent_at
@@ -59,29 +59,29 @@ def test_what_was_refused_or_not_sent_may_be_sent(journal: Journal, state: Journ
 @pytest.mark.parametrize("state", [JournalState.ACCEPTED, JournalState.UNKNOWN])
 def test_what_was_or_may_have_been_paid_is_not_sent(journal: Journal, state: JournalState) -> None:
     first = put(journal, "r", state)
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim) == first
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease) == first
 
 
 @pytest.mark.parametrize("state", MAY_BE_SENT)
 def test_another_amount_is_not_sent_under_the_same_reference(journal: Journal, state: JournalState) -> None:
     first = put(journal, "r", state)
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim, amount=11) == first
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease, amount=11) == first
 
 
 def test_amounts_are_the_same_however_they_are_written(journal: Journal) -> None:
     put(journal, "r", JournalState.NOT_SENT)
-    with payments_of(journal).claiming() as claim:
+    with payments_of(journal).leases.lease() as lease:
         same = payments_of(journal).begin(
-            claim, reference="r", amount=Decimal("10.00"), phone=PHONE, body_hash="", lease=1
+            lease, reference="r", amount=Decimal("10.00"), phone=PHONE, body_hash="", seconds=1
         )
     assert same is None
 
 
 def test_a_claim_that_was_given_up_reads_as_unknown(journal: Journal) -> None:
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim)
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
     assert found(journal).state is JournalState.UNKNOWN
     assert journal.unresolved() == [found(journal)]
 
@@ -91,8 +91,8 @@ def test_a_process_that_lives_holds_its_claim(journal: Journal, url: str) -> Non
         assert other.says() == "held"
         assert found(journal).state is JournalState.SENDING
         assert journal.unresolved() == []
-        with payments_of(journal).claiming() as claim:
-            assert begin(journal, claim) == found(journal)
+        with payments_of(journal).leases.lease() as lease:
+            assert begin(journal, lease) == found(journal)
         with pytest.raises(RequestValidationError, match="is being sent"):
             journal.release("r")
 
@@ -102,13 +102,13 @@ def test_a_process_that_was_killed_leaves_its_claim_unknown(journal: Journal, ur
         assert other.says() == "held"
         other.kill()
     until(lambda: found(journal).state is JournalState.UNKNOWN, "the database saw the process go")
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim) == found(journal)
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease) == found(journal)
 
 
 def test_a_lease_ends_though_the_process_lives(journal: Journal, url: str) -> None:
-    with Journal(url) as other, payments_of(other).claiming() as claim:
-        begin(other, claim, lease=0)
+    with Journal(url) as other, payments_of(other).leases.lease() as lease:
+        begin(other, lease, seconds=0)
         assert found(journal).state is JournalState.UNKNOWN
         assert found(other).state is JournalState.SENDING
 
@@ -131,9 +131,9 @@ def test_one_of_many_threads_gets_the_claim(journal: Journal, earlier: JournalSt
     done = threading.Barrier(8)
 
     def race() -> None:
-        with payments_of(journal).claiming() as claim:
+        with payments_of(journal).leases.lease() as lease:
             together.wait()
-            claimed.append(begin(journal, claim) is None)
+            claimed.append(begin(journal, lease) is None)
             done.wait()
 
     in_threads(race, 8)
@@ -149,10 +149,10 @@ def in_threads(work: Callable[[], Any], count: int) -> None:
 
 
 def test_only_the_claim_that_stands_ends_it(journal: Journal) -> None:
-    with payments_of(journal).claiming() as old:
+    with payments_of(journal).leases.lease() as old:
         begin(journal, old)
     journal.release("r")
-    with payments_of(journal).claiming() as new:
+    with payments_of(journal).leases.lease() as new:
         begin(journal, new)
         payments_of(journal).record_outcome(old, "r", JournalState.NOT_SENT)
         assert found(journal).state is JournalState.SENDING
@@ -161,10 +161,10 @@ def test_only_the_claim_that_stands_ends_it(journal: Journal) -> None:
 
 
 def test_an_answer_that_comes_late_settles_what_was_held_unknown(journal: Journal, url: str) -> None:
-    with Journal(url) as other, payments_of(other).claiming() as claim:
-        begin(other, claim, lease=0)
+    with Journal(url) as other, payments_of(other).leases.lease() as lease:
+        begin(other, lease, seconds=0)
         assert found(journal).state is JournalState.UNKNOWN
-        payments_of(other).record_outcome(claim, "r", JournalState.ACCEPTED, transaction_id="t")
+        payments_of(other).record_outcome(lease, "r", JournalState.ACCEPTED, transaction_id="t")
     assert found(journal).state is JournalState.ACCEPTED
 
 
@@ -172,8 +172,8 @@ def test_a_release_lets_an_unknown_payout_be_sent_and_searched_for_from_the_firs
     first = put(journal, "r", JournalState.UNKNOWN)
     assert journal.release("r").state is JournalState.NOT_SENT
     assert journal.unresolved() == []
-    with payments_of(journal).claiming() as claim:
-        assert begin(journal, claim) is None
+    with payments_of(journal).leases.lease() as lease:
+        assert begin(journal, lease) is None
         assert found(journal).sent_at == first.sent_at
 
 
@@ -198,8 +198,8 @@ def test_what_is_not_there_is_not_released(journal: Journal) -> None:
 def test_unresolved_shows_what_needs_a_human_oldest_first(journal: Journal) -> None:
     for number, state in enumerate([*ENDS, JournalState.UNKNOWN]):
         put(journal, f"r{number}", state)
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim, "r9")
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease, "r9")
         unresolved = journal.unresolved()
     assert [entry.reference for entry in unresolved] == ["r1", "r4"]
 
@@ -214,10 +214,10 @@ def test_a_record_of_the_service_settles_its_reference(journal: Journal, state: 
 
 
 def test_a_confirmed_callback_settles_what_is_being_sent(journal: Journal) -> None:
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim)
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
         journal.settle(callback(status="FAILED"))
-        payments_of(journal).record_outcome(claim, "r", JournalState.UNKNOWN)
+        payments_of(journal).record_outcome(lease, "r", JournalState.UNKNOWN)
     assert found(journal).state is JournalState.ACCEPTED
 
 
@@ -248,7 +248,7 @@ def test_a_journal_opens_once_for_many_processes_at_once(url: str) -> None:
 
 def test_a_journal_of_a_later_version_is_refused(journal: Journal, url: str) -> None:
     journal.get("r")
-    with journal._holding.connection() as connection:
+    with journal._database.connection() as connection:
         connection.exec_driver_sql("UPDATE momopay_journal SET version = 99")
     with Journal(url) as later, pytest.raises(ConfigurationError, match="version 99"):
         later.get("r")
@@ -279,10 +279,10 @@ def test_an_entry_and_a_journal_show_no_phone_and_no_password(journal: Journal) 
 def test_a_database_that_is_away_is_told_without_password_or_phone() -> None:
     with (
         Journal("postgresql+psycopg://me:secret@127.0.0.1:1/d") as journal,
-        payments_of(journal).claiming() as claim,
+        payments_of(journal).leases.lease() as lease,
         pytest.raises(JournalError, match="OperationalError") as caught,
     ):
-        begin(journal, claim)
+        begin(journal, lease)
     shown = f"{caught.value!r} {caught.value.__cause__} {caught.value.__context__}"
     assert "secret" not in shown
     assert PHONE not in shown

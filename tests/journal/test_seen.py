@@ -58,7 +58,7 @@ def test_what_failed_is_handled_when_it_comes_again(journal: Journal) -> None:
 def test_what_is_being_handled_is_left_alone(journal: Journal, url: str) -> None:
     with sender(url, "callback") as other:
         assert other.says() == "held"
-        with pytest.raises(CallbackError, match="another is handling"), journal.handling(callback()):
+        with pytest.raises(CallbackError, match="another call is handling"), journal.handling(callback()):
             raise AssertionError
         other.end()
         with journal.handling(callback()) as first:

@@ -449,10 +449,10 @@ def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_says_send
     sdk(lambda client: client.wallet.balance())
 
     def refused() -> None:
-        payments_of(journal).record_outcome(claim, "r", JournalState.REFUSED)
+        payments_of(journal).record_outcome(lease, "r", JournalState.REFUSED)
 
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim)
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
         refusal = threading.Timer(0.3, refused)
         refusal.start()
         with pytest.raises(momopay.BudgetExhaustedError):
@@ -465,8 +465,8 @@ def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_says_send
 def test_a_payout_that_another_call_is_sending_is_in_doubt_when_the_journal_fails(
     sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with payments_of(journal).claiming() as claim:
-        begin(journal, claim)
+    with payments_of(journal).leases.lease() as lease:
+        begin(journal, lease)
         answers = [found(journal)]
 
         def once(_rows: Payments, _reference: str) -> JournalEntry:

@@ -1,10 +1,21 @@
-"""What was paid, durably: a row for each reference, written before the network is touched (extra ``journal``).
+"""A durable record of payouts: one row for each reference, written before the network is touched (extra ``journal``).
 
-Knows databases and nothing of HTTP. How a payout goes through it is told in `momopay.resources.pay_once`. The libraries are
-loaded when a journal is made, not when this room is.
+This package knows databases and nothing of HTTP; `momopay.resources.pay_once` sends. Importing it imports neither
+SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
+
+| module | what it is |
+|---|---|
+| journal | `Journal`, the public interface |
+| entries | what the journal says about one reference |
+| payments | the rows of payouts, and who may change one to what |
+| callbacks | which callbacks were handled |
+| lease | which call may change a row, and whether it is alive |
+| schema | the tables, and the statements that change one row |
+| database | connections, errors, and a new start after a fork |
+| sqlite, sqlite_fork, postgresql | what differs between the databases |
 """
 
 from momopay.journal.entries import JournalEntry, JournalState
-from momopay.journal.journal import Journal
+from momopay.journal.journal import Journal, ReconcilingClient
 
-__all__ = ["Journal", "JournalEntry", "JournalState"]
+__all__ = ["Journal", "JournalEntry", "JournalState", "ReconcilingClient"]

@@ -1,4 +1,13 @@
-"""Which callbacks were handled: each (transaction id, status) once."""
+"""Which callbacks (webhooks) were handled: each (transaction id, status) once.
+
+A row is inserted when a handler takes a callback, and marked as handled when the handler returned. A handler that
+raises deletes its row; one whose process dies leaves it behind, and the next delivery takes it over.
+
+Invariant: only the handler whose lease is in the row may mark it, or delete it. One that was taken for dead and goes on
+must not undo what its successor did.
+
+Thread safety: as for `momopay.journal.payments`.
+"""
 
 from __future__ import annotations
 
@@ -11,83 +20,86 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from momopay.errors import CallbackError, MomoPayError
+from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.schema import callbacks, insert_new, update_one
 from momopay.models.callbacks import Callback
 
-logger: logging.Logger = logging.getLogger("momopay")
+logger = logging.getLogger("momopay")
 
-HANDLING: Final = 600.0
-"""Seconds after which a handler counts as dead, though its process may live."""
+HANDLER_SECONDS: Final = 600.0
+"""After so many seconds a handler counts as dead, even if its process is alive."""
 
 
-class SeenCallbacks:
-    """What the journal remembers of callbacks."""
+class Callbacks:
+    """The callbacks in the journal."""
 
-    def __init__(self, holding: LeaseHolder) -> None:
-        self._holding = holding
+    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder) -> None:
+        self._database = database
+        self._leases = leases
 
     def first_seen(self, callback: Callback) -> bool:
-        """Remember a callback as handled; tell whether it was not before."""
-        with self._holding.claim() as claim:
-            return self._insert(callback, claim, handled=True)
+        """Record a callback as handled, and return whether it was new."""
+        with self._leases.lease() as lease:
+            return self._insert(callback, lease, handled=True)
 
     @contextmanager
     def handling(self, callback: Callback) -> Generator[bool]:
         """Hold a callback while it is handled; see `Journal.handling`."""
-        with self._holding.claim() as claim:
-            if not self._take(callback, claim):
+        with self._leases.lease() as lease:
+            if not self._take(callback, lease):
                 yield False
                 return
-            mine = and_(_is(callback), callbacks.c.claim == claim.id)
+            own = and_(_is(callback), callbacks.c.claim == lease.id)
             try:
                 yield True
             except BaseException:
-                self._let_go(callback, mine)
+                self._give_back(callback, own)
                 raise
-            with self._holding.connection() as connection:
-                connection.execute(update(callbacks).where(mine).values(handled=True))
+            with self._database.connection() as connection:
+                connection.execute(update(callbacks).where(own).values(handled=True))
 
-    def _let_go(self, callback: Callback, mine: ColumnElement[bool]) -> None:
-        """Free the callback at once; if that fails it is free all the same, its claim being over."""
+    def _give_back(self, callback: Callback, own: ColumnElement[bool]) -> None:
+        """Delete the row. If that fails, the end of the lease frees the callback, and the handler's error is raised."""
         try:
-            with self._holding.connection() as connection:
-                connection.execute(delete(callbacks).where(mine))
+            with self._database.connection() as connection:
+                connection.execute(delete(callbacks).where(own))
         except MomoPayError as error:
-            logger.error("callback for %s: %s", callback.transaction_id, error)  # noqa: TRY400  the body's error is raised
+            logger.error("callback for %s: %s", callback.transaction_id, error)  # noqa: TRY400  the handler's is raised
 
-    def _take(self, callback: Callback, claim: Lease) -> bool:
-        """Hold the callback if nobody does; tell whether it is still to be handled.
+    def _take(self, callback: Callback, lease: Lease) -> bool:
+        """Take a callback if nobody holds it; return False if it was handled before.
 
         Raises:
-            CallbackError: Somebody else is handling it.
+            CallbackError: Another call is handling it.
         """
-        if self._insert(callback, claim, handled=False):
+        if self._insert(callback, lease, handled=False):
             return True
-        with self._holding.connection() as connection:
+        with self._database.connection() as connection:
             row = connection.execute(select(callbacks).where(_is(callback))).mappings().one_or_none()
         if row is not None and row["handled"]:
             return False
-        if row is not None and self._holding.is_over(row):
-            again = update(callbacks).where(_is(callback), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
-            again = again.values(self._holding.mark(claim, HANDLING))
-            with self._holding.connection() as connection:
-                if update_one(connection, again):
+        if row is not None and self._leases.has_ended(row):
+            # With the lease that ended as a condition, one of several that take it over at once succeeds.
+            abandoned = (_is(callback), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
+            take_over = update(callbacks).where(*abandoned).values(self._leases.columns(lease, HANDLER_SECONDS))
+            with self._database.connection() as connection:
+                if update_one(connection, take_over):
                     return True
-        raise CallbackError(f"another is handling the callback for {callback.transaction_id}; let it come again")
+        raise CallbackError(f"another call is handling the callback for {callback.transaction_id}; let it come again")
 
-    def _insert(self, callback: Callback, claim: Lease, *, handled: bool) -> bool:
+    def _insert(self, callback: Callback, lease: Lease, *, handled: bool) -> bool:
         values: dict[str, object] = {
             "transaction_id": callback.transaction.id,
             "status": str(callback.transaction.status),
             "seen_at": datetime.now(UTC).isoformat(),
             "handled": handled,
-            **self._holding.mark(claim, HANDLING),
+            **self._leases.columns(lease, HANDLER_SECONDS),
         }
-        with self._holding.connection() as connection:
+        with self._database.connection() as connection:
             return insert_new(connection, callbacks, values)
 
 
 def _is(callback: Callback) -> ColumnElement[bool]:
-    identity, status = callback.key
-    return and_(callbacks.c.transaction_id == identity, callbacks.c.status == str(status))
+    transaction_id, status = callback.key
+    return and_(callbacks.c.transaction_id == transaction_id, callbacks.c.status == str(status))

@@ -1,4 +1,4 @@
-"""What the journal says of one reference. Pure."""
+"""What the journal says about one reference. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class JournalState(StrEnum):
     """How far a payout came."""
 
     SENDING = "SENDING"
-    """Somebody is sending it now."""
+    """A call is sending it now."""
     ACCEPTED = "ACCEPTED"
-    """The service has it, under ``transaction_id``."""
+    """The service accepted it, as ``transaction_id``."""
     REFUSED = "REFUSED"
     """The service refused it, with ``code``; it may be sent again."""
     NOT_SENT = "NOT_SENT"
-    """It surely never left, or a human said so; it may be sent."""
+    """It was not sent, or a human released it; it may be sent."""
     UNKNOWN = "UNKNOWN"
     """It may have been executed; it is not sent again."""
 
@@ -32,7 +32,7 @@ OPEN: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalS
 
 
 class JournalEntry(MaskedModel):
-    """One reference and what became of it. The phone shows masked.
+    """One reference, and the outcome of its payout as far as it is known. The repr masks the phone.
 
     Attributes:
         reference: The caller's reference, unique in the journal.
@@ -41,8 +41,8 @@ class JournalEntry(MaskedModel):
         state: How far it came. A row that a process left in SENDING when it died reads as UNKNOWN.
         transaction_id: The service's id, once it is known.
         code: The code of the refusal.
-        sent_at: When it was first about to be sent, of all the times that it may have been executed; UTC.
-        body_hash: SHA-256 of the request's body that was last about to be sent.
+        sent_at: When it was about to be sent for the first time, of all times when it may have been executed; UTC.
+        body_hash: SHA-256 of the request body that was last about to be sent.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)

@@ -1,12 +1,14 @@
-"""The journal as its users see it."""
+"""`Journal`, the public interface of the package. It decides nothing: `Payments` and `Callbacks` do.
+
+Thread safety: a journal may be shared by all threads, and used after a fork.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
@@ -17,27 +19,39 @@ from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
 from momopay.phones import same_phone
 
-if TYPE_CHECKING:
-    from momopay.client import AsyncClient, Client
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.payments import Payments
 
-logger: logging.Logger = logging.getLogger("momopay")
+__all__ = ["Journal", "ReconcilingClient"]
 
-Evidence: TypeAlias = TransactionSummary | Payout | Callback
-"""What may tell that a payout was accepted."""
+T_co = TypeVar("T_co", covariant=True)
+logger = logging.getLogger("momopay")
+
+
+class _ReconcilingPayouts(Protocol[T_co]):
+    def _reconcile_all(self, *, journal: Journal) -> T_co: ...
+
+
+class ReconcilingClient(Protocol[T_co]):
+    """What `Journal.reconcile_all` takes: a `Client` or an `AsyncClient`. This module must not import them."""
+
+    @property
+    def payouts(self) -> _ReconcilingPayouts[T_co]:
+        """B2C payouts."""
+        ...
 
 
 class Journal:
-    """What was paid, durably: a row for each reference, for ``payouts.pay_once``.
+    """A durable record of payouts, one row for each reference, for ``payouts.pay_once``.
 
-    One journal belongs to one account of the service. All processes that pay from it share one, and no row is ever
-    deleted. Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Nothing here
-    moves money. A forked child may go on with it; over SQLite only if no thread used it at that moment, else all that
-    it does there raises JournalError.
+    One journal belongs to one account of the service. All processes that pay from the account share it, and no row is
+    ever deleted. Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Nothing here
+    moves money. A forked child may go on using it; over SQLite only if no thread used it at that moment, else all that
+    the child does with it raises JournalError.
 
     Args:
         url: ``sqlite:///payouts.db`` for the processes of one machine, on a local disk; or
-            ``postgresql+psycopg://user@host/database`` for many. The tables are made at the first use.
+            ``postgresql+psycopg://user@host/database`` for many. The tables are created at the first use.
 
     Raises:
         ConfigurationError: Another database, or one that does not outlive the process.
@@ -45,11 +59,12 @@ class Journal:
 
     @clears_frames
     def __init__(self, url: str) -> None:
-        try:
+        try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.callbacks import SeenCallbacks
+            from momopay.journal.callbacks import Callbacks
+            from momopay.journal.database import ForkSafeDatabase
             from momopay.journal.lease import LeaseHolder
             from momopay.journal.payments import Payments
         except ModuleNotFoundError as missing:
@@ -61,15 +76,16 @@ class Journal:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
             parsed = None
-        if parsed is None:
+        if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
             raise ConfigurationError('not the URL of a database; "sqlite:///payouts.db" is one')
-        self._holding = LeaseHolder(parsed)
-        self._rows = Payments(self._holding)
-        self._seen = SeenCallbacks(self._holding)
+        self._database = ForkSafeDatabase(parsed)
+        leases = LeaseHolder(self._database)
+        self._payments = Payments(self._database, leases)
+        self._callbacks = Callbacks(self._database, leases)
         self._name = parsed.render_as_string(hide_password=True)
 
     def get(self, reference: str) -> JournalEntry | None:
-        """Look a reference up.
+        """Return the entry of a reference.
 
         Args:
             reference: The caller's reference.
@@ -80,13 +96,13 @@ class Journal:
         Raises:
             JournalError: The database failed.
         """
-        return self._rows.get(reference)
+        return self._payments.get(reference)
 
     def unresolved(self) -> list[JournalEntry]:
-        """List what may or may not have been paid, oldest first; what is being sent now is not among it.
+        """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
 
-        `reconcile_all` settles what the service's list shows. What it leaves needs a human: look into the account
-        console, then `release` what was surely not paid.
+        `reconcile_all` resolves what the service's list shows. The rest needs a human: look into the account console,
+        then `release` what was certainly not paid.
 
         Returns:
             The entries in UNKNOWN.
@@ -94,14 +110,14 @@ class Journal:
         Raises:
             JournalError: The database failed.
         """
-        return self._rows.unresolved()
+        return self._payments.unresolved()
 
     def release(self, reference: str) -> JournalEntry:
-        """Say, as a human, that a payout was not made and may be sent: UNKNOWN becomes NOT_SENT.
+        """Allow, as a human, that a payout is sent which was not made: UNKNOWN becomes NOT_SENT.
 
-        The only way by which a reference in doubt is ever sent again: if the word is wrong, it is paid twice. Look
-        into the account console first, and no sooner than its list can have caught up. Refused and unsent
-        references may be sent without it.
+        This is the only way in which a reference in doubt is ever sent again. If it was made after all, it is paid
+        twice. Look into the account console first, and no sooner than its list can have caught up. Refused and unsent
+        references may be sent without a release.
 
         Args:
             reference: The caller's reference.
@@ -110,10 +126,10 @@ class Journal:
             The entry, as it is now.
 
         Raises:
-            RequestValidationError: The reference was accepted, is being sent at this moment, or is not here.
+            RequestValidationError: The reference was accepted, is being sent at this moment, or is not in the journal.
             JournalError: The database failed.
         """
-        if self._rows.release(reference):
+        if self._payments.release(reference):
             logger.warning("reference %s was released: it may be sent", redacted_repr(reference))
         entry = self.get(reference)
         if entry is None:
@@ -123,11 +139,11 @@ class Journal:
             raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
         return entry
 
-    def settle(self, told: Evidence) -> JournalEntry | None:
-        """Note that the service has a payout, by its own record; the reference is never sent again after this.
+    def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
+        """Record that the service accepted a payout, by its own record; the reference is never sent again after this.
 
         Args:
-            told: What the service says: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
+            evidence: The service's record: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
                 or a callback, once it was confirmed or came by a URL that a `CallbackSigner` verified. Never a callback
                 by itself: anybody can send one.
 
@@ -137,7 +153,7 @@ class Journal:
         Raises:
             JournalError: The database failed.
         """
-        record = told.transaction if isinstance(told, Callback) else told
+        record = evidence.transaction if isinstance(evidence, Callback) else evidence
         reference = record.reference if isinstance(record, Payout) else record.account_reference
         entry = None if reference is None or record.type != TransactionType.B2C else self.get(reference)
         if entry is None:
@@ -149,33 +165,28 @@ class Journal:
                 redacted_repr(entry.reference),
             )
             return None
-        return self._rows.accept(entry.reference, record.transaction_id)
+        return self._payments.accept(entry.reference, record.transaction_id)
 
-    @overload
-    def reconcile_all(self, client: Client) -> list[JournalEntry]: ...
-    @overload
-    def reconcile_all(self, client: AsyncClient) -> Coroutine[Any, Any, list[JournalEntry]]: ...
-    def reconcile_all(self, client: Client | AsyncClient) -> Any:
-        """Look for all that is unresolved in the service's list, in one walk; as at the start of a worker.
+    def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
+        """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
 
         Args:
             client: A client of the account; with an `AsyncClient`, await the result.
 
         Returns:
-            What was unresolved, as it is now: ACCEPTED where the list shows exactly one payout that fits, else
-            UNKNOWN still.
+            A list of what was unresolved, as it is now: ACCEPTED where the list shows exactly one payout that fits,
+            else UNKNOWN still.
 
         Raises:
-            MomoPayError: Whatever ``transactions.find`` raises; nothing is lost, do it again.
+            MomoPayError: What ``transactions.find`` raises; nothing is lost, call it again.
             JournalError: The database failed.
         """
-        return client.payouts.reconcile_all(journal=self)
+        return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     def first_seen(self, callback: Callback) -> bool:
-        """Tell once that a callback is new, by its key: transaction id and status.
+        """Record that a callback was seen, and return whether it is new, by its key: transaction id and status.
 
-        The word is kept from then on, whatever becomes of the effect that it was asked for; where that may fail,
-        use `handling`.
+        It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
 
         Args:
             callback: From `parse_callback`.
@@ -186,30 +197,30 @@ class Journal:
         Raises:
             JournalError: The database failed.
         """
-        return self._seen.first_seen(callback)
+        return self._callbacks.first_seen(callback)
 
     def handling(self, callback: Callback) -> AbstractContextManager[bool]:
-        """Handle a callback once: held for the context, remembered if it ends well, free again if it does not.
+        """Handle a callback once: held for the context, recorded if it ends well, free again if it raises.
 
-        A process that dies on the way leaves the callback free, to be handled when it comes again. So the effect takes
-        place at least once, if the service keeps sending; and twice if the process died, or the database failed,
-        between the effect and this context's end, or if the body took longer than ten minutes.
+        A process that dies within the context leaves the callback free, to be handled when it comes again. So it is
+        handled at least once, if the service keeps sending; and twice if the process died, or the database failed,
+        between the effect and the end of this context, or if the body took longer than ten minutes.
 
         Args:
             callback: From `parse_callback`.
 
         Returns:
-            A context that gives True to the one who is to handle it, False if it was handled before.
+            A context that gives True to the one that is to handle it, False if it was handled before.
 
         Raises:
-            CallbackError: On entering: somebody is handling it now; answer non-2xx, and it comes again.
+            CallbackError: On entering: another call is handling it; answer non-2xx, and it comes again.
             JournalError: The database failed.
         """
-        return self._seen.handling(callback)
+        return self._callbacks.handling(callback)
 
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards."""
-        self._holding.close()
+        self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -224,11 +235,11 @@ class Journal:
 
 
 def payments_of(journal: Journal) -> Payments:
-    """Give the rows that ``payouts.pay_once`` writes.
+    """Return the rows that ``payouts.pay_once`` writes.
 
     Raises:
         ConfigurationError: It is something else than a journal.
     """
     if not isinstance(journal, Journal):
         raise ConfigurationError("journal must be a momopay.Journal")
-    return journal._rows  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  its own module's
+    return journal._payments  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

@@ -1,12 +1,23 @@
-"""The rows of payouts, and who may change one to what.
+"""The rows of payouts, and who may change one from what to what.
 
-Every change states the row that it expects, in one statement, so that of many processes one wins.
+| from | to | only if |
+|---|---|---|
+| no row | SENDING | the reference is new: the primary key decides |
+| REFUSED, NOT_SENT | SENDING | reference, amount and phone are those of the row |
+| SENDING, UNKNOWN | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
+| any | ACCEPTED | the service's own answer or record says so |
+| SENDING without a live lease, UNKNOWN | NOT_SENT | a human released it, and nobody changed the row meanwhile |
+
+Invariants:
+- A row is committed as SENDING before the network is touched, and the commit is on disk when it returns.
+- Nothing leaves ACCEPTED, and no row is deleted.
+
+Thread safety: every thread may call everything here. The database decides between calls; nothing is kept in memory.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,73 +25,68 @@ from typing import Any
 from sqlalchemy import RowMapping, case, select, update
 
 from momopay.errors import JournalError
+from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.entries import MAY_BE_SENT, OPEN, JournalEntry, JournalState
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.schema import insert_new, payouts, update_one
 from momopay.money import format_amount
 
-logger: logging.Logger = logging.getLogger("momopay")
+logger = logging.getLogger("momopay")
 
 
 class Payments:
-    """What the journal remembers of payouts."""
+    """The payouts in the journal."""
 
-    def __init__(self, holding: LeaseHolder) -> None:
-        self._holding = holding
+    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder) -> None:
+        self._database = database
+        self.leases = leases
 
     def get(self, reference: str) -> JournalEntry | None:
-        """Look a reference up."""
+        """Return the entry of a reference, or None."""
         row = self._row(reference)
         return None if row is None else self._entry(row)
 
     def unresolved(self) -> list[JournalEntry]:
-        """List what reads as UNKNOWN, oldest first."""
-        still_open = select(payouts).where(payouts.c.state.in_(OPEN)).order_by(payouts.c.sent_at)
-        with self._holding.connection() as connection:
-            rows = connection.execute(still_open).mappings().all()
+        """Return what reads as UNKNOWN, oldest first."""
+        not_ended = select(payouts).where(payouts.c.state.in_(OPEN)).order_by(payouts.c.sent_at)
+        with self._database.connection() as connection:
+            rows = connection.execute(not_ended).mappings().all()
         entries = [self._entry(row) for row in rows]
         return [entry for entry in entries if entry.state is JournalState.UNKNOWN]
 
     def release(self, reference: str) -> bool:
-        """Let what reads as UNKNOWN be sent; tell whether it did, and nobody was faster."""
+        """Change what reads as UNKNOWN to NOT_SENT, and return whether this call did."""
         row = self._row(reference)
         if row is None or self._entry(row).state is not JournalState.UNKNOWN:
             return False
+        # The lease, too: the row may have been released and sent by another call since it was read, and then it is
+        # SENDING again.
         unchanged = (payouts.c.state == row["state"], payouts.c.claim == row["claim"])
-        return self._move(reference, *unchanged, state=JournalState.NOT_SENT, released=True)
+        return self._change(reference, *unchanged, state=JournalState.NOT_SENT, released=True)
 
     def accept(self, reference: str, transaction_id: str) -> JournalEntry | None:
-        """Note that the service has it, whatever was known before."""
-        self._move(
-            reference,
-            payouts.c.state != JournalState.ACCEPTED,
-            state=JournalState.ACCEPTED,
-            transaction_id=transaction_id,
-            code=None,
-        )
+        """Record that the service accepted a payout, whatever the row said; return its entry."""
+        is_new = payouts.c.state != JournalState.ACCEPTED
+        self._change(reference, is_new, state=JournalState.ACCEPTED, transaction_id=transaction_id, code=None)
         entry = self.get(reference)
         _check_paid_once(entry, transaction_id)
         return entry
 
-    def claiming(self) -> AbstractContextManager[Lease]:
-        """Make a claim, which lasts for the context at most."""
-        return self._holding.claim()
-
     def begin(
-        self, claim: Lease, *, reference: str, amount: Decimal, phone: str, body_hash: str, lease: float
+        self, lease: Lease, *, reference: str, amount: Decimal, phone: str, body_hash: str, seconds: float
     ) -> JournalEntry | None:
-        """Note, durably, that this claim is about to send.
+        """Record, durably, that the holder of a lease is about to send.
 
         Args:
-            claim: From `claiming`.
+            lease: The lease of this call.
             reference: The caller's reference.
             amount: KES.
             phone: ``254XXXXXXXXX``.
             body_hash: SHA-256 of the body that will be sent.
-            lease: Seconds after which the claim is over in any case.
+            seconds: After which the lease ends in any case.
 
         Returns:
-            None if the claim may send; else the entry that stands against it.
+            None if the payout may be sent; else the entry that forbids it.
 
         Raises:
             JournalError: The database failed, or took no row and shows none.
@@ -91,66 +97,64 @@ class Payments:
             "state": JournalState.SENDING,
             "transaction_id": None,
             "code": None,
-            **self._holding.mark(claim, lease),
+            **self.leases.columns(lease, seconds),
         }
         same: dict[str, object] = {"reference": reference, "amount": format_amount(amount), "phone": phone}
-        with self._holding.connection() as connection:
+        with self._database.connection() as connection:
             if insert_new(connection, payouts, values | same | {"sent_at": now, "released": False}):
                 return None
-            # One that was in doubt may have been executed then; it is searched for from then on.
+            # What was released may have been paid the first time after all, so a search begins there.
             sent_at = case((payouts.c.released, payouts.c.sent_at), else_=now)
             may_be_sent = [payouts.c[name] == value for name, value in same.items()]
             may_be_sent.append(payouts.c.state.in_(MAY_BE_SENT))
-            again = update(payouts).where(*may_be_sent).values(**values, sent_at=sent_at)
-            if update_one(connection, again):
+            if update_one(connection, update(payouts).where(*may_be_sent).values(**values, sent_at=sent_at)):
                 return None
         entry = self.get(reference)
-        if entry is None:  # a trigger that drops rows, or reads that are sent to a replica which lags
+        if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
             raise JournalError("the journal's database neither took the row nor shows one")
         return entry
 
     def record_outcome(
         self,
-        claim: Lease,
+        lease: Lease,
         reference: str,
         state: JournalState,
         *,
         transaction_id: str | None = None,
         code: str | None = None,
     ) -> None:
-        """Note what became of what the claim sent, unless the reference was settled meanwhile.
+        """Record how the call that holds the lease ended, unless a later call or the service's record decided.
 
-        That the service accepted it is noted whatever else was said meanwhile, a human's word included. A fork's
-        child that leaves its parent's call knows nothing of what becomes of it.
+        An acceptance is recorded even if the row was released meanwhile. A forked child that leaves its parent's call
+        records nothing.
         """
-        if not self._holding.holds(claim):
+        if not self.leases.holds(lease):
             return
         accepted = state is JournalState.ACCEPTED
-        may_change = (
-            (payouts.c.state != state,) if accepted else (payouts.c.claim == claim.id, payouts.c.state.in_(OPEN))
-        )
-        changed = self._move(reference, *may_change, state=state, transaction_id=transaction_id, code=code)
+        own = (payouts.c.claim == lease.id, payouts.c.state.in_(OPEN))
+        expected = (payouts.c.state != state,) if accepted else own
+        changed = self._change(reference, *expected, state=state, transaction_id=transaction_id, code=code)
         if accepted and not changed:
             _check_paid_once(self.get(reference), transaction_id)
 
-    def _move(self, reference: str, *conditions: Any, **values: object) -> bool:
-        change = update(payouts).where(payouts.c.reference == reference, *conditions).values(**values)
-        with self._holding.connection() as connection:
+    def _change(self, reference: str, *expected: Any, **values: object) -> bool:
+        change = update(payouts).where(payouts.c.reference == reference, *expected).values(**values)
+        with self._database.connection() as connection:
             return update_one(connection, change)
 
     def _row(self, reference: str) -> RowMapping | None:
-        with self._holding.connection() as connection:
+        with self._database.connection() as connection:
             found = connection.execute(select(payouts).where(payouts.c.reference == reference))
             return found.mappings().one_or_none()
 
     def _entry(self, row: RowMapping) -> JournalEntry:
-        died = row["state"] == JournalState.SENDING and self._holding.is_over(row)
+        died = row["state"] == JournalState.SENDING and self.leases.has_ended(row)
         state = JournalState.UNKNOWN if died else row["state"]
         return JournalEntry.model_validate(dict(row) | {"state": state})
 
 
 def _check_paid_once(entry: JournalEntry | None, transaction_id: str | None) -> None:
-    """Cry out where the service has two payouts of one reference: only a wrong `release` can lead here."""
+    """Log at CRITICAL that the service has two payouts of one reference. Only a wrong `release` leads here."""
     if entry is None or entry.transaction_id != transaction_id:
         logger.critical(
             "transaction %s is not the one in the journal, %s: the reference was paid twice",

@@ -1,6 +1,10 @@
 """The journal in PostgreSQL, for many machines.
 
-A connection that holds an advisory lock shows that a process lives: the server lets go of it when the connection ends.
+A process is alive while one connection of its own holds an advisory lock, which the server releases when it sees the
+connection end. After a cut that the server has not noticed yet, the old connection still holds the lock, and shows the
+process as live, until the server gives it up.
+
+Thread safety: every thread may call everything here; two that register at once get the same id.
 """
 
 from __future__ import annotations
@@ -9,91 +13,95 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from secrets import randbits
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-_SET_UP = 0x6D6F6D6F70617931
-"""The advisory lock of those who set up: "momopay1"."""
-_CONNECTING = {
+_SETUP_LOCK: Final = 0x6D6F6D6F70617931
+"""The advisory lock of whoever creates the tables: "momopay1"."""
+_CONNECT_ARGS: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # milliseconds; keepalives are not sent while something waits to be acknowledged
+    "tcp_user_timeout": 30_000,  # milliseconds; no keepalives are sent while something waits to be acknowledged
 }
 
 
 class PostgresqlDatabase:
-    """A database that many machines reach."""
+    """A database that many machines reach, as one process uses it."""
 
     def __init__(self, url: URL) -> None:
-        self._lock = threading.Lock()
-        self._presence: Connection | None = None
+        self._registering = threading.Lock()
+        self._registration: Connection | None = None
         self.sender: str | None = None
         self.engine: Engine = create_engine(
             url,
-            connect_args={name: value for name, value in _CONNECTING.items() if name not in url.query},
+            connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
             pool_pre_ping=True,
         )
         event.listen(self.engine, "connect", _make_durable)
 
+    def connect(self) -> Connection:
+        """Return a connection on which each statement commits by itself, to disk."""
+        return self.engine.connect()
+
     @contextmanager
-    def set_up_alone(self) -> Generator[Connection]:
-        """Keep other processes from setting up at the same time."""
+    def connect_for_setup(self) -> Generator[Connection]:
+        """Yield a connection, within a transaction, while no other process has one from this method."""
         with (
             self.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
             connection.begin(),
         ):
-            connection.execute(select(func.pg_advisory_xact_lock(_SET_UP)))
+            connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
 
     def register_process(self) -> str:
-        """Be known as alive until this process ends; give the name for it."""
-        with self._lock:
+        """Register this process as live until it ends; return its id."""
+        with self._registering:
             self.sender = self.sender or str(randbits(62))
-            if self._presence is not None:
+            if self._registration is not None:
                 try:
-                    self._presence.execute(select(1))
+                    self._registration.execute(select(1))
                 except SQLAlchemyError:
-                    self._vanish()
+                    self._unregister()
                 else:
                     return self.sender
-            self._presence = self.engine.connect()
+            self._registration = self.engine.connect()
             try:
-                held = self._presence.scalar(select(func.pg_try_advisory_lock(int(self.sender))))
+                held = self._registration.scalar(select(func.pg_try_advisory_lock(int(self.sender))))
             except BaseException:
-                self._vanish()
+                self._unregister()
                 raise
-            if not held:  # the server has not noticed yet that an earlier connection was cut; until then that one shows
-                self._vanish()
+            if not held:  # by this process's earlier connection, whose end the server has not noticed
+                self._unregister()
             return self.sender
 
     def is_alive(self, sender: str) -> bool:
-        """Tell whether the process of that name still lives."""
+        """Return whether the process of that id is alive."""
+        # Shared and for one statement: two processes that ask at once must not take each other for the dead one.
         with self.engine.connect() as connection:
             return not connection.scalar(select(func.pg_try_advisory_xact_lock_shared(int(sender))))
 
     def close(self) -> None:
-        """Disappear and let go of all connections."""
-        with self._lock:
-            self._vanish()
+        """End the registration of this process and close all connections."""
+        with self._registering:
+            self._unregister()
             self.sender = None
             self.engine.dispose()
 
-    def _vanish(self) -> None:
-        """End the connection that shows that this process lives."""
-        presence, self._presence = self._presence, None
-        if presence is not None:
-            presence.invalidate()
-            presence.close()
+    def _unregister(self) -> None:
+        registration, self._registration = self._registration, None
+        if registration is not None:
+            registration.invalidate()  # a connection that went back to the pool would keep the lock
+            registration.close()
 
 
 def _make_durable(connection: Any, _record: object) -> None:
-    """Let no commit return before it is on disk, wherever the server's default is to say so earlier."""
+    """Let no commit return before it is on disk, even where the server's default is ``synchronous_commit=off``."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, overload
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
-from momopay._core.operation import Resource, operation
+from momopay._core.operation import Resource, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
+from momopay._transport import AsyncBackend, SyncBackend
+from momopay.journal import Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
 from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
-
-if TYPE_CHECKING:
-    from momopay.journal import Journal, JournalEntry
+from momopay.resources.pay_once import PayOnce
+from momopay.resources.reconcile import reconcile_all
 
 __all__ = ["Payouts"]
 
@@ -100,14 +102,14 @@ class Payouts(Resource[BackendT]):
         """Send money to a phone, once for each reference, whatever fails and however often this is called.
 
         The journal is written before the network is touched. Call it again with the same arguments after any
-        error, crash or restart: it sends only if the journal says that the payout was refused or surely never
-        left, and otherwise says what became of it. One call at a time sends a reference, across processes; a
-        second one waits for the first. Rests on SPEC.md, "POST /b2c/payouts" and "GET /transactions".
+        error, crash or restart: it sends only if the journal says that the payout was refused or not sent, and
+        otherwise returns its transaction. One call at a time sends a reference, across processes; a second one
+        waits for the first. See the service page, "POST /b2c/payouts" and "GET /transactions".
 
         Args:
             journal: The account's journal.
-            reference: Your own reference for this payout. It stands for this amount and phone forever, and
-                must not be used for payouts outside the journal.
+            reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
+                be used for payouts outside the journal.
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
             description: A short purpose.
@@ -120,20 +122,18 @@ class Payouts(Resource[BackendT]):
             has it now, which may have ended in any state.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
-            DuplicatePayoutError: The reference stands for another amount or phone; nothing was sent. Give each
+            RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
+            DuplicatePayoutError: The reference was used for another amount or phone; nothing was sent. Give each
                 payout a reference of its own.
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
                 ``.matches``, or could not be searched within the deadline. Call again later; if it stays so,
-                look into the account console, then ``journal.release`` what was surely not paid.
-            JournalError: The journal cannot be written; nothing was sent by this call. Mend it, call again.
+                look into the account console, then ``journal.release`` what was certainly not paid.
+            JournalError: The journal cannot be written; nothing was sent by this call. Fix it, call again.
             InsufficientFundsError: Refused; fund the B2C wallet, then call again.
             APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
             APIConnectionError: The service was not reached; as for `APIError`. Call again.
             BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
         """
-        from momopay.resources.pay_once import PayOnce  # noqa: PLC0415  only who keeps a journal needs SQLAlchemy
-
         request = self._checked(
             amount=amount,
             phone=phone,
@@ -145,23 +145,15 @@ class Payouts(Resource[BackendT]):
         )
         return await PayOnce(self._session, journal, INITIATE, request).pay()
 
-    @operation
-    async def reconcile_all(self, *, journal: Journal) -> list[JournalEntry]:
-        """Look for all that the journal has unresolved; the same as ``journal.reconcile_all(client)``.
-
-        Args:
-            journal: The account's journal.
-
-        Returns:
-            What was unresolved, as it is now.
-
-        Raises:
-            JournalError: The journal's database failed.
-            MomoPayError: Whatever ``transactions.find`` raises; nothing is lost, do it again.
-        """
-        from momopay.resources.pay_once import reconcile_all  # noqa: PLC0415  as above
-
-        return await reconcile_all(self._session, journal)
+    # Not an operation: pyright would not find that the clients are what `Journal.reconcile_all` takes.
+    @overload
+    def _reconcile_all(self: Payouts[SyncBackend], *, journal: Journal) -> list[JournalEntry]: ...
+    @overload
+    def _reconcile_all(self: Payouts[AsyncBackend], *, journal: Journal) -> Coroutine[Any, Any, list[JournalEntry]]: ...
+    def _reconcile_all(self, *, journal: Journal) -> Any:
+        """Do what ``journal.reconcile_all(client)`` promises."""
+        coroutine = reconcile_all(self._session, journal)
+        return run_async(coroutine) if self._is_async else run_sync(coroutine)
 
     def _checked(self, **arguments: object) -> PayoutRequest:
         return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)

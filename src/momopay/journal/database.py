@@ -1,0 +1,152 @@
+"""The journal's database as one process uses it: its connections, its errors, and a new start after a fork.
+
+A process must not share its lock, its connections and its registration as a live process with a child. All of it is
+kept under the id of the process, so a child that was forked finds nothing under its own id and opens the database anew.
+What it inherited stays untouched: closing it would close it for the parent. A process id may come back only after its
+process has died, when nobody else uses what is found under it.
+
+Thread safety: every thread may call everything here, and a fork may happen at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from filelock import Timeout
+from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from momopay._redaction import clear_frames
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.lease import ProcessRegistry
+from momopay.journal.postgresql import PostgresqlDatabase
+from momopay.journal.schema import create_schema
+from momopay.journal.sqlite import SqliteDatabase
+
+
+class Database(ProcessRegistry, Protocol):
+    """What the journal needs of SQLite or PostgreSQL."""
+
+    engine: Engine
+
+    def connect(self) -> AbstractContextManager[Connection]:
+        """Yield a connection that commits each statement by itself, durably."""
+        ...
+
+    def connect_for_setup(self) -> AbstractContextManager[Connection]:
+        """Yield a connection while no other process has one from this method."""
+        ...
+
+    def close(self) -> None:
+        """End the registration of this process and close all connections."""
+        ...
+
+
+class _Opened:
+    """The database as one process opened it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.lock = threading.Lock()
+        self.has_schema = False
+
+
+class ForkSafeDatabase:
+    """A database that each process opens for itself. The tables are created at the first use."""
+
+    def __init__(self, url: URL) -> None:
+        first = _Opened(_open(url))
+        self._url = first.database.engine.url  # with an absolute path: a child may have changed its folder
+        self._opened = {os.getpid(): first}
+        self._closed = False
+
+    @property
+    def sender(self) -> str | None:
+        """The id under which this process is registered as live, None before."""
+        return self._own.database.sender
+
+    def register_process(self) -> str:
+        """Register this process as live until it ends; return its id.
+
+        Raises:
+            JournalError: The database failed.
+        """
+        with database_errors():
+            return self._ready().register_process()
+
+    def is_alive(self, sender: str) -> bool:
+        """Return whether the process of that id is alive.
+
+        Raises:
+            JournalError: The database failed.
+        """
+        with database_errors():
+            return self._ready().is_alive(sender)
+
+    @contextmanager
+    def connection(self) -> Generator[Connection]:
+        """Yield a connection on which each statement commits by itself.
+
+        Raises:
+            JournalError: The database failed.
+        """
+        with database_errors(), self._ready().connect() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the database. It cannot be used afterwards."""
+        own = self._own
+        with own.lock:
+            self._closed = True
+            own.database.close()
+
+    @property
+    def _own(self) -> _Opened:
+        process = os.getpid()
+        if process not in self._opened:
+            # `setdefault` is atomic: of a child's threads, one provides what all of them use.
+            self._opened.setdefault(process, _Opened(_open(self._url)))
+        return self._opened[process]
+
+    def _ready(self) -> Database:
+        own = self._own
+        with own.lock:
+            if self._closed:
+                raise ConfigurationError("this journal is closed; open another")
+            if not own.has_schema:
+                with own.database.connect_for_setup() as connection:
+                    create_schema(connection)
+                own.has_schema = True
+            return own.database
+
+
+def _open(url: URL) -> Database:
+    match url.drivername:
+        case "sqlite" | "sqlite+pysqlite":
+            return SqliteDatabase(url)
+        case "postgresql" | "postgresql+psycopg":
+            return PostgresqlDatabase(url.set(drivername="postgresql+psycopg"))
+        case other:
+            raise ConfigurationError(f"a journal is kept in sqlite:/// or postgresql+psycopg://, not in {other}://")
+
+
+@contextmanager
+def database_errors() -> Generator[None]:
+    """Raise a JournalError in place of the database's error, to which it is chained.
+
+    Neither shows a password or a statement's values: engines hide parameters in messages, and the frames that hold
+    them are cleared.
+    """
+    try:
+        yield
+    # OSError: a lock file. NotImplementedError: a file system without locks.
+    except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
+        problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+        if isinstance(error, UnicodeError):
+            problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
+        clear_frames(error)
+        raise JournalError(f"the journal cannot be read or written: {problem}") from error
