@@ -144,7 +144,7 @@ class Call(Generic[R]):
             )
         except Exception as obstacle:
             # What prevents a retry (an exhausted budget, an STK pause) says nothing about the attempts before it:
-            # their outcome decides what the caller is told.
+            # their outcome decides which error is raised.
             if self.last_failure is None or not (
                 self.ambiguous or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
             ):

@@ -28,20 +28,20 @@ DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None)
 
 
 class Channels(Resource[BackendT]):
-    """Payment channels (SPEC.md, "Payment channel")."""
+    """Payment channels (service page, "Payment channel")."""
 
     @operation
     async def list(self) -> list[PaymentChannel]:
-        """List the account's channels. Repeated as needed.
+        """List the account's channels. Retried as needed.
 
-        Rests on SPEC.md, "GET /payment-wallet/channels".
+        Rests on the service page, "GET /payment-wallet/channels".
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
 
         Raises:
             APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service failed to the end; try again later.
+            ServerError: The service kept failing; try again later.
             APIError: Any other refusal.
         """
         listed = await call(self._session, LIST, "/payment-wallet/channels")
@@ -49,7 +49,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
-        """Read one channel. Repeated as needed. Rests on SPEC.md, "GET /payment-wallet/channels/{id}".
+        """Read one channel. Retried as needed. Rests on the service page, "GET /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -77,20 +77,20 @@ class Channels(Resource[BackendT]):
     ) -> PaymentChannel:
         """Register a shortcode. Sent at most once; no money moves.
 
-        Rests on SPEC.md, "POST /payment-wallet/channels".
+        Rests on the service page, "POST /payment-wallet/channels".
 
         Args:
             name: A label for people.
             type: ``PAYBILL``, ``TILL_NUMBER`` or ``SEND_MONEY``; it cannot be changed later.
             shortcode: The Paybill or Till number; it cannot be changed later.
             account_number: Required for ``PAYBILL``.
-            is_default: Whether STK requests without a channel go here; the flag leaves the former default.
+            is_default: Whether STK requests without a channel go here; the previous default loses the flag.
 
         Returns:
             The new channel.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The channel may exist; list the channels before you create it again.
             APIConnectionError: The service was not reached; nothing was sent; try again.
             APIError: Any other refusal.
@@ -110,9 +110,9 @@ class Channels(Resource[BackendT]):
         account_number: str | UNSET | None = UNSET,
         is_default: bool | UNSET = UNSET,
     ) -> PaymentChannel:
-        """Change a channel; only what is given changes, and None is sent as null. Repeated as needed.
+        """Change a channel; only what is given changes, and None is sent as null. Retried as needed.
 
-        Active transactions are unaffected. Rests on SPEC.md, "PATCH /payment-wallet/channels/{id}".
+        Active transactions are unaffected. Rests on the service page, "PATCH /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -124,10 +124,10 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
-            APIConnectionError: No answer; ``may_have_executed`` tells whether the change may be in force.
-            ServerError: The service failed to the end; read the channel to see whether it changed.
-            APIError: Any other refusal; the code for an unknown channel is not shown by SPEC.md.
+            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
+            APIConnectionError: No response; ``may_have_executed`` says whether the change may be in force.
+            ServerError: The service kept failing; read the channel to see whether it changed.
+            APIError: Any other refusal; the code for an unknown channel is not specified.
         """
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
@@ -136,10 +136,10 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Repeated as needed.
+        """Delete a channel. Retried as needed.
 
-        Any 2xx is success, whatever its body, unless that is a refusal; so is "not found" after an unclear
-        attempt. Rests on SPEC.md, "DELETE /payment-wallet/channels/{id}".
+        Any 2xx is success, whatever its body, unless that is a refusal; so is "not found" after an ambiguous
+        attempt. Rests on the service page, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -148,8 +148,8 @@ class Channels(Resource[BackendT]):
             RequestValidationError: Not an id.
             ChannelInUseError: It has transactions or customers; it cannot be deleted.
             ChannelNotFoundError: Unknown, another account's, or deleted before.
-            APIConnectionError: No answer; ``may_have_executed`` tells whether it may be gone.
-            ServerError: The service failed to the end; read the channel to see whether it is gone.
+            APIConnectionError: No response; ``may_have_executed`` says whether it may have been deleted.
+            ServerError: The service kept failing; read the channel to see whether it was deleted.
             APIError: Any other refusal.
         """
         try:

@@ -1,4 +1,4 @@
-"""Walking the list of transactions, page by page, in either colour."""
+"""Walk the list of transactions page by page, with a blocking or an asynchronous client."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["TransactionIterator", "TransactionPages"]
 Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 
 
-class Walk:
-    """One walk down the list. A cursor that comes back would make it endless, so that ends it."""
+class PageWalk:
+    """One walk over the list. A cursor that the service repeats would make it endless, so it is an error."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._cursor: str | None = None
         self._seen: set[str] = set()
-        self._at_the_end = False
+        self._is_over = False
 
     async def next(self) -> TransactionPage | None:
-        """Fetch the next page; None when there is none.
+        """Return the next page, or None after the last one.
 
         Raises:
-            ProtocolError: The service gave a cursor a second time.
+            ProtocolError: The service repeated a cursor.
         """
-        if self._at_the_end:
+        if self._is_over:
             return None
         if self._cursor is not None:
             if self._cursor in self._seen:
@@ -40,35 +40,35 @@ class Walk:
             self._seen.add(self._cursor)
         page = await self._fetch(self._cursor)
         self._cursor = page.next_cursor or None
-        self._at_the_end = self._cursor is None
+        self._is_over = self._cursor is None
         return page
 
 
 class TransactionPages(Generic[BackendT]):
-    """Pages of transactions, newest first. Each `for`, or `async for`, walks anew; it fetches as it goes."""
+    """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
     def __iter__(self: TransactionPages[SyncBackend]) -> Iterator[TransactionPage]:
-        walk = Walk(self._fetch)
+        walk = PageWalk(self._fetch)
         while (page := run_sync(walk.next())) is not None:
             yield page
 
     async def __aiter__(self: TransactionPages[AsyncBackend]) -> AsyncIterator[TransactionPage]:
-        walk = Walk(self._fetch)
+        walk = PageWalk(self._fetch)
         while (page := await run_async(walk.next())) is not None:
             yield page
 
 
 class TransactionIterator(Generic[BackendT]):
-    """Transactions, newest first, over all pages. Each `for`, or `async for`, walks anew; it fetches as it goes."""
+    """Transactions of all pages, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._pages: TransactionPages[BackendT] = TransactionPages(fetch)
 
     def pages(self) -> TransactionPages[BackendT]:
-        """Give the same walk page by page."""
+        """Return the same walk page by page."""
         return self._pages
 
     def __iter__(self: TransactionIterator[SyncBackend]) -> Iterator[TransactionSummary]:

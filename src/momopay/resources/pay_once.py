@@ -28,8 +28,8 @@ from momopay.journal.lease import Lease
 from momopay.models.payouts import Payout
 from momopay.models.requests import PayoutRequest, transaction_path
 from momopay.models.transactions import Transaction, TransactionSummary
-from momopay.resources.listing import GET, search
 from momopay.resources.reconcile import outcome_unknown, record_acceptance, search_for, write_or_log
+from momopay.resources.search import GET, search
 
 logger = logging.getLogger("momopay")
 

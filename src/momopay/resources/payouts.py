@@ -28,7 +28,7 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):
-    """B2C payouts (SPEC.md, "POST /b2c/payouts")."""
+    """B2C payouts (service page, "POST /b2c/payouts")."""
 
     @operation
     async def initiate(
@@ -45,8 +45,8 @@ class Payouts(Resource[BackendT]):
         """Send money to a phone.
 
         The B2C wallet is debited as soon as the service accepts, and there is no idempotency key, so the
-        request is sent at most once: a failure after which it may have been executed is never repeated.
-        Rests on SPEC.md, "POST /b2c/payouts".
+        request is sent at most once: a failure after which it may have executed is never retried.
+        Rests on the service page, "POST /b2c/payouts".
 
         Args:
             amount: KES, at least 10, no more than two decimals.
@@ -62,8 +62,8 @@ class Payouts(Resource[BackendT]):
             The payout, PENDING until the provider takes it.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
-            OutcomeUnknownError: The money may be gone; look for it with ``transactions.find`` and never
+            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
+            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find``, and never
                 send it again before you know.
             KycNotVerifiedError: Finish KYC in the account console.
             InsufficientFundsError: Fund the B2C wallet.

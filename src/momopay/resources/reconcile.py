@@ -18,7 +18,7 @@ from momopay.journal.journal import Journal
 from momopay.models.enums import TransactionType
 from momopay.models.requests import Search
 from momopay.models.transactions import TransactionSummary
-from momopay.resources.listing import search
+from momopay.resources.search import search
 
 logger = logging.getLogger("momopay")
 

@@ -22,7 +22,7 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction]
 
 
 class Stk(Resource[BackendT]):
-    """STK collections (SPEC.md, "POST /payments/stk")."""
+    """STK collections (service page, "POST /payments/stk")."""
 
     @operation
     async def initiate(
@@ -38,10 +38,10 @@ class Stk(Resource[BackendT]):
     ) -> StkTransaction:
         """Send a PIN prompt to a customer's phone.
 
-        Every call is a new prompt and a new transaction, so it is sent at most once: a failure after which
-        it may have been executed is never repeated. The result arrives at ``callback_url``, or by
-        ``transactions.wait``. The fee is deducted from the service wallet at once. Rests on SPEC.md,
-        "POST /payments/stk" and "Events".
+        Every call is a new prompt and a new transaction, so it is sent at most once: a failure after which it may
+        have executed is never retried. The result arrives at ``callback_url``, or by
+        ``transactions.wait``. The fee is deducted from the service wallet at once. Rests on the service page,
+        "POST /payments/stk" and "Callbacks".
 
         Args:
             amount: KES, at least 1, no more than two decimals.
@@ -56,7 +56,7 @@ class Stk(Resource[BackendT]):
             The transaction, PENDING until the customer acts.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
                 ``transactions.find`` before you prompt again.
             InvalidPhoneError: The service refused the number; ask for it again.
@@ -64,7 +64,7 @@ class Stk(Resource[BackendT]):
             NoDefaultChannelError: Give ``channel_id`` or make a channel the default.
             ChannelNotFoundError: The channel is not on the account; list the channels.
             InsufficientServiceBalanceError: Top up the service wallet.
-            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused here.
+            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused locally.
             TransactionHealthBlockedError: As above, for the whole account.
             RateLimitExceededError: Wait ``.retry_after`` seconds.
             BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.

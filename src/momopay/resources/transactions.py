@@ -19,7 +19,8 @@ from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
-from momopay.resources.listing import GET, LIST, Listing
+from momopay.resources.listing import Listing
+from momopay.resources.search import GET, LIST
 
 __all__ = ["Transactions"]
 
@@ -27,7 +28,7 @@ GUIDANCE = PollSchedule()
 
 
 class Transactions(Listing[BackendT]):
-    """Transactions (SPEC.md, "Transaction" and "States and transitions"). Nothing here moves money."""
+    """Transactions (service page, "Transaction" and "States"). Nothing here moves money."""
 
     def __init__(self, session: Session[BackendT], coordinator: WaitCoordinator) -> None:
         self._session = session
@@ -35,17 +36,17 @@ class Transactions(Listing[BackendT]):
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
-        """Hold a callback, which nobody signs, against the service's own record.
+        """Compare a callback, which is not signed, with the service's own record.
 
-        Compares status, amount, phone and reference. SPEC.md does not show whether a read ever says
-        EXPIRED, nor which of FAILED and CANCELLED a cancelled prompt reads as, so any two ends without
-        success agree. Rests on SPEC.md, "Events" and "GET /transactions/{id}".
+        Compares status, amount, phone and reference. Whether a read ever says EXPIRED, and which of FAILED and
+        CANCELLED a cancelled prompt reads as, is not specified, so any two ends without success agree. Rests on the
+        service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
 
         Returns:
-            The transaction as the service has it; act on this.
+            The transaction as the service has it. Act on this, not on the callback.
 
         Raises:
             CallbackMismatchError: They disagree; answer non-2xx and act on nothing.

@@ -22,20 +22,20 @@ TOP_UP = Endpoint("POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 
 class Wallet(Resource[BackendT]):
-    """The service wallet (SPEC.md, "Service wallet balance")."""
+    """The service wallet (service page, "Service wallet")."""
 
     @operation
     async def balance(self) -> WalletBalance:
-        """Read the service wallet's balances, KES. No money moves, so it is repeated as needed.
+        """Read the service wallet's balances, KES. No money moves, so it is retried as needed.
 
-        Rests on SPEC.md, "GET /wallets/service/balance".
+        Rests on the service page, "GET /wallets/service/balance".
 
         Returns:
             The spendable balance and the ledger balance.
 
         Raises:
             APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service failed to the end; try again later.
+            ServerError: The service kept failing; try again later.
             RateLimitExceededError: Wait ``.retry_after`` seconds.
             BudgetExhaustedError: The rate budget has no slot within the deadline.
             ProtocolError: Something else answered; check base_url.
@@ -55,8 +55,8 @@ class Wallet(Resource[BackendT]):
     ) -> TopUp:
         """Fill the service wallet by an STK prompt to your own phone.
 
-        An ``Idempotency-Key`` is always sent, one made for this call if none is given, and kept on every
-        repeat, so that an unclear failure is repeated without a second prompt. Rests on SPEC.md,
+        An ``Idempotency-Key`` is always sent, generated for this call if none is given, and kept on every retry, so
+        that an ambiguous failure is retried without a second prompt. Rests on the service page,
         "POST /wallets/service/topups".
 
         Args:
@@ -64,19 +64,19 @@ class Wallet(Resource[BackendT]):
             phone: The number that receives the prompt, in any form that `normalise_phone` takes.
             account_reference: At most 120 characters; appears on the statement.
             transaction_desc: At most 255 characters; shown in the transaction history.
-            idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you mean to make.
+            idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you intend to make.
 
         Returns:
             The top-up, PENDING until the prompt is answered; the balance follows in 1 to 2 minutes.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; mend the arguments in ``.fields``.
+            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The prompt may have been sent; call again with ``.idempotency_key``.
             InvalidPhoneError: The service refused the number.
             RateLimitExceededError: Wait ``.retry_after`` seconds.
             BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
             APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal; ``may_have_executed`` tells whether an earlier attempt may have run.
+            APIError: Any other refusal; ``may_have_executed`` says whether an earlier attempt may have executed.
         """
         request = TopUpRequest.checked(
             amount=amount,
