@@ -1,0 +1,59 @@
+"""The records of transactions: a page of the list, and a transaction that was made from a list item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import momopay
+from models.kit import ITEM, PAGE, READ, parse
+
+INFO = momopay.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
+
+
+@pytest.mark.parametrize("item", [ITEM.camel, ITEM.snake], ids=["camel", "snake"])
+@pytest.mark.parametrize("cursor_name", ["nextCursor", "next_cursor"])
+def test_a_page_has_items_overview_and_cursor(item: dict[str, Any], cursor_name: str) -> None:
+    page = parse(momopay.TransactionPage, {"overview": PAGE["overview"], "items": [item, item], cursor_name: "c2"})
+    assert page.next_cursor == "c2"
+    seen = page.overview
+    assert (seen.total, seen.completed, seen.failed, seen.pending) == (9, 4, 3, 2)
+    assert [type(each) for each in page.items] == [momopay.TransactionSummary] * 2
+
+
+def test_the_last_page_has_no_cursor() -> None:
+    page = parse(momopay.TransactionPage, {**PAGE, "items": [], "nextCursor": None})
+    assert (page.items, page.next_cursor) == ([], None)
+
+
+def test_a_page_its_overview_and_its_items_know_their_response() -> None:
+    page = parse(momopay.TransactionPage, PAGE)
+    page.received(INFO)
+    assert all(each.response is INFO for each in (page, page.overview, *page.items))
+
+
+def summary(**more: Any) -> momopay.TransactionSummary:
+    item: momopay.TransactionSummary = parse(momopay.TransactionSummary, {**ITEM.camel, **more})
+    item.received(INFO)
+    return item
+
+
+def test_a_transaction_from_a_list_item_has_its_fields_and_no_others() -> None:
+    transaction = momopay.Transaction.from_summary(summary(loyalty="gold"))
+    assert type(transaction) is momopay.Transaction
+    assert {name: getattr(transaction, name) for name in ITEM.fields} == ITEM.fields
+    assert (transaction.result_code, transaction.channel_id, transaction.provider) == (None, None, None)
+    assert transaction.model_extra == {"loyalty": "gold"}
+    assert transaction.response is INFO
+
+
+def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parses() -> None:
+    assert momopay.Transaction.from_summary(summary(resultCode="17")).result_code == "17"
+    assert momopay.Transaction.from_summary(summary(resultCode=["17"], provider=5)).result_code is None
+
+
+@pytest.mark.parametrize("name", ["transactionId", "type", "status", "amount", "phone", "createdAt", "updatedAt"])
+def test_a_read_without_what_it_is_about_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"Field required"):
+        parse(momopay.Transaction, {key: value for key, value in READ.camel.items() if key != name})

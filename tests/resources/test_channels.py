@@ -1,0 +1,87 @@
+"""Payment channels: each operation, from the call to the request and back to the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from drivers import Driver
+from models.kit import CHANNEL, PAYBILL, parse
+from momopay import ChannelType
+from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
+
+FOLDER = "/v1/payment-wallet/channels"
+OURS = parse(PAYBILL.kind, PAYBILL.camel)
+
+
+def test_channels_are_listed(drive: Callable[..., Driver]) -> None:
+    service = Recorder({"items": [PAYBILL.camel]})
+    (channel,) = drive(transport=service.transport)(lambda client: client.channels.list())
+    assert_sent(service.requests[0], "GET", FOLDER)
+    assert channel == OURS
+    assert_came_with_its_response(channel)
+
+
+CHANGES: dict[str, tuple[Callable[[Any], Any], tuple[str, str, dict[str, Any] | None]]] = {
+    "get": (lambda client: client.channels.get(CHANNEL), ("GET", f"{FOLDER}/{CHANNEL}", None)),
+    "get by record": (lambda client: client.channels.get(OURS), ("GET", f"{FOLDER}/{CHANNEL}", None)),
+    "get an odd id": (lambda client: client.channels.get("../x"), ("GET", f"{FOLDER}/..%2Fx", None)),
+    "create": (
+        lambda client: client.channels.create(
+            name="Shop", type=ChannelType.PAYBILL, shortcode="600100", account_number="ACC-1", is_default=False
+        ),
+        (
+            "POST",
+            FOLDER,
+            {"name": "Shop", "type": "PAYBILL", "shortcode": "600100", "accountNumber": "ACC-1", "isDefault": False},
+        ),
+    ),
+    "create with the least": (
+        lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="600100"),
+        ("POST", FOLDER, {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "600100"}),
+    ),
+    "update to null": (
+        lambda client: client.channels.update(OURS, account_number=None),
+        ("PATCH", f"{FOLDER}/{CHANNEL}", {"accountNumber": None}),
+    ),
+    "update all": (
+        lambda client: client.channels.update(CHANNEL, name="New", account_number="ACC-2", is_default=False),
+        ("PATCH", f"{FOLDER}/{CHANNEL}", {"name": "New", "accountNumber": "ACC-2", "isDefault": False}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_channel_is_sent_and_read_as_the_service_states(drive: Callable[..., Driver], name: str) -> None:
+    call, sent = CHANGES[name]
+    service = Recorder(PAYBILL.camel)
+    channel = drive(transport=service.transport)(call)
+    assert len(service.requests) == 1
+    assert_sent(service.requests[0], *sent)
+    assert channel == OURS
+    assert_came_with_its_response(channel)
+
+
+def test_deleting_a_channel_returns_nothing(drive: Callable[..., Driver]) -> None:
+    service = Recorder({"anything": True})
+    assert drive(transport=service.transport)(lambda client: client.channels.delete(OURS)) is None
+    assert_sent(service.requests[0], "DELETE", f"{FOLDER}/{CHANNEL}")
+
+
+WRONG: list[tuple[Callable[[Any], Any], set[str]]] = [
+    (lambda client: client.channels.get(""), {"channel_id"}),
+    (lambda client: client.channels.delete(".."), {"channel_id"}),
+    (lambda client: client.channels.update(None, is_default="yes"), {"channel_id", "is_default"}),
+    (lambda client: client.channels.create(name=5, type="PAYBILL", shortcode="1"), {"name", "account_number"}),
+]
+
+
+@pytest.mark.parametrize(("call", "names"), WRONG)
+def test_wrong_arguments_are_refused_together_and_nothing_is_sent(
+    drive: Callable[..., Driver], call: Callable[[Any], Any], names: set[str]
+) -> None:
+    service = Recorder(PAYBILL.camel)
+    assert refused(drive(transport=service.transport), call) == names
+    assert service.requests == []

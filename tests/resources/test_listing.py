@@ -1,0 +1,110 @@
+"""Transactions that are read, listed, walked and searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import momopay
+from drivers import Driver
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
+from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
+
+SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
+
+
+def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Callable[..., Driver]) -> None:
+    service = Recorder(READ.camel)
+    driver = drive(transport=service.transport)
+    read = driver(lambda client: client.transactions.get(ID))
+    driver(lambda client: client.transactions.get(read))
+    for request in service.requests:
+        assert_sent(request, "GET", f"/v1/transactions/{ID}")
+    assert type(read) is momopay.Transaction
+    assert_came_with_its_response(read)
+
+
+def test_a_page_is_listed_with_its_default_limit(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    page = drive(transport=service.transport)(lambda client: client.transactions.list())
+    assert_sent(service.requests[0], "GET", "/v1/transactions?limit=20")
+    assert type(page) is momopay.TransactionPage
+    for record in (page, page.overview, *page.items):
+        assert_came_with_its_response(record)
+
+
+FILTERS: dict[str, Any] = {
+    "status": "SUCCESS",
+    "type": momopay.TransactionType.B2C,
+    "from_": "2025-03-01",
+    "to": "2025-03-02",
+    "channel_id": parse(PAYBILL.kind, PAYBILL.camel),
+    "amount_min": 10,
+    "amount_max": Decimal("99.99"),
+    "q": "jane",
+}
+FILTERED = (
+    f"status=SUCCESS&type=B2C&from=2025-03-01&to=2025-03-02&channelId={CHANNEL}&amountMin=10&amountMax=99.99&q=jane"
+)
+
+
+def test_every_filter_reaches_the_service(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    drive(transport=service.transport)(lambda client: client.transactions.list(limit=50, cursor="c2", **FILTERS))
+    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=50&cursor=c2")
+
+
+def test_a_walk_carries_its_filters_to_every_page(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    driver = drive(transport=service.transport)
+
+    def walk(client: Any) -> Any:
+        service.requests.clear()
+        return client.transactions.iter(page_size=7, **FILTERS)
+
+    with pytest.raises(momopay.ProtocolError, match="cursor"):  # the page names itself as the next one
+        driver.collect(walk)
+    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=7")
+    assert_sent(service.requests[1], "GET", f"/v1/transactions?{FILTERED}&limit=7&cursor=c2")
+    service.data = {**PAGE, "nextCursor": None}
+    assert [type(item) for item in driver.collect(walk)] == [momopay.TransactionSummary] * 2
+
+
+def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Callable[..., Driver]) -> None:
+    service = Recorder({**PAGE, "items": [ITEM.camel], "nextCursor": None})
+    driver = drive(transport=service.transport)
+    found = driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
+    driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE, type="B2C"))
+    assert [item.transaction_id for item in found] == [ID]
+    assert_sent(service.requests[0], "GET", "/v1/transactions?limit=100")
+    assert_sent(service.requests[1], "GET", "/v1/transactions?type=B2C&limit=100")
+
+
+WRONG: list[tuple[Callable[[Any], Any], set[str]]] = [
+    (lambda client: client.transactions.get(".."), {"transaction_id"}),
+    (
+        lambda client: client.transactions.list(limit=0, channel_id="", amount_min=1.5),
+        {"limit", "channel_id", "amount_min"},
+    ),
+    (lambda client: client.transactions.find(reference=" ", since="now"), {"reference", "since"}),
+]
+
+
+@pytest.mark.parametrize(("call", "names"), WRONG)
+def test_wrong_arguments_are_refused_together_and_nothing_is_sent(
+    drive: Callable[..., Driver], call: Callable[[Any], Any], names: set[str]
+) -> None:
+    service = Recorder(PAGE)
+    assert refused(drive(transport=service.transport), call) == names
+    assert service.requests == []
+
+
+def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    driver = drive(transport=service.transport)
+    assert refused(driver, lambda client: client.transactions.iter(page_size=101, to=5)) == {"page_size", "to"}
+    assert service.requests == []

@@ -1,0 +1,56 @@
+"""Callbacks that are confirmed by the service's own record. Waits are tested in `polling`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+import momopay
+from drivers import Driver
+from models.kit import ID, READ
+from models.test_callbacks import callback
+from resources.kit import Recorder, assert_came_with_its_response, assert_sent
+
+
+def test_a_callback_is_confirmed_by_one_read(drive: Callable[..., Driver]) -> None:
+    service = Recorder(READ.camel)
+    transaction = drive(transport=service.transport)(lambda client: client.transactions.confirm(callback()))
+    assert len(service.requests) == 1
+    assert_sent(service.requests[0], "GET", f"/v1/transactions/{ID}")
+    assert type(transaction) is momopay.Transaction
+    assert_came_with_its_response(transaction)
+
+
+def test_a_callback_that_differs_from_the_record_is_a_mismatch(drive: Callable[..., Driver]) -> None:
+    service = Recorder({**READ.camel, "amount": 1, "status": "FAILED"})
+    with pytest.raises(momopay.CallbackMismatchError) as caught:
+        drive(transport=service.transport)(lambda client: client.transactions.confirm(callback()))
+    assert caught.value.fields == ("status", "amount")
+    assert caught.value.transaction_id == ID
+
+
+def test_a_callback_for_an_unknown_transaction_is_reported_as_such(drive: Callable[..., Driver]) -> None:
+    error: dict[str, Any] = {"message": "No such transaction", "code": "TRANSACTION_NOT_FOUND", "details": {}}
+    body: dict[str, Any] = {"success": False, "error": error, "requestId": "r-1"}
+    driver = drive(transport=httpx.MockTransport(lambda _request: httpx.Response(404, json=body)))
+    with pytest.raises(momopay.TransactionNotFoundError):
+        driver(lambda client: client.transactions.confirm(callback()))
+
+
+def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Callable[..., Driver]) -> None:
+    service = Recorder({**READ.camel, "transactionId": "../wallets?x=1"})
+    told = callback(id="../wallets?x=1")
+    drive(transport=service.transport)(lambda client: client.transactions.confirm(told))
+    assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
+
+
+@pytest.mark.parametrize("call", ["notify", "wait_all"])
+def test_what_names_no_transaction_is_refused_at_once(drive: Callable[..., Driver], call: str) -> None:
+    service = Recorder(READ.camel)
+    with pytest.raises(momopay.RequestValidationError) as caught:
+        getattr(drive(transport=service.transport).client.transactions, call)([".."])
+    assert set(caught.value.fields) == {"transaction_id"}
+    assert service.requests == []
