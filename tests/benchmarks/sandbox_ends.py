@@ -48,7 +48,7 @@ async def _serve(sandbox: Sandbox, record: dict[str, Any]) -> None:
         sys.stdout.flush()
 
     server = Server(_bare(record), listener, tell)
-    serving = asyncio.create_task(server.run_until_told())
+    serving = asyncio.create_task(server.serve_listener())
     await asyncio.to_thread(sys.stdin.read)
     server.should_exit = True
     await serving

@@ -15,8 +15,8 @@ from unittest.mock import patch
 from campaign.judge import Payment
 from campaign.settings import TIMEOUT
 from momopay.sandbox import Account, Fault, MovementKind, Sandbox, _sandbox
-from momopay.sandbox._fault_middleware import TWIST, Gate
-from momopay.sandbox._faults import FaultPlan, Planned
+from momopay.sandbox._fault_middleware import EFFECT, FaultMiddleware
+from momopay.sandbox._faults import FaultPlan, PlannedFault
 
 SPEED = 20.0
 """Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""
@@ -63,7 +63,7 @@ class Storm(FaultPlan):
         self.struck: Counter[str] = Counter()
         self.calm = False
 
-    def take(self, method: str, path: str) -> Planned | None:
+    def take(self, method: str, path: str) -> PlannedFault | None:
         """Draw the fault of a request."""
         pays = path == "/b2c/payouts"
         if not self._strikes(self._likelihood if pays else 0.06):
@@ -71,7 +71,7 @@ class Storm(FaultPlan):
         fault = self.rng.choice(self._payout_faults if pays else READ_FAULTS)
         self.struck[f"{'payout' if pays else 'read'}: {fault.value}"] += 1
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
-        return Planned(method, _ANY, fault, 1, content_length=whole)
+        return PlannedFault(method, _ANY, fault, 1, content_length=whole)
 
     def twist(self) -> Fault | None:
         """Draw what follows from a payout, whatever becomes of its answer."""
@@ -96,21 +96,21 @@ class Storm(FaultPlan):
         return not self.calm and self.rng.random() < likelihood
 
 
-def _gate_in(storm: Storm) -> type[Gate]:
-    class StormGate(Gate):
+def _middleware_in(storm: Storm) -> type[FaultMiddleware]:
+    class StormMiddleware(FaultMiddleware):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             if scope.get("method") == "POST" and scope["path"] == "/v1/b2c/payouts":
-                scope[TWIST] = storm.twist()
+                scope[EFFECT] = storm.twist()
                 send = _redirecting(send) if storm.redirects() else send
             await super().__call__(scope, receive, send)
 
-        async def _read(self, scope: Any, receive: Any) -> bytes | None:
-            body = await super()._read(scope, receive)
+        async def _read_body(self, scope: Any, receive: Any) -> bytes | None:
+            body = await super()._read_body(scope, receive)
             if scope["path"] == "/v1/b2c/payouts" and (late := storm.lateness()):
                 await asyncio.sleep(late)
             return body
 
-    return StormGate
+    return StormMiddleware
 
 
 def _redirecting(send: Any) -> Any:
@@ -138,8 +138,9 @@ class Service:
 
     def payments(self) -> list[Payment]:
         """Give every payout that was committed, dated by the monotonic clock that all processes share."""
-        clock, transactions = self._engine.clock, self._engine.world.transactions
-        assert clock._since is not None
+        clock, transactions = self._engine.clock, self._engine.state.transactions
+        base, since = clock._origin
+        assert since is not None
         return [
             Payment(
                 movement.reference,
@@ -147,16 +148,16 @@ class Service:
                 movement.phone,
                 movement.transaction_id,
                 transactions[movement.transaction_id].description,
-                clock._since + (movement.at - clock._base).total_seconds() / SPEED,
+                since + (movement.at - base).total_seconds() / SPEED,
             )
-            for movement in list(self._engine.world.ledger)
+            for movement in list(self._engine.state.ledger)
             if movement.kind is MovementKind.payout
         ]
 
     def struck(self) -> Counter[str]:
         """Count the faults by kind; a twist of what follows counts where there was a payout for it to follow."""
         counts = Counter(self.storm.struck)
-        for transaction in self._engine.world.transactions.values():
+        for transaction in self._engine.state.transactions.values():
             counts["payout: list_lag"] += transaction.listed_from is not None
             if transaction.callback_mode:
                 counts[f"payout: callback_{transaction.callback_mode}"] += 1
@@ -164,7 +165,7 @@ class Service:
 
     def deliveries(self) -> int:
         """Count the callbacks that were POSTed."""
-        return len(self._engine.world.callbacks)
+        return len(self._engine.state.callbacks)
 
     def refuse(self, why: str) -> None:
         """Refuse payouts for a reason that money or an office mends."""
@@ -194,7 +195,7 @@ class Service:
 def service_in_storm(storm: Storm) -> Generator[Service]:
     """Run the service on loopback, in this process."""
     sandbox = Sandbox(speed=SPEED)
-    with patch.object(_sandbox, "Gate", _gate_in(storm)):
+    with patch.object(_sandbox, "FaultMiddleware", _middleware_in(storm)):
         sandbox.start()
     try:
         sandbox._running.faults = storm

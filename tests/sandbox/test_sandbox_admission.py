@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Refusal, Sandbox
-from momopay.sandbox._limits import RateWindow
+from momopay.sandbox._throttling import RateWindow
 from sandbox.kit import data, refusal
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from momopay.sandbox import Sandbox
 from momopay.sandbox._bodies import parse_json
-from momopay.sandbox._money import number
+from momopay.sandbox._values import json_number
 from momopay.sandbox._refusals import Refusal
 from sandbox.kit import Service, data, refusal
 
@@ -16,7 +16,7 @@ from sandbox.kit import Service, data, refusal
     [("1", "1"), ("100.00", "100"), ("0.10", "0.1"), ("250.5", "250.5"), ("999999999.99", "999999999.99")],
 )
 def test_money_is_a_json_number_exact_to_the_cent(amount: str, text: str) -> None:
-    assert repr(number(Decimal(amount))) == text
+    assert repr(json_number(Decimal(amount))) == text
 
 
 @pytest.mark.parametrize(

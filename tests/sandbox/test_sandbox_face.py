@@ -25,23 +25,20 @@ NOT_PURE = {"asyncio", "fastapi", "starlette", "uvicorn", "httpx", "threading", 
 DRIVERS = {
     "__init__",
     "__main__",
-    "_answers",
     "_app",
-    "_contract",
-    "_control",
+    "_callback_sender",
+    "_connections",
+    "_control_api",
     "_engine",
+    "_envelope",
     "_fault_middleware",
     "_guard",
-    "_control_api",
-    "_page",
-    "_poster",
-    "_records",
-    "_requests",
+    "_pages",
+    "_routes",
     "_sandbox",
     "_server",
     "_snapshot",
     "_store",
-    "_wire",
 }
 PURE = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in DRIVERS)
 
@@ -176,9 +173,9 @@ def test_the_program_stops_on_a_signal(number: signal.Signals) -> None:
 
 def test_a_defect_is_an_envelope_too(service: Service, sandbox: Sandbox) -> None:
     engine: Engine = vars(sandbox)["_engine"]
-    vars(engine)["settle"] = None
+    vars(engine)["catch_up"] = None
     response = httpx.get(f"{sandbox.url}/sandbox/state", trust_env=False)
-    del vars(engine)["settle"]
+    del vars(engine)["catch_up"]
     assert refusal(response) == (500, "INTERNAL_ERROR")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from momopay.sandbox import Fault, MovementKind, Sandbox, _wire
+from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
 from momopay.sandbox._faults import FaultPlan
 from patience import until
 from sandbox.kit import KEY, Receiver, Service, data, refusal
@@ -99,7 +99,7 @@ def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox) -> None:
 
 
 def test_a_slow_drip_is_slow_and_whole(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wire, "DRIP_INTERVAL", 0.003)
+    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0.003)
     sandbox.fail_next("DELETE", "/payment-wallet/channels/{id}", Fault.slow_drip)
     with httpx.Client(base_url=sandbox.base_url, auth=(KEY, ""), timeout=5, trust_env=False) as api:
         started = time.monotonic()

@@ -3,16 +3,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from momopay.sandbox import Outcome, Refusal, Sandbox, phone_for
-from momopay.sandbox._health import Health
+from momopay.sandbox._throttling import StkHealth
 from sandbox.kit import KEY, Service, data, refusal
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def _completed(results: list[bool]) -> Health:
-    health = Health()
+def _completed(results: list[bool]) -> StkHealth:
+    health = StkHealth()
     for succeeded in results:
-        health.completed(START, succeeded=succeeded)
+        health.add_result(START, succeeded=succeeded)
     return health
 
 
@@ -33,20 +33,20 @@ def test_a_hundred_completed_payments_are_judged(results: list[bool], blocked: b
 
 def test_the_pause_ends_and_counting_restarts_from_zero() -> None:
     health = _completed([False] * 100)
-    health.completed(START, succeeded=False)
+    health.add_result(START, succeeded=False)
     with pytest.raises(Refusal, match="TRANSACTION_HEALTH_BLOCKED"):
         health.check(START + timedelta(minutes=30) - timedelta(milliseconds=1))
     after = START + timedelta(minutes=30)
     health.check(after)
     for _ in range(99):
-        health.completed(after, succeeded=False)
+        health.add_result(after, succeeded=False)
     health.check(after)
-    health.completed(after, succeeded=False)
+    health.add_result(after, succeeded=False)
     with pytest.raises(Refusal):
         health.check(after)
 
 
-def test_the_block_over_the_wire(service: Service, sandbox: Sandbox) -> None:
+def test_the_block_over_the_connections(service: Service, sandbox: Sandbox) -> None:
     for _ in range(100):
         data(service.stk(phone=phone_for(Outcome.cancelled)))
     data(service.stk())

@@ -11,9 +11,9 @@ from momopay.sandbox import MovementKind, Outcome, Refusal, phone_for
 from momopay.sandbox import _callbacks as callbacks
 from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
-from momopay.sandbox._deliveries import Posted
+from momopay.sandbox._deliveries import PostResult
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
-from momopay.sandbox._state import Book, World
+from momopay.sandbox._state import AccountState, ServiceState
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ARROWS = {
@@ -33,16 +33,16 @@ STEPS = st.lists(
 )
 
 
-def _run_until(world: World, until: datetime) -> None:
-    while entry := world.agenda.pop(until):
+def _run_until(world: ServiceState, until: datetime) -> None:
+    while entry := world.scheduler.pop(until):
         due, _, what, subject = entry
         if what == "transaction":
-            lifecycle.step(world, subject, due)
-        elif delivery := callbacks.take(world, subject, due):
-            callbacks.report(world, delivery, Posted(status=500), due, due)
+            lifecycle.take_step(world, subject, due)
+        elif delivery := callbacks.take_due(world, subject, due):
+            callbacks.report(world, delivery, PostResult(status=500), due, due)
 
 
-def _act(world: World, book: Book, step: tuple[str, Outcome, Decimal], now: datetime) -> None:
+def _act(world: ServiceState, book: AccountState, step: tuple[str, Outcome, Decimal], now: datetime) -> None:
     name, outcome, amount = step
     body = {"amount": amount, "phone": phone_for(outcome), "callbackUrl": "https://shop.example/momo"}
     match name:
@@ -62,8 +62,8 @@ def _act(world: World, book: Book, step: tuple[str, Outcome, Decimal], now: date
 def test_money_adds_up_and_states_follow_the_arrows(
     steps: list[tuple[str, Outcome, Decimal, int]],
 ) -> None:
-    world, now = World(), START
-    book = world.book("pk_test_any", now)
+    world, now = ServiceState(), START
+    book = world.account_of("pk_test_any", now)
     seen: dict[str, str] = {}
     for name, outcome, amount, seconds in steps:
         with suppress(Refusal):

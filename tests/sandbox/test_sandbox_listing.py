@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from momopay.sandbox._bodies import StkBody
-from momopay.sandbox._listing import Filters, list_page, read_filters
+from momopay.sandbox._listing import Filters, list_page, parse_filters
 from momopay.sandbox._payments import initiate_stk
-from momopay.sandbox._state import Book, World
+from momopay.sandbox._state import AccountState, ServiceState
 from sandbox.kit import KEY, Service, data, refusal, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -253,9 +253,9 @@ def test_list_lag_hides_the_newest_from_one_list_or_one_payment_from_all(
     assert _ids(_list(api)) == [hidden, new, old]
 
 
-def _filled(count: int) -> tuple[World, Book]:
-    world = World()
-    book = world.book("pk_test_many", START)
+def _filled(count: int) -> tuple[ServiceState, AccountState]:
+    world = ServiceState()
+    book = world.account_of("pk_test_many", START)
     book.account.service_balance = Decimal(10**9)
     body = StkBody.model_validate({"amount": Decimal(5), "phone": "0712345678", "accountReference": "x"})
     for number in range(count):
@@ -270,7 +270,7 @@ def test_walking_all_pages_gives_each_transaction_once(count: int, limit: int, s
     seen: list[int] = []
     query = {"limit": str(limit), **({"q": "x"} if scan else {})}
     while True:
-        page = list_page(book, read_filters(query), START)
+        page = list_page(book, parse_filters(query), START)
         assert page.overview["total"] == count
         seen += [transaction.number for transaction in page.items]
         if page.next_cursor is None:
@@ -284,7 +284,7 @@ def test_the_hundred_thousandth_costs_no_more_than_the_first() -> None:
     first = book.history[0]
     for number in range(1, 100_000):
         created_at = START + timedelta(milliseconds=number)
-        world.enter(replace(first, id=str(uuid4()), number=number, created_at=created_at))
+        world.insert(replace(first, id=str(uuid4()), number=number, created_at=created_at))
 
     def seconds(before: int | None) -> float:
         best = 1.0

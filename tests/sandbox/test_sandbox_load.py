@@ -34,7 +34,7 @@ def _bare(record: dict[str, Any]) -> Generator[int]:
     app.add_api_route("/v1/transactions/{transaction_id}", read)
     listener, ready = listen(0), threading.Event()
     server = Server(app, listener, ready.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.run_until_told()))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve_listener()))
     thread.start()
     assert ready.wait(5)
     yield listener.getsockname()[1]

@@ -2,17 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.sandbox._phones import normalise
+from momopay.sandbox._values import normalise_phone
 from momopay.sandbox._refusals import Refusal
 
 
 @pytest.mark.parametrize("phone", ["0712345678", "+254712345678", "254712345678"])
 def test_the_forms_of_the_service_become_one(phone: str) -> None:
-    assert normalise(phone) == "254712345678"
+    assert normalise_phone(phone) == "254712345678"
 
 
 def test_01_numbers_are_numbers_too() -> None:
-    assert normalise("0112345678") == "254112345678"
+    assert normalise_phone("0112345678") == "254112345678"
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_01_numbers_are_numbers_too() -> None:
 )
 def test_anything_else_is_refused(phone: str) -> None:
     with pytest.raises(Refusal, match="INVALID_PHONE"):
-        normalise(phone)
+        normalise_phone(phone)
 
 
 @given(st.text(max_size=16))
 def test_no_text_becomes_anything_but_a_whole_number(phone: str) -> None:
     try:
-        normal = normalise(phone)
+        normal = normalise_phone(phone)
     except Refusal:
         return
     assert len(normal) == 12

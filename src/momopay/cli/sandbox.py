@@ -23,10 +23,10 @@ def sandbox(
     Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
     """
     from momopay.sandbox import Sandbox
-    from momopay.sandbox.__main__ import announce, until_told
+    from momopay.sandbox.__main__ import announce, stop_on_signals
 
     service = Sandbox(port=port, speed=speed, state=state)
-    stop = until_told()
+    stop = stop_on_signals()
     try:
         service.start()
     except (OSError, OverflowError, ValueError) as error:

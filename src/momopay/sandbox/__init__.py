@@ -1,6 +1,13 @@
-"""The payments service itself, on loopback: every rule of SPEC.md, with virtual time and faults on demand.
+"""The payments service itself, on loopback: every rule of the service page, with virtual time and faults on demand.
 
-It imports nothing from the rest of momopay: it is a second, independent reading of SPEC.md.
+It imports nothing from the rest of momopay: it is a second, independent reading of the service's specification.
+
+The modules, from top to bottom; imports go down only:
+
+* `_sandbox`: the class `Sandbox`, which runs the server on a thread.
+* `_app`, `_routes`, `_control_api`, `_pages`, `_fault_middleware`, `_server`: HTTP and its faults.
+* `_engine`, `_callback_sender`, `_store`: time passes, callbacks are POSTed, the state is kept.
+* `_operations`, `_payments`, `_lifecycle`, ...: the rules. They know no clock, no socket and no framework.
 """
 
 try:

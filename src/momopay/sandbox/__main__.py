@@ -13,13 +13,13 @@ DEFAULT_PORT = 8787
 
 
 def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None = None) -> int:
-    """Run the sandbox until `stop`; returns the exit status."""
+    """Run the sandbox until `stop` is set and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service on loopback.")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
     options = parser.parse_args(arguments)
-    stop = stop or until_told()
+    stop = stop or stop_on_signals()
     sandbox = Sandbox(port=options.port, speed=options.speed, state=options.state)
     try:
         sandbox.start()
@@ -33,24 +33,25 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
 
 
 def announce(sandbox: Sandbox, *, speed: float, state: str | None) -> None:
-    """Say on stdout where it is."""
+    """Print the addresses of a running sandbox."""
     sys.stdout.write(
         f"Service  {sandbox.base_url}  (any pk_test_ key; time x{speed:g}, state in {state or 'memory'})\n"
         f"Phone    {sandbox.url}/\n"
         f"API      {sandbox.url}/docs\n"
     )
+    # A program that starts this one reads the first line to learn the port, and must not wait for a full buffer.
     sys.stdout.flush()
 
 
-def until_told() -> threading.Event:
-    """Give an event that Ctrl-C or SIGTERM sets."""
+def stop_on_signals() -> threading.Event:
+    """Return an event that Ctrl-C or SIGTERM sets."""
     stop = threading.Event()
 
-    def tell(_number: int, _frame: FrameType | None) -> None:
+    def set_stop(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, tell)
+        signal.signal(name, set_stop)
     return stop
 
 

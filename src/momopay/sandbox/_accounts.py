@@ -1,4 +1,4 @@
-"""An account (SPEC.md: tenant) as tests may change it: balances, fee, limits, channels, switches."""
+"""An account (on the wire: tenant) as tests may change it: balances, fee, limits, channels, switches."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -9,9 +9,10 @@ from uuid import UUID, uuid4, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from momopay.sandbox._money import Money
 from momopay.sandbox._switches import Switches
+from momopay.sandbox._values import Money
 
+# Fixed for ever: the ids in state files of earlier versions are derived with it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
 KEY_PREFIX = "pk_test_"
 
@@ -19,7 +20,7 @@ ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 
 
 class Channel(BaseModel):
-    """One payment channel; `customers` counts linked customer records, which SPEC.md only mentions."""
+    """One payment channel; `customers` counts linked customer records, of which the service specifies no more."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
@@ -62,30 +63,31 @@ class Account(BaseModel):
     switches: Switches = Field(default_factory=Switches)
 
     def live_channels(self) -> Iterable[Channel]:
-        """The channels that were not deleted, in order of creation."""
+        """Return the channels that were not deleted, in order of creation."""
         return (channel for channel in self.channels if not channel.deleted)
 
 
 @lru_cache(maxsize=1024)
-def tenant_of(key: str) -> str:
-    """The account id of a key: derived, so that no key need be kept anywhere."""
+def tenant_id_of(key: str) -> str:
+    """Return the account id of a key: derived, so that no key need be kept anywhere."""
     return str(uuid5(_NAMESPACE, key))
 
 
-def masked(key: str) -> str:
-    """A key as it may be shown."""
+def mask_key(key: str) -> str:
+    """Return a key as it may be shown."""
     rest = key.removeprefix(KEY_PREFIX)
     return KEY_PREFIX + (rest if len(rest) <= 4 else f"…{rest[-4:]}")  # noqa: PLR2004 - last four, as on a card
 
 
 def open_account(tenant_id: str, label: str, now: datetime) -> Account:
-    """A fresh account as docs/sandbox.md describes it."""
+    """Return a fresh account as docs/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
     return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel])
 
 
 def restore(account: Account, now: datetime) -> None:
-    """Set everything back, in place: whoever holds the account keeps holding the right one."""
+    """Set everything back, in place."""
+    # Tests keep the object that `Sandbox.account` gave them; a new one would leave them with a dead copy.
     fresh = open_account(account.tenant_id, account.label, now)
     for name in Account.model_fields:
         setattr(account, name, getattr(fresh, name))

@@ -1,4 +1,4 @@
-"""The FastAPI skin: routes, their description for OpenAPI, and the envelope around every error."""
+"""The FastAPI application: the routes under /v1 and the envelope around every answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -7,27 +7,26 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from momopay.sandbox import _operations
-from momopay.sandbox._admission import admit
-from momopay.sandbox._answers import answered, refused
+from momopay.sandbox._authentication import admit
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._contract import ROUTES, describe
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import BODY, PREFIX, TWIST
+from momopay.sandbox._envelope import refusal_response, success_response
+from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._operations import Call, Operation
-from momopay.sandbox._payments import NO_TWIST, Twist
+from momopay.sandbox._operations import Call
+from momopay.sandbox._payments import NO_EFFECTS, FaultEffects
 from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._routes import ROUTES, Route, describe
 
 Handler = Callable[[Request], Awaitable[Response]]
 NO_CONTENT = 204
 
 
 class ServiceApp(FastAPI):
-    """FastAPI, with the one security scheme that the gate-keeping of `_admission` amounts to."""
+    """FastAPI, with the one security scheme, which `_authentication` checks, in its OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
+        """Return the OpenAPI document."""
         document = super().openapi()
         scheme = {"type": "http", "scheme": "basic", "description": "The API key as user name, no password"}
         document.setdefault("components", {})["securitySchemes"] = {"apiKey": scheme}
@@ -35,7 +34,7 @@ class ServiceApp(FastAPI):
 
 
 def build(engine: Engine) -> FastAPI:
-    """The service under /v1. The gate must stand before it: it reads the body and plans the faults."""
+    """Return the service under /v1. `FaultMiddleware` must be around it: it reads the bodies and plans the faults."""
     app = ServiceApp(
         title="Mobile-money payments service (sandbox)",
         version="1.0",
@@ -44,10 +43,9 @@ def build(engine: Engine) -> FastAPI:
         redirect_slashes=False,
     )
     for route in ROUTES:
-        operation: Operation = getattr(_operations, route.operation)
         app.add_api_route(
             PREFIX + route.path,
-            _handler(engine, route.operation, operation),
+            _handler(engine, route),
             methods=[route.method],
             response_class=Response,
             **describe(route),
@@ -58,38 +56,36 @@ def build(engine: Engine) -> FastAPI:
     return app
 
 
-def _handler(engine: Engine, name: str, operation: Operation) -> Handler:
-    creates = name in {"initiate_stk", "initiate_payout", "top_up", "create_channel"}
-    deletes = name == "delete_channel"
-
+def _handler(engine: Engine, route: Route) -> Handler:
     async def handle(request: Request) -> Response:
-        # Nothing suspends in here: a request is one step of the state machine.
-        now = engine.settle()
+        # Nothing suspends in here: a request is one step of the state machine, so it needs no lock.
+        now = engine.catch_up()
         scope = request.scope
         headers = request.headers
         try:
-            book = admit(engine.world, headers.get("authorization"), now)
-            data = operation(
+            account_state = admit(engine.state, headers.get("authorization"), now)
+            record = route.operation(
                 Call(
-                    world=engine.world,
-                    book=book,
+                    state=engine.state,
+                    account_state=account_state,
                     now=now,
                     id=unquote(request.path_params.get("id", "")),
                     query=request.query_params,
                     body=_body(scope),
                     idempotency_key=headers.get("idempotency-key"),
-                    twist=_twist(scope),
+                    effects=_effects(scope),
                 )
             )
         except Refusal as refusal:
-            return refused(refusal)
+            return refusal_response(refusal)
         finally:
+            # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
-        if deletes and book.account.switches.delete_answer == "empty":
+        switches = account_state.account.switches
+        if route.method == "DELETE" and switches.delete_answer == "empty":
             return Response(status_code=NO_CONTENT)
-        return answered(data, book.account.switches.created_status if creates else 200)
+        return success_response(record, switches.created_status if route.method == "POST" else 200)
 
-    handle.__name__ = name
     return handle
 
 
@@ -100,13 +96,13 @@ def _body(scope: Mapping[str, Any]) -> bytes:
     return body
 
 
-def _twist(scope: Mapping[str, Any]) -> Twist:
-    fault: Fault | None = scope.get(TWIST)
+def _effects(scope: Mapping[str, Any]) -> FaultEffects:
+    fault: Fault | None = scope.get(EFFECT)
     if fault is None:
-        return NO_TWIST
+        return NO_EFFECTS
     if fault is Fault.list_lag:
-        return Twist(list_lag=True)
-    return Twist(callback_mode=fault.removeprefix("callback_"))
+        return FaultEffects(list_lag=True)
+    return FaultEffects(callback_mode=fault.removeprefix("callback_"))
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
@@ -114,13 +110,13 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     headers = error.headers if isinstance(error, HTTPException) else None
     code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "VALIDATION_ERROR")
     message = {404: "No such path", 405: "This path does not take that method"}.get(status, "Not acceptable")
-    return refused(Refusal(code, message, status=status, headers=headers))
+    return refusal_response(Refusal(code, message, status=status, headers=headers))
 
 
 async def _refusal(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)  # noqa: S101 - for the type checkers
-    return refused(error)
+    return refusal_response(error)
 
 
 async def _defect(_request: Request, _error: Exception) -> Response:
-    return refused(Refusal("INTERNAL_ERROR", "The sandbox itself failed; this is a defect of the sandbox"))
+    return refusal_response(Refusal("INTERNAL_ERROR", "The sandbox itself failed; this is a defect of the sandbox"))

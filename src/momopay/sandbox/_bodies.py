@@ -8,25 +8,26 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from momopay.sandbox._money import MAXIMUM
-from momopay.sandbox._phones import PATTERN
-from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._refusals import Refusal, invalid_field
+from momopay.sandbox._values import MAXIMUM_AMOUNT, PHONE_PATTERN
 
 MAXIMUM_BYTES = 1 << 20
 UUID_PATTERN = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
-_ANY = {"maximum": float(MAXIMUM), "multipleOf": 0.01}
+# The schema of a Decimal would describe a string as well, which is no amount here.
+_ANY_AMOUNT = {"maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
 StkAmount = Annotated[
     Decimal,
-    Field(ge=1, le=MAXIMUM, decimal_places=2),
-    WithJsonSchema({"type": "number", "minimum": 1, **_ANY}),
+    Field(ge=1, le=MAXIMUM_AMOUNT, decimal_places=2),
+    WithJsonSchema({"type": "number", "minimum": 1, **_ANY_AMOUNT}),
 ]
 PayoutAmount = Annotated[
     Decimal,
-    Field(ge=10, le=MAXIMUM, decimal_places=2),
-    WithJsonSchema({"type": "number", "minimum": 10, **_ANY}),
+    Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places=2),
+    WithJsonSchema({"type": "number", "minimum": 10, **_ANY_AMOUNT}),
 ]
-Phone = Annotated[str, WithJsonSchema({"type": "string", "pattern": PATTERN})]
+# Described here, checked by `_values`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
+Phone = Annotated[str, WithJsonSchema({"type": "string", "pattern": PHONE_PATTERN})]
 CallbackUrl = Annotated[str, Field(max_length=2048), WithJsonSchema({"type": "string", "format": "uri"})]
 Text = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -71,16 +72,13 @@ class TopUpBody(Body):
 
 
 class NewChannelBody(Body):
-    """POST /payment-wallet/channels; `_channels` asks a PAYBILL for its account number."""
+    """POST /payment-wallet/channels; `_channels` requires the account number of a PAYBILL."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "anyOf": [
                 {"properties": {"type": {"enum": ["TILL_NUMBER", "SEND_MONEY"]}}},
-                {
-                    "properties": {"accountNumber": {"type": "string", "minLength": 1}},
-                    "required": ["accountNumber"],
-                },
+                {"properties": {"accountNumber": {"type": "string", "minLength": 1}}, "required": ["accountNumber"]},
             ]
         }
     )
@@ -93,8 +91,9 @@ class NewChannelBody(Body):
 
 
 class ChannelChangesBody(Body):
-    """PATCH /payment-wallet/channels/{id}; only the fields sent change, so the defaults here mean nothing."""
+    """PATCH /payment-wallet/channels/{id}; only the fields sent change."""
 
+    # The defaults are never used, `model_fields_set` decides. They are no None, so that a null is refused.
     name: Text = "unsent"
     account_number: str | None = None
     is_default: bool = False
@@ -105,17 +104,12 @@ class ChannelChangesBody(Body):
 B = TypeVar("B", bound=Body)
 
 
-def refuse(field: str, reason: str) -> Refusal:
-    """VALIDATION_ERROR for one field, by its name on the wire."""
-    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})
-
-
 def _no_constant(text: str) -> object:
     raise ValueError(f"{text} is not JSON")
 
 
 def parse_json(raw: bytes, *, integer: Callable[[str], object] = Decimal) -> object:
-    """The JSON value of a request body, every number a Decimal unless `integer` says otherwise.
+    """Return the JSON value of a request body, every number a Decimal unless `integer` says otherwise.
 
     Raises:
         Refusal: VALIDATION_ERROR, when it is not JSON.
@@ -127,7 +121,7 @@ def parse_json(raw: bytes, *, integer: Callable[[str], object] = Decimal) -> obj
 
 
 def read_body(model: type[B], raw: bytes, *, integer: Callable[[str], object] = Decimal) -> B:
-    """The body as a record.
+    """Return the body as a record.
 
     Raises:
         Refusal: VALIDATION_ERROR, with `details.fields` naming each field at fault.
@@ -138,12 +132,17 @@ def read_body(model: type[B], raw: bytes, *, integer: Callable[[str], object] = 
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
-        raise Refusal("VALIDATION_ERROR", "The request body is not valid", details={"fields": fields}) from None
+        raise invalid(error, "The request body is not valid") from None
+
+
+def invalid(error: ValidationError, message: str) -> Refusal:
+    """Return a VALIDATION_ERROR with `details.fields` naming each field at fault."""
+    fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
+    return Refusal("VALIDATION_ERROR", message, details={"fields": fields})
 
 
 def require_all(body: Body, optional: frozenset[str]) -> None:
-    """With the switch `strict_fields`: whatever SPEC.md does not call optional has to be there."""
+    """Raise if a field is missing that the service does not call optional, for the switch `strict_fields`."""
     for name, field in type(body).model_fields.items():
         if name not in optional and getattr(body, name) is None:
-            raise refuse(str(field.alias or name), "is required")
+            raise invalid_field(str(field.alias or name), "is required")

@@ -1,9 +1,9 @@
-"""Which callback URLs are taken, and to which of them anything is ever sent: loopback alone."""
+"""Which callback URLs are accepted, and to which of them anything is ever sent: loopback alone."""
 
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from momopay.sandbox._bodies import refuse
+from momopay.sandbox._refusals import invalid_field
 
 
 def _split(url: str) -> SplitResult | None:
@@ -12,12 +12,13 @@ def _split(url: str) -> SplitResult | None:
         _ = parts.port  # raises where it is no port
     except ValueError:
         return None
+    # urlsplit silently drops tabs and newlines, and a space would end the request line.
     plain = url.isascii() and url.isprintable() and " " not in url
     return parts if plain and parts.hostname and parts.scheme in {"http", "https"} else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address stands for this machine."""
+    """Return whether a host name or address is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -25,7 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(host: str) -> bool:
-    """Whether a host could be reached from outside: a public address, or a name with a dot in it."""
+    """Return whether a host could be reached from outside: a public address, or a name with a dot in it."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -35,8 +36,8 @@ def is_public(host: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def check(url: str | None, *, strict: bool) -> str | None:
-    """The URL, if it is public HTTPS; loopback passes too unless `strict`.
+def check_callback_url(url: str | None, *, strict: bool) -> str | None:
+    """Return the URL if it is public HTTPS; loopback passes too unless `strict`.
 
     Raises:
         Refusal: VALIDATION_ERROR.
@@ -45,14 +46,15 @@ def check(url: str | None, *, strict: bool) -> str | None:
         return None
     parts = _split(url)
     if parts is None or parts.hostname is None:
-        raise refuse("callbackUrl", "must be an absolute HTTPS URL")
+        raise invalid_field("callbackUrl", "must be an absolute HTTPS URL")
     loopback = is_loopback(parts.hostname) and not strict
     if not loopback and (parts.scheme != "https" or not is_public(parts.hostname)):
-        raise refuse("callbackUrl", "must be HTTPS with a public host")
+        raise invalid_field("callbackUrl", "must be HTTPS with a public host")
     return url
 
 
 def may_be_sent(url: str) -> bool:
-    """Whether the sandbox really POSTs there."""
+    """Return whether the sandbox really POSTs there."""
+    # Never anywhere else: the URLs in a test may be real, and their owners expect no made-up payments.
     parts = _split(url)
     return parts is not None and parts.hostname is not None and is_loopback(parts.hostname)

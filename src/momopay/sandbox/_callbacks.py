@@ -1,34 +1,29 @@
-"""Callbacks of transactions that ended: queued, reported on, retried. Somebody else does the POSTing."""
+"""Callbacks of transactions that ended: queued, reported on, retried. `_engine` has them POSTed."""
 
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from momopay.sandbox._deliveries import (
-    HELD_AT_MOST,
-    LATE_AFTER,
-    CallbackRecord,
-    Delivery,
-    Posted,
-    next_attempt,
-)
-from momopay.sandbox._outcomes import Outcome, Status, outcome_of
+from momopay.sandbox._deliveries import HELD_AT_MOST, LATE_AFTER, CallbackRecord, Delivery, PostResult, next_attempt
+from momopay.sandbox._outcomes import Outcome, outcome_of
 from momopay.sandbox._serializers import callback_payload
-from momopay.sandbox._state import World
-from momopay.sandbox._transactions import Transaction
+from momopay.sandbox._state import ServiceState
+from momopay.sandbox._transactions import Status, Transaction
 
 _EVENT_TYPES = {
     Status.SUCCESS: "transaction.success",
     Status.FAILED: "transaction.failed",
+    # No event type is specified for a reversal; failed is what the payout has been.
     Status.REVERSED: "transaction.failed",
     Status.CANCELLED: "transaction.cancelled",
     Status.EXPIRED: "transaction.expired",
 }
 
 
-def queue(world: World, transaction: Transaction, ending: Status, now: datetime) -> None:
+def queue(state: ServiceState, transaction: Transaction, ending: Status, now: datetime) -> None:
     """Queue the callback of an ending; `ending` may say more than the status that reads show."""
     if transaction.callback_url is None:
         return
+    # Under the switches, a cancelled prompt may read as FAILED in its callback too, an expired one only elsewhere.
     status = transaction.status if ending is Status.CANCELLED else ending
     payload = callback_payload(transaction, event_type=_EVENT_TYPES[ending], status=status)
     mode = transaction.callback_mode
@@ -42,7 +37,7 @@ def queue(world: World, transaction: Transaction, ending: Status, now: datetime)
             at=now,
             error="lost on purpose: never sent",
         )
-        world.callbacks.append(record)
+        state.callbacks.append(record)
         return
     due = now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0))
     delivery = Delivery(
@@ -51,53 +46,55 @@ def queue(world: World, transaction: Transaction, ending: Status, now: datetime)
         transaction_id=transaction.id,
         url=transaction.callback_url,
         payload=payload,
-        posts_left=world.books[transaction.tenant_id].account.switches.callback_posts,
+        posts_left=state.accounts[transaction.tenant_id].account.switches.callback_posts,
         due=due,
         duplicates_left=1 if mode == "duplicate" else 0,
         held=mode == "reordered",
     )
-    world.deliveries[delivery.id] = delivery
-    _schedule(world, delivery, due)
+    state.deliveries[delivery.id] = delivery
+    _schedule(state, delivery, due)
 
 
-def take(world: World, delivery_id: str, due: datetime) -> Delivery | None:
-    """The delivery to POST now, or None when the agenda's entry is out of date."""
-    delivery = world.deliveries.get(delivery_id)
+def take_due(state: ServiceState, delivery_id: str, due: datetime) -> Delivery | None:
+    """Return the delivery to POST now, or None when the scheduler's entry is out of date."""
+    delivery = state.deliveries.get(delivery_id)
     if delivery is None or delivery.due != due:
         return None
     delivery.due = None
     return delivery
 
 
-def report(world: World, delivery: Delivery, posted: Posted, at: datetime, now: datetime) -> None:
-    """Record what came of a POST made at `at`, and plan the next attempt if there is one."""
-    record = CallbackRecord(
-        delivery.transaction_id,
-        delivery.tenant_id,
-        delivery.url,
-        delivery.payload,
-        delivery.attempt,
-        at,
-        posted.status,
-        posted.answer,
-        posted.error,
-    )
-    if world.deliveries.get(delivery.id) is not delivery:  # a reset came in between
+def report(state: ServiceState, delivery: Delivery, result: PostResult, at: datetime, now: datetime) -> None:
+    """Record the result of a POST made at `at`, and schedule the next attempt if there is one."""
+    # A reset may have come while the POST was under way; then nobody expects its result any more.
+    if state.deliveries.get(delivery.id) is not delivery:
         return
-    world.callbacks.append(record)
-    world.version += 1
-    due = next_attempt(delivery, posted, at)
+    state.callbacks.append(
+        CallbackRecord(
+            delivery.transaction_id,
+            delivery.tenant_id,
+            delivery.url,
+            delivery.payload,
+            delivery.attempt,
+            at,
+            result.status,
+            result.answer,
+            result.error,
+        )
+    )
+    state.version += 1
+    due = next_attempt(delivery, result, at)
     if due is None:
-        del world.deliveries[delivery.id]
+        del state.deliveries[delivery.id]
     else:
-        _schedule(world, delivery, due)
-    for other in world.deliveries.values():
+        _schedule(state, delivery, due)
+    for other in state.deliveries.values():
         if other.held and other is not delivery and other.tenant_id == delivery.tenant_id:
             other.held = False
-            _schedule(world, other, now)
+            _schedule(state, other, now)
 
 
-def _schedule(world: World, delivery: Delivery, due: datetime) -> None:
+def _schedule(state: ServiceState, delivery: Delivery, due: datetime) -> None:
     delivery.due = due
-    world.version += 1
-    world.agenda.add(due, "delivery", delivery.id)
+    state.version += 1
+    state.scheduler.add(due, "delivery", delivery.id)

@@ -1,20 +1,20 @@
-"""Rules of payment channels: order, the one default, changes, deletion, and which one STK takes."""
+"""Rules of payment channels: order, the one default, changes, deletion, and which one STK is routed to."""
 
 from datetime import datetime
 
 from momopay.sandbox._accounts import Account, Channel
-from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody, refuse
-from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody
+from momopay.sandbox._refusals import Refusal, invalid_field
 
 
-def listed(account: Account) -> list[Channel]:
-    """The default channel first, then newest to oldest."""
+def in_list_order(account: Account) -> list[Channel]:
+    """Return the default channel first, then newest to oldest."""
     newest_first = list(account.live_channels())[::-1]
     return sorted(newest_first, key=lambda channel: not channel.is_default)
 
 
-def found(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
-    """The live channel with that id.
+def find(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
+    """Return the live channel with that id.
 
     Raises:
         Refusal: `code`, when there is none on this account.
@@ -26,7 +26,7 @@ def found(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND",
 
 
 def create(account: Account, body: NewChannelBody, now: datetime) -> Channel:
-    """Add a channel."""
+    """Add a channel and return it."""
     channel = Channel(
         type=body.type,
         shortcode=body.shortcode,
@@ -43,10 +43,11 @@ def create(account: Account, body: NewChannelBody, now: datetime) -> Channel:
 def change(account: Account, channel: Channel, body: ChannelChangesBody) -> Channel:
     """Change the fields that were sent, and only those."""
     sent = body.model_fields_set
+    # The same value again is no change, and so no reason to refuse.
     if account.switches.immutable_channel_fields == "refuse":
         for name in ("type", "shortcode"):
             if name in sent and getattr(body, name) != getattr(channel, name):
-                raise refuse(name, "cannot be changed after creation")
+                raise invalid_field(name, "cannot be changed after creation")
     if "account_number" in sent:
         channel.account_number = _account_number(channel.type, body.account_number)
     if "name" in sent:
@@ -72,17 +73,18 @@ def delete(channel: Channel, linked: set[str]) -> None:
     """
     if channel.id in linked or channel.customers:
         raise Refusal("CHANNEL_IN_USE", "The channel has linked transactions or customers")
+    # Kept, because the id must stay in use: transactions of the past name it.
     channel.deleted, channel.is_default = True, False
 
 
-def for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
-    """The channel of an STK request; None only with a credential profile that has to do without one.
+def select_for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
+    """Return the channel of an STK request; None only where a credential profile has to do without one.
 
     Raises:
         Refusal: CHANNEL_NOT_FOUND (400 here), NO_DEFAULT_CHANNEL or NO_PAYMENT_CHANNELS.
     """
     if channel_id is not None:
-        return found(account, channel_id, status=400)
+        return find(account, channel_id, status=400)
     channels = list(account.live_channels())
     for channel in channels:
         if channel.is_default:
@@ -96,5 +98,5 @@ def for_stk(account: Account, channel_id: str | None, credential_id: str | None)
 
 def _account_number(channel_type: str, account_number: str | None) -> str | None:
     if channel_type == "PAYBILL" and not account_number:
-        raise refuse("accountNumber", "is required for a PAYBILL channel")
+        raise invalid_field("accountNumber", "is required for a PAYBILL channel")
     return None if channel_type == "TILL_NUMBER" else account_number

@@ -1,15 +1,28 @@
-"""What can be asked of a running sandbox over its control routes: functions from a JSON body to JSON."""
+"""The control routes under /sandbox/: what `Sandbox` does in Python, from any language.
 
-from collections.abc import Awaitable, Callable, Mapping
+A view is a function from the engine to JSON, an action one from the engine and a request body. The envelope, the
+errors and the guard against other web sites are the service's own.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
+from fastapi import FastAPI, Request, Response
 from pydantic import Field
+from starlette.responses import StreamingResponse
 
 from momopay.sandbox import _lifecycle
-from momopay.sandbox._bodies import Body, parse_json, read_body
-from momopay.sandbox._engine import Engine
+from momopay.sandbox._bodies import MAXIMUM_BYTES, Body, parse_json, read_body
+from momopay.sandbox._engine import ClosedError, Engine
+from momopay.sandbox._envelope import success_response
 from momopay.sandbox._faults import Fault
+from momopay.sandbox._guard import guard
+from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._settings import change_account
 from momopay.sandbox._snapshot import (
     account_json,
@@ -19,9 +32,16 @@ from momopay.sandbox._snapshot import (
     snapshot,
     transaction_json,
 )
+from momopay.sandbox._state import ServiceState
+from momopay.sandbox._transactions import Transaction
 
 View = Callable[[Engine], object]
-Act = Callable[[Engine, bytes], Awaitable[object]]
+Action = Callable[[Engine, bytes], Awaitable[object]]
+PromptAction = Callable[[ServiceState, str, datetime], Transaction]
+Handler = Callable[[Request], Awaitable[Response]]
+
+# Real seconds between two checks for a new version. Polling costs one comparison and needs no list of listeners.
+_EVENT_INTERVAL = 0.15
 
 
 class _IdBody(Body):
@@ -59,36 +79,88 @@ async def _reset(engine: Engine, _raw: bytes) -> object:
 
 async def _account(engine: Engine, raw: bytes) -> object:
     value: Any = parse_json(raw, integer=int)
-    return account_json(change_account(engine.world, value, engine.clock.now()))
+    return account_json(change_account(engine.state, value, engine.clock.now()))
 
 
-async def _enter_pin(engine: Engine, raw: bytes) -> object:
-    body = read_body(_IdBody, raw)
-    return transaction_json(_lifecycle.enter_pin(engine.world, body.id, engine.clock.now()))
+def _on_prompt(act: PromptAction) -> Action:
+    async def action(engine: Engine, raw: bytes) -> object:
+        body = read_body(_IdBody, raw)
+        return transaction_json(act(engine.state, body.id, engine.clock.now()))
 
-
-async def _cancel(engine: Engine, raw: bytes) -> object:
-    body = read_body(_IdBody, raw)
-    return transaction_json(_lifecycle.cancel(engine.world, body.id, engine.clock.now()))
-
-
-async def _ignore(engine: Engine, raw: bytes) -> object:
-    body = read_body(_IdBody, raw)
-    return transaction_json(_lifecycle.ignore(engine.world, body.id, engine.clock.now()))
+    return action
 
 
 VIEWS: Mapping[str, View] = {
     "state": snapshot,
-    "callbacks": lambda engine: [callback_json(record) for record in engine.world.callbacks],
+    "callbacks": lambda engine: [callback_json(record) for record in engine.state.callbacks],
     "requests": lambda engine: [request_json(request) for request in engine.requests.all()],
-    "ledger": lambda engine: [movement_json(movement) for movement in engine.world.ledger],
+    "ledger": lambda engine: [movement_json(movement) for movement in engine.state.ledger],
 }
-ACTS: Mapping[str, Act] = {
+ACTIONS: Mapping[str, Action] = {
     "advance": _advance,
     "fail_next": _fail_next,
     "reset": _reset,
     "account": _account,
-    "enter_pin": _enter_pin,
-    "cancel": _cancel,
-    "ignore": _ignore,
+    "enter_pin": _on_prompt(_lifecycle.enter_pin),
+    "cancel": _on_prompt(_lifecycle.cancel),
+    "ignore": _on_prompt(_lifecycle.ignore),
 }
+
+
+def add_control_routes(app: FastAPI, engine: Engine) -> None:
+    """Add the control routes to the app; its OpenAPI document is the service's and leaves them out."""
+    routes: list[tuple[str, str, Handler]] = [
+        ("GET", "events", _events(engine)),
+        *(("GET", name, _view(engine, view)) for name, view in VIEWS.items()),
+        *(("POST", name, _action(engine, action)) for name, action in ACTIONS.items()),
+    ]
+    for method, name, handler in routes:
+        app.add_api_route(
+            f"/sandbox/{name}", handler, methods=[method], include_in_schema=False, response_class=Response
+        )
+
+
+def _view(engine: Engine, view: View) -> Handler:
+    async def handle(request: Request) -> Response:
+        guard(request)
+        engine.catch_up()
+        return success_response(view(engine))
+
+    return handle
+
+
+def _action(engine: Engine, action: Action) -> Handler:
+    async def handle(request: Request) -> Response:
+        guard(request)
+        raw = await request.body()
+        if len(raw) > MAXIMUM_BYTES:
+            raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
+        engine.catch_up()
+        try:
+            return success_response(await action(engine, raw))
+        except ValueError as error:
+            raise Refusal("VALIDATION_ERROR", str(error)) from error
+        except ClosedError as error:
+            raise Refusal("INTERNAL_ERROR", str(error), status=503) from error
+        finally:
+            engine.commit()
+
+    return handle
+
+
+def _events(engine: Engine) -> Handler:
+    async def stream() -> AsyncIterator[str]:
+        sent_version = -1
+        while not engine.stopping.is_set():
+            if engine.state.version != sent_version:
+                sent_version = engine.state.version
+                yield f"data: {json.dumps(snapshot(engine))}\n\n"
+            # Waiting for the stop, not merely sleeping: a page that is open must not delay `close`.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(engine.stopping.wait(), _EVENT_INTERVAL)
+
+    async def handle(request: Request) -> Response:
+        guard(request)
+        return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+    return handle

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-# SPEC.md, Events, Delivery 2: the delay before retry attempt 1, 2, 3, 4, 5.
+# The delays before retry attempts 1 to 5, service page, "Callbacks". Virtual seconds, like all others here.
 RETRY_DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0)
 ANSWER_LIMIT = 30.0
 DUPLICATE_AFTER = 1.0
@@ -12,9 +12,13 @@ LATE_AFTER = 300.0
 HELD_AT_MOST = 60.0
 
 
+# The names of these fields are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class Delivery:
-    """A callback that is not done with; `attempt` 0 is the first delivery, 1 to 5 its retries."""
+    """A callback that is not done with; `attempt` 0 is the first delivery, 1 to 5 its retries.
+
+    `due` is None while a POST is under way. A `held` one waits for the account's next callback to overtake it.
+    """
 
     id: str
     tenant_id: str
@@ -29,18 +33,13 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
-    """What came of one POST: an answer's status and the beginning of its body, or an error."""
+class PostResult:
+    """The result of one POST: an answer's status and the beginning of its body, or an error."""
 
     status: int | None = None
     answer: str = ""
     error: str | None = None
     timed_out: bool = False
-
-    @property
-    def acknowledged(self) -> bool:
-        """Whether the answer was a 2xx."""
-        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - 2xx
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +59,17 @@ class CallbackRecord:
     @property
     def acknowledged(self) -> bool:
         """Whether the answer was a 2xx."""
-        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - 2xx
+        return is_acknowledged(self.status)
 
 
-def next_attempt(delivery: Delivery, posted: Posted, at: datetime) -> datetime | None:
-    """Count one attempt made at `at`; when the next one is due, or None when delivery is over."""
-    if posted.acknowledged:
+def is_acknowledged(status: int | None) -> bool:
+    """Return whether the status of an answer is a 2xx."""
+    return status is not None and 200 <= status < 300  # noqa: PLR2004 - 2xx
+
+
+def next_attempt(delivery: Delivery, result: PostResult, at: datetime) -> datetime | None:
+    """Count one attempt made at `at`; return when the next one is due, or None when delivery is over."""
+    if is_acknowledged(result.status):
         if not delivery.duplicates_left:
             return None
         delivery.duplicates_left -= 1
@@ -73,6 +77,7 @@ def next_attempt(delivery: Delivery, posted: Posted, at: datetime) -> datetime |
     delivery.posts_left -= 1
     if not delivery.posts_left:
         return None
-    delay = RETRY_DELAYS[delivery.attempt] + (ANSWER_LIMIT if posted.timed_out else 0.0)
+    # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added by hand.
+    delay = RETRY_DELAYS[delivery.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
     delivery.attempt += 1
     return at + timedelta(seconds=delay)

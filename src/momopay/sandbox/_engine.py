@@ -1,4 +1,12 @@
-"""Keeps the rules and the clock in step: takes what is due, has callbacks POSTed, and saves what changed."""
+"""Keeps the state and the clock in step: takes what is due, has callbacks POSTed, and saves what changed.
+
+Thread safety: an engine lives on one event loop, and nothing else changes its state. Each request and each step is one
+piece without a suspension, so the rules need no locks. Only `advance` and the POSTs of callbacks suspend; while one of
+them does, requests are answered as of the instant that the clock shows.
+
+Invariant: `commit` comes before anybody can learn of a change, a client by its answer or a receiver by its callback.
+With a state file, a killed sandbox has then forgotten nothing that anybody knows.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -6,94 +14,96 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 
 from momopay.sandbox import _callbacks, _lifecycle
+from momopay.sandbox._callback_sender import CallbackSender
 from momopay.sandbox._clock import Clock
 from momopay.sandbox._deliveries import Delivery
 from momopay.sandbox._faults import FaultPlan
-from momopay.sandbox._poster import Poster
 from momopay.sandbox._requests import RequestLog
-from momopay.sandbox._state import World
+from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
 
 
 class ClosedError(RuntimeError):
-    """The sandbox was closed while something was still going on."""
+    """The sandbox was closed before a call on it had finished."""
 
 
 class Engine:
-    """One service at work. Lives on one event loop; only `advance` and the POSTs of callbacks suspend."""
+    """One running service."""
 
-    def __init__(self, world: World, clock: Clock, store: Store | None = None) -> None:
+    def __init__(self, state: ServiceState, clock: Clock, store: Store | None = None) -> None:
         """`store` keeps the state; None keeps it in memory."""
-        self.world = world
+        self.state = state
         self.clock = clock
         self.faults = FaultPlan()
         self.requests = RequestLog()
         self.stopping = asyncio.Event()
-        self._poster = Poster(clock.speed)
+        self._sender = CallbackSender(clock.speed)
         self._store = store
-        self._saved = world.version
-        self._turn = asyncio.Lock()
+        self._saved_version = state.version
+        # One `advance` at a time: two would each move the clock to a target of their own.
+        self._advance_lock = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._posting: set[asyncio.Task[None]] = set()
+        self._posts: set[asyncio.Task[None]] = set()
 
-    def settle(self) -> datetime:
-        """Take everything that is due by now; callbacks go out by themselves. Returns the present instant."""
+    def catch_up(self) -> datetime:
+        """Take everything that is due by now and return the present instant; callbacks go out in the background."""
         now = self.clock.now()
+        # While `advance` holds the clock, everything that is due is its own to take, in order.
         if not self.clock.held:
-            while entry := self.world.agenda.pop(now):
-                due, _, what, subject = entry
-                if what == "transaction":
-                    _lifecycle.step(self.world, subject, due)
-                elif delivery := _callbacks.take(self.world, subject, due):
+            while entry := self.state.scheduler.pop(now):
+                due, _, subject, subject_id = entry
+                if subject == "transaction":
+                    _lifecycle.take_step(self.state, subject_id, due)
+                elif delivery := _callbacks.take_due(self.state, subject_id, due):
                     _ = self._start_post(delivery, due)
         return now
 
     def commit(self) -> None:
-        """Save what changed, before anybody is told of it, and let the clockwork look at the agenda again."""
-        if self._saved != self.world.version:
-            self._saved = self.world.version
+        """Save what changed, and let `run` compute anew what is due next."""
+        if self._saved_version != self.state.version:
+            self._saved_version = self.state.version
             self._wake.set()
             if self._store is not None:
-                self._store.save(self.world, self.clock.now())
-            self.world.touched.clear()
+                self._store.save(self.state, self.clock.now())
+            self.state.unsaved.clear()
 
     async def advance(self, seconds: float) -> None:
         """Move the clock exactly; every transition and callback due on the way happens, in order."""
         if not (isfinite(seconds) and 0 <= seconds <= _MAXIMUM_SECONDS):
             raise ValueError("seconds must be a number from 0 to ten years")
-        async with self._turn:
-            self._still_open()
-            self.settle()
+        async with self._advance_lock:
+            self._raise_if_stopping()
+            self.catch_up()
             target = self.clock.hold() + timedelta(seconds=seconds)
             try:
-                while self._posting:
-                    await asyncio.wait(self._posting)
-                self._still_open()
-                while entry := self.world.agenda.pop(target):
-                    due, _, what, subject = entry
+                while self._posts:
+                    await asyncio.wait(self._posts)
+                self._raise_if_stopping()
+                while entry := self.state.scheduler.pop(target):
+                    due, _, subject, subject_id = entry
                     self.clock.move(due)
-                    if what == "transaction":
-                        _lifecycle.step(self.world, subject, due)
-                    elif delivery := _callbacks.take(self.world, subject, due):
-                        # Saved before the receiver is told: what it heard must survive a kill.
+                    if subject == "transaction":
+                        _lifecycle.take_step(self.state, subject_id, due)
+                    elif delivery := _callbacks.take_due(self.state, subject_id, due):
                         self.commit()
+                        # One POST after the other, each answered: the next step must not overtake its receiver.
                         post = self._start_post(delivery, self.clock.now())
                         await asyncio.wait({post})
-                        self._still_open()
+                        self._raise_if_stopping()
                         post.result()
                 self.clock.move(target)
             finally:
                 self.clock.release()
-                # Time alone is news too: for the page's clock, and for a restart that goes on from here.
-                self.world.version += 1
+                # Time alone is a change too: for the page's clock, and for a restart that continues from here.
+                self.state.version += 1
                 self.commit()
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests and planned faults; restore every account; return to the present."""
         self.clock.restart(datetime.now(UTC))
-        self.world.reset(self.clock.now())
+        self.state.reset(self.clock.now())
         self.faults.waiting.clear()
         self.requests.clear()
         if self._store is not None:
@@ -103,44 +113,47 @@ class Engine:
     async def run(self) -> None:
         """Take things as they fall due, until `stop`."""
         while not self.stopping.is_set():
-            self.settle()
+            self.catch_up()
             self.commit()
-            due = self.world.agenda.next_due
+            due = self.state.scheduler.next_due
+            # None without anything due, while the clock is held and at speed 0: then only a commit wakes this up.
             wait = None if due is None else self.clock.wall_seconds_until(due)
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
 
-    def let_go(self) -> None:
+    def begin_stop(self) -> None:
         """End the POSTs under way, and with them an `advance` that waits for one."""
         self.stopping.set()
         self._wake.set()
-        for task in self._posting:
+        for task in self._posts:
             task.cancel()
 
     async def stop(self) -> None:
         """Save, and close what is open."""
-        self.let_go()
-        await asyncio.gather(*self._posting, return_exceptions=True)
-        async with self._turn:  # an `advance` that was let go has still to say what it did
-            await self._poster.close()
+        self.begin_stop()
+        await asyncio.gather(*self._posts, return_exceptions=True)
+        # An `advance` that was ended still commits in its `finally`.
+        async with self._advance_lock:
+            await self._sender.close()
             if self._store is not None:
-                self._store.save(self.world, self.clock.now())
+                self._store.save(self.state, self.clock.now())
                 self._store.close()
                 self._store = None
 
-    def _still_open(self) -> None:
+    def _raise_if_stopping(self) -> None:
         if self.stopping.is_set():
             raise ClosedError("the sandbox was closed before the time had passed")
 
     def _start_post(self, delivery: Delivery, at: datetime) -> asyncio.Task[None]:
+        # The set keeps the task alive: the event loop itself holds only a weak reference.
         task = asyncio.get_running_loop().create_task(self._post(delivery, at))
-        self._posting.add(task)
-        task.add_done_callback(self._posting.discard)
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
         return task
 
     async def _post(self, delivery: Delivery, at: datetime) -> None:
-        posted = await self._poster.post(delivery.url, delivery.payload)
-        _callbacks.report(self.world, delivery, posted, at, self.clock.now())
+        result = await self._sender.post(delivery.url, delivery.payload)
+        _callbacks.report(self.state, delivery, result, at, self.clock.now())
         self.commit()

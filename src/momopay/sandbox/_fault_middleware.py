@@ -1,74 +1,80 @@
-"""The outermost ASGI layer under /v1: notes every request and lets planned faults act on its connection."""
+"""The outermost ASGI layer under /v1: it logs every request and lets planned faults act on its connection.
+
+Everything outside /v1 passes untouched. A fault before the commit ends the request here; one after it lets the app
+run against a buffer and then decides what reaches the socket.
+"""
 
 import asyncio
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from momopay.sandbox._answers import error_body
 from momopay.sandbox._bodies import MAXIMUM_BYTES
+from momopay.sandbox._connections import Connections, RawResponse
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._faults import Fault, Planned
+from momopay.sandbox._envelope import error_body
+from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._wire import Answer, Wires
 
 PREFIX = "/v1"
-TWIST = "momopay.twist"
+# Keys of the ASGI scope, under which the app finds what was read or planned here.
+EFFECT = "momopay.effect"
 BODY = "momopay.body"
 _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
 
 TransportOf = Callable[[Scope], asyncio.Transport | None]
 
 
-class Gate:
-    """Stands before the app; everything outside /v1 passes untouched."""
+class FaultMiddleware:
+    """Wraps the app."""
 
-    def __init__(self, app: ASGIApp, engine: Engine, wires: Wires, transport_of: TransportOf) -> None:
+    def __init__(self, app: ASGIApp, engine: Engine, connections: Connections, transport_of: TransportOf) -> None:
         """`transport_of` finds the connection that a request came in on."""
         self._app = app
         self._engine = engine
-        self._wires = wires
+        self._connections = connections
         self._transport_of = transport_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(f"{PREFIX}/"):
             await self._app(scope, receive, send)
             return
-        request = self._note(scope)
-        # Routed as sent: an encoded slash belongs to the id that it stands in.
+        request = self._log_request(scope)
+        # Routed as sent: an encoded slash belongs to the id that it is part of.
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
         if planned is not None and planned.fault in {Fault.refuse, Fault.reset_before_read}:
-            await self._break_off(scope, receive, planned.fault)
+            await self._drop(scope, receive, planned.fault)
             return
         if request.method not in {"GET", "HEAD"}:
-            body = await self._read(scope, receive)
+            body = await self._read_body(scope, receive)
             if body is None:
                 return
             request.body = body
         scope[BODY] = request.body
 
-        async def noting(message: Message) -> None:
+        async def send_and_log(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request.status = message["status"]
             await send(message)
 
         if planned is None:
-            await self._app(scope, receive, noting)
-        elif planned.fault.is_twist:
-            scope[TWIST] = planned.fault
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send_and_log)
+        elif planned.fault.is_effect:
+            scope[EFFECT] = planned.fault
+            await self._app(scope, receive, send_and_log)
         elif planned.fault.is_before_commit:
             html = planned.fault is Fault.html_502
-            await _send(noting, _plain(502, _HTML, b"text/html") if html else _error())
+            await _send(send_and_log, _raw_response(502, _HTML, b"text/html") if html else _error_response())
         else:
-            await self._after_commit(scope, receive, noting, planned, request)
+            await self._after_commit(scope, receive, send_and_log, planned, request)
 
-    def _note(self, scope: Scope) -> ReceivedRequest:
+    def _log_request(self, scope: Scope) -> ReceivedRequest:
         request = ReceivedRequest(
             method=scope["method"],
             path=scope["raw_path"].decode("latin-1")[len(PREFIX) :],
             query=scope["query_string"].decode("latin-1"),
+            # Without the key: the log is shown on a page, and test reports quote it.
             headers={
                 name.decode("latin-1"): value.decode("latin-1")
                 for name, value in scope["headers"]
@@ -79,21 +85,22 @@ class Gate:
         self._engine.requests.add(request)
         return request
 
-    async def _break_off(self, scope: Scope, receive: Receive, fault: Fault) -> None:
+    async def _drop(self, scope: Scope, receive: Receive, fault: Fault) -> None:
         if transport := self._transport_of(scope):
             if fault is Fault.refuse:
                 transport.close()
             else:
-                self._wires.reset(transport)
-        await _hung_up(receive)
+                self._connections.reset(transport)
+        await _wait_for_disconnect(receive)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body, or None when the client hung up before its end: half a request moves no money."""
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
         transport = self._transport_of(scope)
         if transport is None:
             return None
         body: bytes = b""
-        self._wires.take(transport)
+        # Held while the body is read, so that `close` can end a request whose rest never comes.
+        self._connections.hold(transport)
         try:
             while (message := await receive())["type"] != "http.disconnect":
                 # One byte over the limit is enough to be refused; the rest is read and dropped.
@@ -101,57 +108,58 @@ class Gate:
                 if not message.get("more_body", False):
                     return body
         finally:
-            self._wires.taken.discard(transport)
+            self._connections.held.discard(transport)
         return None
 
     async def _after_commit(
-        self, scope: Scope, receive: Receive, send: Send, planned: Planned, request: ReceivedRequest
+        self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest
     ) -> None:
-        answer = Answer()
+        response = RawResponse()
 
         async def keep(message: Message) -> None:
             if message["type"] == "http.response.start":
-                answer.status, answer.headers = message["status"], list(message["headers"])
+                response.status, response.headers = message["status"], list(message["headers"])
             else:
-                answer.body += message.get("body", b"")
+                response.body += message.get("body", b"")
 
         await self._app(scope, receive, keep)
         if planned.fault is Fault.error_after_commit:
-            await _send(send, _error())
+            await _send(send, _error_response())
             return
         transport = self._transport_of(scope)
         if transport is None:
             return
         match planned.fault:
             case Fault.reset_after_commit:
-                self._wires.reset(transport)
+                self._connections.reset(transport)
             case Fault.truncated:
-                request.status = answer.status
-                self._wires.truncate(transport, answer, content_length=planned.content_length)
+                request.status = response.status
+                self._connections.truncate(transport, response, content_length=planned.content_length)
             case Fault.slow_drip:
-                request.status = answer.status
-                await self._wires.drip(transport, answer)
+                request.status = response.status
+                await self._connections.drip(transport, response)
             case _:
-                self._wires.take(transport)
-        await _hung_up(receive)
-        self._wires.taken.discard(transport)
+                self._connections.hold(transport)
+        # An app that returns without an answer would make uvicorn send a 500 of its own.
+        await _wait_for_disconnect(receive)
+        self._connections.held.discard(transport)
 
 
-async def _hung_up(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _plain(status: int, body: bytes, media_type: bytes) -> Answer:
+def _raw_response(status: int, body: bytes, media_type: bytes) -> RawResponse:
     length = str(len(body)).encode()
-    return Answer(status, [(b"content-type", media_type), (b"content-length", length)], body)
+    return RawResponse(status, [(b"content-type", media_type), (b"content-length", length)], body)
 
 
-def _error() -> Answer:
+def _error_response() -> RawResponse:
     body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)").encode()
-    return _plain(500, body, b"application/json")
+    return _raw_response(500, body, b"application/json")
 
 
-async def _send(send: Send, answer: Answer) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "http.response.body", "body": answer.body})
+async def _send(send: Send, response: RawResponse) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    await send({"type": "http.response.body", "body": response.body})

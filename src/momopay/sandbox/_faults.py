@@ -1,4 +1,4 @@
-"""Faults on demand: which request the next one strikes. What it does to the socket is `_wire`'s business."""
+"""Faults on demand: which request the next one applies to. `_fault_middleware` makes it happen."""
 
 import re
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class Fault(StrEnum):
     callback_lost = "callback_lost"
 
     @property
-    def is_twist(self) -> bool:
-        """Whether the answer is in order, and only what follows from the request is twisted."""
+    def is_effect(self) -> bool:
+        """Whether the answer is in order, and only what follows from the request goes wrong."""
         return self is Fault.list_lag or self.name.startswith("callback_")
 
     @property
@@ -34,17 +34,17 @@ class Fault(StrEnum):
         return self in {Fault.refuse, Fault.reset_before_read, Fault.error_before_commit, Fault.html_502}
 
 
-_SERVICE = (
+# A fault for any other path would never apply, and a test that relies on it would pass for nothing.
+_PATHS = (
     (re.compile("/payments/stk|/b2c/payouts|/wallets/service/topups"), {"POST"}),
     (re.compile("/transactions(/[^/]+)?|/wallets/service/balance"), {"GET"}),
     (re.compile("/payment-wallet/channels"), {"GET", "POST"}),
     (re.compile("/payment-wallet/channels/[^/]+"), {"GET", "PATCH", "DELETE"}),
 )
-"""A fault for any other path would never strike, and a test of it would pass for nothing."""
 
 
 @dataclass(slots=True)
-class Planned:
+class PlannedFault:
     """A fault that waits for its requests."""
 
     method: str
@@ -56,23 +56,27 @@ class Planned:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """The faults that wait, first come first served."""
+    """The faults that wait, first planned, first applied."""
 
-    waiting: list[Planned] = field(default_factory=list[Planned])
+    waiting: list[PlannedFault] = field(default_factory=list[PlannedFault])
 
     def add(self, method: str, path: str, fault: Fault, times: int = 1, *, content_length: bool = True) -> None:
-        """Let `fault` strike the next `times` requests; `{name}` or `*` in the path stands for one segment."""
+        """Plan a fault for the next `times` requests; `{name}` or `*` in the path matches one segment.
+
+        Raises:
+            ValueError: No such path or fault, or `times` below 1.
+        """
         if times < 1:
             raise ValueError("times must be at least 1")
         method, path = method.upper(), "/" + path.removeprefix("/")
-        if not any(method in methods and route.fullmatch(path) for route, methods in _SERVICE):
+        if not any(method in methods and route.fullmatch(path) for route, methods in _PATHS):
             raise ValueError(f"the service has no {method} {path}")
         pieces = re.split(r"\{[^{}/]*\}|\*", path)
         pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
-        self.waiting.append(Planned(method, pattern, Fault(fault), times, content_length))
+        self.waiting.append(PlannedFault(method, pattern, Fault(fault), times, content_length))
 
-    def take(self, method: str, path: str) -> Planned | None:
-        """The fault that strikes this request, if one does."""
+    def take(self, method: str, path: str) -> PlannedFault | None:
+        """Return the fault that applies to this request, if one does, and count it."""
         for planned in self.waiting:
             if planned.method == method and planned.pattern.fullmatch(path):
                 planned.times -= 1

@@ -1,4 +1,7 @@
-"""Keeps other web sites out of the page and the control routes."""
+"""Keeps other web sites out of the pages and the control routes, which ask for no key.
+
+Any site that a developer visits can make the browser send requests to loopback; these checks are what stops it.
+"""
 
 from urllib.parse import urlsplit
 
@@ -9,7 +12,7 @@ from momopay.sandbox._refusals import Refusal
 
 
 def guard_host(request: Request) -> None:
-    """Let nobody in under a name that is not loopback's: that would be DNS rebinding.
+    """Raise if the request came under a name that is not loopback's: that would be DNS rebinding.
 
     Raises:
         Refusal: FORBIDDEN.
@@ -24,12 +27,13 @@ def guard_host(request: Request) -> None:
 
 
 def guard(request: Request) -> None:
-    """Let only this machine's own pages and programs through.
+    """Raise if the request is not from this machine's own pages and programs.
 
     Raises:
         Refusal: FORBIDDEN, for a Host that is not loopback or a request made by another site.
     """
     guard_host(request)
+    # Programs send neither header; browsers send one or both, and scripts cannot change them.
     origin, host = request.headers.get("origin"), request.headers.get("host")
     foreign = origin is not None and origin != f"{request.url.scheme}://{host}"
     if foreign or request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:

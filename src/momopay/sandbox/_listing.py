@@ -1,4 +1,4 @@
-"""Lists of transactions: filters, a cursor that neither drifts nor tires, and the overview."""
+"""Lists of transactions: filters, a cursor that new transactions do not shift, and the overview."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 
-from momopay.sandbox._bodies import refuse
-from momopay.sandbox._outcomes import Kind, Status
-from momopay.sandbox._state import Book
-from momopay.sandbox._transactions import Transaction
+from momopay.sandbox._refusals import invalid_field
+from momopay.sandbox._state import AccountState
+from momopay.sandbox._transactions import Kind, Status, Transaction
 
 # The two enumerations of GET /transactions: neither EXPIRED nor WALLET_TOPUP can be asked for.
 STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)
@@ -20,7 +19,7 @@ _MAXIMUM_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a list was asked for; bounds are inclusive."""
+    """The filters of a list; bounds are inclusive."""
 
     limit: int = 20
     before: int | None = None
@@ -41,7 +40,7 @@ class Filters:
         return bool(self.text) or any(bound is not None for bound in bounds)
 
     def match(self, transaction: Transaction, now: datetime) -> bool:
-        """Whether a transaction belongs to the filtered set."""
+        """Return whether a transaction belongs to the filtered set."""
         return (
             (self.status is None or transaction.status is self.status)
             and (self.kind is None or transaction.kind is self.kind)
@@ -69,20 +68,20 @@ class Page:
     overview: dict[str, int]
 
 
-def read_filters(query: Mapping[str, str]) -> Filters:
-    """The filters of a query string; unknown names are ignored.
+def parse_filters(query: Mapping[str, str]) -> Filters:
+    """Return the filters of a query string; unknown names are ignored.
 
     Raises:
-        Refusal: VALIDATION_ERROR, for a value that is none.
+        Refusal: VALIDATION_ERROR, for a value that is not valid.
     """
     limit = query.get("limit", "20")
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 3 and 1 <= int(limit) <= _MAXIMUM_LIMIT):  # noqa: PLR2004
-        raise refuse("limit", "must be an integer from 1 to 100")
+        raise invalid_field("limit", "must be an integer from 1 to 100")
     status, kind = query.get("status"), query.get("type")
     if status is not None and status not in STATUSES:
-        raise refuse("status", f"must be one of {', '.join(STATUSES)}")
+        raise invalid_field("status", f"must be one of {', '.join(STATUSES)}")
     if kind is not None and kind not in KINDS:
-        raise refuse("type", f"must be one of {', '.join(KINDS)}")
+        raise invalid_field("type", f"must be one of {', '.join(KINDS)}")
     return Filters(
         limit=int(limit),
         before=_decode(query["cursor"]) if "cursor" in query else None,
@@ -97,25 +96,27 @@ def read_filters(query: Mapping[str, str]) -> Filters:
     )
 
 
-def list_page(book: Book, filters: Filters, now: datetime) -> Page:
-    """The page before the cursor, walked from there and not from the newest: depth costs nothing."""
-    history = book.history
+def list_page(account_state: AccountState, filters: Filters, now: datetime) -> Page:
+    """Return the page that the cursor points to."""
+    # Walked from the cursor and not from the newest, so that the last page costs no more than the first.
+    history = account_state.history
     index = len(history) if filters.before is None else min(filters.before, len(history))
     items: list[Transaction] = []
     while index > 0:
         index -= 1
         if filters.match(history[index], now):
             if len(items) == filters.limit:
-                return Page(items, _encode(items[-1].number), _overview(book, filters, now))
+                return Page(items, _encode(items[-1].number), _overview(account_state, filters, now))
             items.append(history[index])
-    return Page(items, None, _overview(book, filters, now))
+    return Page(items, None, _overview(account_state, filters, now))
 
 
-def _overview(book: Book, filters: Filters, now: datetime) -> dict[str, int]:
-    counts: Mapping[tuple[Kind, Status], int] = book.counts
-    if filters.needs_scan or book.unlisted:
+def _overview(account_state: AccountState, filters: Filters, now: datetime) -> dict[str, int]:
+    # Most lists are polls without such filters; a scan for each would make 100,000 transactions slow.
+    counts: Mapping[tuple[Kind, Status], int] = account_state.counts
+    if filters.needs_scan or account_state.lagging:
         scanned: dict[tuple[Kind, Status], int] = {}
-        for transaction in book.history:
+        for transaction in account_state.history:
             if filters.match(transaction, now):
                 pair = transaction.kind, transaction.status
                 scanned[pair] = scanned.get(pair, 0) + 1
@@ -129,6 +130,7 @@ def _overview(book: Book, filters: Filters, now: datetime) -> dict[str, int]:
     return overview
 
 
+# A cursor holds the place of the last item, which never changes; an offset would shift with each new transaction.
 def _encode(number: int) -> str:
     return urlsafe_b64encode(f"before:{number}".encode()).decode().rstrip("=")
 
@@ -141,7 +143,7 @@ def _decode(cursor: str) -> int:
     number = text.removeprefix("before:")
     if number.isdigit() and len(number) <= 12 and _encode(int(number)) == cursor:  # noqa: PLR2004 - 10**12 transactions
         return int(number)
-    raise refuse("cursor", "must be the nextCursor of an earlier page")
+    raise invalid_field("cursor", "must be the nextCursor of an earlier page")
 
 
 def _instant(query: Mapping[str, str], name: str) -> datetime | None:
@@ -154,7 +156,7 @@ def _instant(query: Mapping[str, str], name: str) -> datetime | None:
         instant = datetime.fromisoformat(value)
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise refuse(name, "must be an ISO 8601 date or date-time") from None
+        raise invalid_field(name, "must be an ISO 8601 date or date-time") from None
 
 
 def _amount(query: Mapping[str, str], name: str) -> Decimal | None:
@@ -166,5 +168,5 @@ def _amount(query: Mapping[str, str], name: str) -> Decimal | None:
     except InvalidOperation:
         amount = Decimal("NaN")
     if not amount.is_finite() or not value.isascii() or "_" in value:
-        raise refuse(name, "must be a number of KES")
+        raise invalid_field(name, "must be a number of KES")
     return amount

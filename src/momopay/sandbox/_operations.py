@@ -1,130 +1,136 @@
-"""Every operation of the service as a plain function from a call to the data of its answer."""
+"""Every operation of the service, as a plain function from a call to the record that answers it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from uuid import UUID, uuid5
 
-from momopay.sandbox import _channels, _payments, _serializers
-from momopay.sandbox._bodies import (
-    ChannelChangesBody,
-    NewChannelBody,
-    PayoutBody,
-    StkBody,
-    TopUpBody,
-    read_body,
-)
-from momopay.sandbox._listing import list_page, read_filters
-from momopay.sandbox._payments import LIST_LAG, NO_TWIST, Twist
+from momopay.sandbox import _channels, _payments
+from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody, PayoutBody, StkBody, TopUpBody, read_body
+from momopay.sandbox._listing import list_page, parse_filters
+from momopay.sandbox._payments import LIST_LAG, NO_EFFECTS, FaultEffects
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._state import Book, World
+from momopay.sandbox._serializers import (
+    ChannelList,
+    Nothing,
+    PaymentChannel,
+    PayoutInitiated,
+    ServiceBalance,
+    SnakeFeeItem,
+    SnakeRecord,
+    SnakeTransactionRead,
+    StkInitiated,
+    TransactionItem,
+    TransactionList,
+    TransactionRead,
+)
+from momopay.sandbox._state import AccountState, ServiceState
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One admitted request."""
+    """One admitted request; `account_state` is that of the account which calls."""
 
-    world: World
-    book: Book
+    state: ServiceState
+    account_state: AccountState
     now: datetime
     id: str
     query: Mapping[str, str]
     body: bytes
     idempotency_key: str | None
-    twist: Twist = NO_TWIST
+    effects: FaultEffects = NO_EFFECTS
 
 
-Operation = Callable[[Call], object]
+Operation = Callable[[Call], SnakeRecord]
 
 
-def initiate_stk(call: Call) -> object:
+def initiate_stk(call: Call) -> StkInitiated:
     """POST /payments/stk."""
     body = read_body(StkBody, call.body)
-    return _serializers.stk_initiated(_payments.initiate_stk(call.world, call.book, body, call.now, call.twist))
+    transaction = _payments.initiate_stk(call.state, call.account_state, body, call.now, call.effects)
+    return StkInitiated.model_validate(transaction)
 
 
-def initiate_payout(call: Call) -> object:
+def initiate_payout(call: Call) -> PayoutInitiated:
     """POST /b2c/payouts."""
     body = read_body(PayoutBody, call.body)
-    return _serializers.payout_initiated(_payments.initiate_payout(call.world, call.book, body, call.now, call.twist))
+    transaction = _payments.initiate_payout(call.state, call.account_state, body, call.now, call.effects)
+    return PayoutInitiated.model_validate(transaction)
 
 
-def top_up(call: Call) -> object:
-    """POST /wallets/service/topups; an accepted Idempotency-Key is answered as before, whatever the body says now."""
-    if call.idempotency_key and (earlier := call.book.replays.get(call.idempotency_key)):
-        return _serializers.stk_initiated(earlier)
-    body = read_body(TopUpBody, call.body)
-    return _serializers.stk_initiated(
-        _payments.initiate_top_up(
-            call.world, call.book, body, call.now, idempotency_key=call.idempotency_key, twist=call.twist
+def top_up(call: Call) -> StkInitiated:
+    """POST /wallets/service/topups."""
+    # The key alone decides, whatever the body says now: "the same key" is all that the service page specifies.
+    transaction = call.account_state.by_idempotency_key.get(call.idempotency_key or "")
+    if transaction is None:
+        body = read_body(TopUpBody, call.body)
+        transaction = _payments.initiate_top_up(
+            call.state, call.account_state, body, call.now, idempotency_key=call.idempotency_key, effects=call.effects
         )
-    )
+    return StkInitiated.model_validate(transaction)
 
 
-def list_transactions(call: Call) -> object:
+def list_transactions(call: Call) -> TransactionList[TransactionItem] | TransactionList[SnakeFeeItem]:
     """GET /transactions."""
-    filters = read_filters(call.query)
-    if call.twist.list_lag:
+    filters = parse_filters(call.query)
+    if call.effects.list_lag:
         filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
-    page = list_page(call.book, filters, call.now)
-    snake = call.book.account.switches.naming == "snake_case"
-    fee_field = "transaction_fee" if snake else "transactionFee"
-    return {
-        "overview": page.overview,
-        "items": [_serializers.list_item(transaction, fee_field=fee_field) for transaction in page.items],
-        "nextCursor": page.next_cursor,
-    }
+    page = list_page(call.account_state, filters, call.now)
+    if call.account_state.account.switches.naming == "snake_case":
+        return TransactionList[SnakeFeeItem].model_validate(page)
+    return TransactionList[TransactionItem].model_validate(page)
 
 
-def read_transaction(call: Call) -> object:
-    """GET /transactions/{id}; another account's transaction is as unknown as none."""
-    transaction = call.world.transactions.get(call.id)
-    switches = call.book.account.switches
-    if transaction is None or transaction.tenant_id != call.book.account.tenant_id:
+def read_transaction(call: Call) -> TransactionRead | SnakeTransactionRead:
+    """GET /transactions/{id}."""
+    transaction = call.state.transactions.get(call.id)
+    switches = call.account_state.account.switches
+    # Another account's transaction is as unknown as none: else ids could be probed for.
+    if transaction is None or transaction.tenant_id != call.account_state.account.tenant_id:
         status = switches.transaction_not_found_status
         raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction", status=status)
-    return (_serializers.read_snake if switches.naming == "snake_case" else _serializers.read_camel)(transaction)
+    if switches.naming == "snake_case":
+        return SnakeTransactionRead.model_validate(transaction)
+    return TransactionRead.model_validate(transaction)
 
 
-def read_balance(call: Call) -> object:
+def read_balance(call: Call) -> ServiceBalance:
     """GET /wallets/service/balance."""
-    account = call.book.account
-    wallet_id = str(uuid5(UUID(account.tenant_id), "service wallet"))
-    return _serializers.balance_record(account, wallet_id, account.service_updated_at)
+    return ServiceBalance.model_validate(call.account_state.account)
 
 
-def list_channels(call: Call) -> object:
+def list_channels(call: Call) -> ChannelList:
     """GET /payment-wallet/channels."""
-    account = call.book.account
-    channels = _channels.listed(account)
-    return {"items": [_serializers.channel_record(channel, account.tenant_id) for channel in channels]}
+    account = call.account_state.account
+    channels = _channels.in_list_order(account)
+    return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
 
 
-def create_channel(call: Call) -> object:
+def create_channel(call: Call) -> PaymentChannel:
     """POST /payment-wallet/channels."""
-    account = call.book.account
+    account = call.account_state.account
     channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
-    call.world.version += 1
-    return _serializers.channel_record(channel, account.tenant_id)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
 
 
-def read_channel(call: Call) -> object:
+def read_channel(call: Call) -> PaymentChannel:
     """GET /payment-wallet/channels/{id}."""
-    account = call.book.account
-    return _serializers.channel_record(_channels.found(account, call.id), account.tenant_id)
+    account = call.account_state.account
+    return PaymentChannel.of(_channels.find(account, call.id), account.tenant_id)
 
 
-def change_channel(call: Call) -> object:
+def change_channel(call: Call) -> PaymentChannel:
     """PATCH /payment-wallet/channels/{id}."""
-    account = call.book.account
-    channel = _channels.found(account, call.id, code=account.switches.patch_unknown_channel)
+    account = call.account_state.account
+    channel = _channels.find(account, call.id, code=account.switches.patch_unknown_channel)
     _channels.change(account, channel, read_body(ChannelChangesBody, call.body))
-    call.world.version += 1
-    return _serializers.channel_record(channel, account.tenant_id)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
 
 
-def delete_channel(call: Call) -> object:
+def delete_channel(call: Call) -> Nothing:
     """DELETE /payment-wallet/channels/{id}."""
-    _channels.delete(_channels.found(call.book.account, call.id), call.book.linked_channels)
-    call.world.version += 1
-    return {}
+    channel = _channels.find(call.account_state.account, call.id)
+    _channels.delete(channel, call.account_state.linked_channels)
+    call.state.version += 1
+    return Nothing()

@@ -1,33 +1,13 @@
-"""What a phone number makes of a payment: a table of last digits, and the steps behind each ending."""
+"""How the last digits of a phone number decide a payment: a table of outcomes, and the steps of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 
-
-class Status(StrEnum):
-    """Every status SPEC.md names."""
-
-    PENDING = "PENDING"
-    PROCESSING = "PROCESSING"
-    SUCCESS = "SUCCESS"
-    FAILED = "FAILED"
-    REVERSED = "REVERSED"
-    CANCELLED = "CANCELLED"
-    EXPIRED = "EXPIRED"
-
-
-class Kind(StrEnum):
-    """The types a transaction is listed under."""
-
-    STK = "STK"
-    B2C = "B2C"
-    WALLET_TOPUP = "WALLET_TOPUP"
+from momopay.sandbox._transactions import Kind, Status, Step
 
 
 class Outcome(StrEnum):
-    """An ending that a phone number stands for."""
+    """The outcome that a phone number leads to."""
 
     success = "success"
     insufficient_funds = "insufficient_funds"
@@ -44,20 +24,7 @@ class Outcome(StrEnum):
     never_confirmed = "never_confirmed"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The next status, and how many virtual seconds after the one before."""
-
-    after: float
-    status: Status
-    code: str | None = None
-
-    def due(self, before: datetime) -> datetime:
-        """The instant of this step, given that of the one before."""
-        return before + timedelta(seconds=self.after)
-
-
-ENDINGS: Mapping[str, Outcome] = {
+OUTCOME_BY_DIGITS: Mapping[str, Outcome] = {
     "9901": Outcome.insufficient_funds,
     "9917": Outcome.risk_limit,
     "9920": Outcome.too_many_requests,
@@ -72,7 +39,7 @@ ENDINGS: Mapping[str, Outcome] = {
     "9946": Outcome.never_confirmed,
 }
 
-DESCRIPTIONS: Mapping[str, str] = {
+RESULT_DESCRIPTIONS: Mapping[str, str] = {
     "0": "The service request is processed successfully.",
     "1": "The balance is insufficient for the transaction.",
     "17": "Risk limit exceeded.",
@@ -81,15 +48,17 @@ DESCRIPTIONS: Mapping[str, str] = {
     "1037": "DS timeout, user cannot be reached.",
 }
 
+# Virtual seconds, each from the step before it.
 PIN_AFTER = 5.0
 CONFIRMED_AFTER = 30.0
 TOP_UP_CONFIRMED_AFTER = 60.0
 TIMED_OUT_AFTER = 60.0
 EXPIRED_AFTER = 60.0
+# With the PIN 360 s in all: past the 5 minutes after which pollers are advised to give up.
 LATE_AFTER = 355.0
 REVERSED_AFTER = 10.0
 
-_CODES: Mapping[Outcome, str] = {
+_RESULT_CODES: Mapping[Outcome, str] = {
     Outcome.insufficient_funds: "1",
     Outcome.risk_limit: "17",
     Outcome.too_many_requests: "20",
@@ -101,26 +70,27 @@ _CODES: Mapping[Outcome, str] = {
 
 
 def outcome_of(phone: str) -> Outcome:
-    """The ending that a normalised phone number stands for; an ordinary number succeeds."""
-    return ENDINGS.get(phone[-4:], Outcome.success)
+    """Return the outcome that a normalised phone number leads to; an ordinary number succeeds."""
+    return OUTCOME_BY_DIGITS.get(phone[-4:], Outcome.success)
 
 
 def phone_for(outcome: Outcome) -> str:
-    """A phone number that ends so."""
-    digits = next((digits for digits, end in ENDINGS.items() if end is outcome), "0000")
+    """Return a phone number that leads to an outcome."""
+    digits = next((digits for digits, end in OUTCOME_BY_DIGITS.items() if end is outcome), "0000")
     return f"25471234{digits}"
 
 
 def confirmation(kind: Kind) -> Step:
-    """The provider's confirmation, counted from the PIN (or from taking the payout)."""
+    """Return the provider's confirmation, counted from the PIN (or from taking the payout)."""
     return Step(TOP_UP_CONFIRMED_AFTER if kind is Kind.WALLET_TOPUP else CONFIRMED_AFTER, Status.SUCCESS, "0")
 
 
 def plan(kind: Kind, outcome: Outcome) -> list[Step]:
-    """The steps a new transaction will take if nobody puts a hand in."""
+    """Return the steps that a new transaction takes if nobody intervenes."""
     taken = Step(PIN_AFTER, Status.PROCESSING)
-    code = _CODES.get(outcome)
+    code = _RESULT_CODES.get(outcome)
     if kind is Kind.B2C and code:
+        # A payout has no prompt that could be cancelled or expire: each of these outcomes fails, then is reversed.
         wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER
         return [taken, Step(wait, Status.FAILED, code), Step(REVERSED_AFTER, Status.REVERSED, code)]
     if outcome is Outcome.never_confirmed or (kind is Kind.B2C and outcome is Outcome.never_answers):

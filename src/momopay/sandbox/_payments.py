@@ -1,4 +1,7 @@
-"""Accepting payments: STK prompts, payouts and top-ups, with every check in SPEC.md's order."""
+"""How STK prompts, payouts and top-ups are accepted, with the checks in the order that docs/sandbox.md gives.
+
+Everything that can refuse comes before the first change: a refused payment leaves no trace.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,54 +11,58 @@ from uuid import uuid4
 from momopay.sandbox import _channels
 from momopay.sandbox._accounts import Account, Credential
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, require_all
-from momopay.sandbox._callback_urls import check
-from momopay.sandbox._health import is_abuse
+from momopay.sandbox._callback_urls import check_callback_url
 from momopay.sandbox._lifecycle import provider_ids
-from momopay.sandbox._outcomes import Kind, outcome_of, plan
-from momopay.sandbox._phones import normalise
+from momopay.sandbox._outcomes import outcome_of, plan
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._state import Book, World
-from momopay.sandbox._transactions import MovementKind, Transaction
+from momopay.sandbox._state import AccountState, ServiceState
+from momopay.sandbox._throttling import is_abuse
+from momopay.sandbox._transactions import Kind, MovementKind, Transaction
+from momopay.sandbox._values import normalise_phone
 
-LIST_LAG = 60.0
+LIST_LAG = 60.0  # virtual seconds
+# Used where neither a channel nor a credential profile decides.
 PLATFORM_SHORTCODE = "600000"
 PLATFORM_TRANSACTION_TYPE = "CustomerPayBillOnline"
 _TRANSACTION_TYPES = {"PAYBILL": "CustomerPayBillOnline", "TILL_NUMBER": "CustomerBuyGoodsOnline"}
 
 
 @dataclass(frozen=True, slots=True)
-class Twist:
-    """What a fault makes of an accepted payment: how its callback fares, whether lists show it late."""
+class FaultEffects:
+    """What a fault does to an accepted payment: its callback goes wrong, or lists show it late."""
 
     callback_mode: str = ""
     list_lag: bool = False
 
 
-NO_TWIST = Twist()
+NO_EFFECTS = FaultEffects()
 
 
-def initiate_stk(world: World, book: Book, body: StkBody, now: datetime, twist: Twist = NO_TWIST) -> Transaction:
+def initiate_stk(
+    state: ServiceState, account_state: AccountState, body: StkBody, now: datetime, effects: FaultEffects = NO_EFFECTS
+) -> Transaction:
     """Send a PIN prompt; the fee is deducted at once."""
-    account = book.account
+    account = account_state.account
     if account.switches.strict_fields:
         require_all(body, frozenset({"channel_id", "credential_id"}))
-    phone = normalise(body.phone)
-    callback_url = check(body.callback_url, strict=account.switches.strict_callback_urls)
-    channel = _channels.for_stk(account, body.channel_id, body.credential_id)
-    book.health.check(now)
-    if is_abuse(reversed(book.history), account.switches, now):
-        book.health.ban(now)
-        world.version += 1  # the refusal that follows must not keep the ban from being saved
-        book.health.check(now)
-    _cover_fee(account)
+    phone = normalise_phone(body.phone)
+    callback_url = check_callback_url(body.callback_url, strict=account.switches.strict_callback_urls)
+    channel = _channels.select_for_stk(account, body.channel_id, body.credential_id)
+    account_state.health.check(now)
+    if is_abuse(reversed(account_state.history), account.switches, now):
+        account_state.health.ban(now)
+        # The one refusal that changes something: without a new version the ban would not be saved.
+        state.version += 1
+        account_state.health.check(now)
+    _check_fee(account)
     profile = Credential()
     if body.credential_id is not None:
         profile = account.credentials.get(body.credential_id, profile)
     transaction_type = profile.transaction_type or PLATFORM_TRANSACTION_TYPE
     if channel is not None:
         transaction_type = _TRANSACTION_TYPES.get(channel.type, PLATFORM_TRANSACTION_TYPE)
-    transaction = _open(
-        book,
+    transaction = _new_transaction(
+        account_state,
         Kind.STK,
         body.amount,
         phone,
@@ -69,29 +76,35 @@ def initiate_stk(world: World, book: Book, body: StkBody, now: datetime, twist: 
         fee=account.fee,
     )
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
-    _twisted(transaction, twist)
-    world.add(transaction)
-    _deduct_fee(world, account, transaction)
+    _apply(effects, transaction)
+    state.add(transaction)
+    _deduct_fee(state, account, transaction)
     return transaction
 
 
-def initiate_payout(world: World, book: Book, body: PayoutBody, now: datetime, twist: Twist = NO_TWIST) -> Transaction:
+def initiate_payout(
+    state: ServiceState,
+    account_state: AccountState,
+    body: PayoutBody,
+    now: datetime,
+    effects: FaultEffects = NO_EFFECTS,
+) -> Transaction:
     """Queue a payout; the B2C wallet is debited and the fee deducted at once."""
-    account = book.account
+    account = account_state.account
     if account.switches.strict_fields:
         require_all(body, frozenset({"channel_id"}))
-    phone = normalise(body.phone)
-    callback_url = check(body.callback_url, strict=account.switches.strict_callback_urls)
+    phone = normalise_phone(body.phone)
+    callback_url = check_callback_url(body.callback_url, strict=account.switches.strict_callback_urls)
     channel = None
     if body.channel_id is not None:
-        channel = _channels.found(account, body.channel_id, status=400)
+        channel = _channels.find(account, body.channel_id, status=400)
     if not account.kyc_approved:
         raise Refusal("KYC_NOT_VERIFIED", "Payouts need approved KYC")
     if account.b2c_balance < body.amount:
         raise Refusal("INSUFFICIENT_FUNDS", "The B2C wallet balance is too low")
-    _cover_fee(account)
-    transaction = _open(
-        book,
+    _check_fee(account)
+    transaction = _new_transaction(
+        account_state,
         Kind.B2C,
         body.amount,
         phone,
@@ -104,27 +117,27 @@ def initiate_payout(world: World, book: Book, body: PayoutBody, now: datetime, t
         callback_url=callback_url,
         fee=account.fee,
     )
-    _twisted(transaction, twist)
-    world.add(transaction)
+    _apply(effects, transaction)
+    state.add(transaction)
     account.b2c_balance -= transaction.amount
-    world.move_money(MovementKind.payout, transaction, transaction.amount, now)
-    _deduct_fee(world, account, transaction)
+    state.record_movement(MovementKind.payout, transaction, transaction.amount, now)
+    _deduct_fee(state, account, transaction)
     return transaction
 
 
 def initiate_top_up(
-    world: World,
-    book: Book,
+    state: ServiceState,
+    account_state: AccountState,
     body: TopUpBody,
     now: datetime,
     *,
     idempotency_key: str | None = None,
-    twist: Twist = NO_TWIST,
+    effects: FaultEffects = NO_EFFECTS,
 ) -> Transaction:
-    """Send the prompt of a top-up; whoever calls has looked for an earlier one under the same key."""
-    phone = normalise(body.phone)
-    transaction = _open(
-        book,
+    """Send the prompt of a top-up; the caller has looked for an earlier one with the same key."""
+    phone = normalise_phone(body.phone)
+    transaction = _new_transaction(
+        account_state,
         Kind.WALLET_TOPUP,
         body.amount,
         phone,
@@ -138,14 +151,15 @@ def initiate_top_up(
         fee=Decimal(0),
     )
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
+    # An empty header is no key: else every client that sends one would share a top-up.
     transaction.idempotency_key = idempotency_key or None
-    _twisted(transaction, twist)
-    world.add(transaction)
+    _apply(effects, transaction)
+    state.add(transaction)
     return transaction
 
 
-def _open(
-    book: Book,
+def _new_transaction(
+    account_state: AccountState,
     kind: Kind,
     amount: Decimal,
     phone: str,
@@ -161,8 +175,8 @@ def _open(
 ) -> Transaction:
     return Transaction(
         id=str(uuid4()),
-        tenant_id=book.account.tenant_id,
-        number=len(book.history),
+        tenant_id=account_state.account.tenant_id,
+        number=len(account_state.history),
         kind=kind,
         amount=amount,
         phone=phone,
@@ -179,19 +193,19 @@ def _open(
     )
 
 
-def _twisted(transaction: Transaction, twist: Twist) -> None:
-    transaction.callback_mode = twist.callback_mode
-    if twist.list_lag:
+def _apply(effects: FaultEffects, transaction: Transaction) -> None:
+    transaction.callback_mode = effects.callback_mode
+    if effects.list_lag:
         transaction.listed_from = transaction.created_at + timedelta(seconds=LIST_LAG)
 
 
-def _cover_fee(account: Account) -> None:
+def _check_fee(account: Account) -> None:
     if account.service_balance < account.fee:
         raise Refusal("INSUFFICIENT_SERVICE_BALANCE", "The service wallet cannot cover the fee")
 
 
-def _deduct_fee(world: World, account: Account, transaction: Transaction) -> None:
+def _deduct_fee(state: ServiceState, account: Account, transaction: Transaction) -> None:
     if transaction.fee:
         account.service_balance -= transaction.fee
         account.service_updated_at = transaction.created_at
-        world.move_money(MovementKind.fee, transaction, transaction.fee, transaction.created_at)
+        state.record_movement(MovementKind.fee, transaction, transaction.fee, transaction.created_at)

@@ -1,4 +1,4 @@
-"""Definite refusals: the codes of SPEC.md with their HTTP status, and a few of the sandbox's own."""
+"""Definite refusals: the error codes of the service with their HTTP status, and a few of the sandbox's own."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "RATE_LIMIT_EXCEEDED": 429,
     "STK_TEMP_BANNED": 429,
     "TRANSACTION_HEALTH_BLOCKED": 429,
-    # Not in SPEC.md: it shows no code for these.
+    # The service specifies no code for these.
     "VALIDATION_ERROR": 400,
     "PAYLOAD_TOO_LARGE": 413,
     "NOT_FOUND": 404,
@@ -51,6 +51,6 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         return f"{self.code}: {self.message}"
 
 
-def throttled(code: str, message: str, seconds: int, details: Mapping[str, object]) -> Refusal:
-    """A 429, with its wait in a Retry-After header too (whole seconds)."""
-    return Refusal(code, message, details=details, headers={"retry-after": str(seconds)})
+def invalid_field(field: str, reason: str) -> Refusal:
+    """Return a VALIDATION_ERROR for one field, by its name on the wire."""
+    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})

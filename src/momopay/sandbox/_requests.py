@@ -5,7 +5,8 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
 
-KEPT = 100_000  # the newest; a long load run must not eat the machine
+# Enough for any test, and a bound on the memory of a load run that goes on for hours.
+KEPT = 100_000
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class ReceivedRequest:
 
     @property
     def json(self) -> object:
-        """The body as JSON, or None."""
+        """The body as JSON, or None where it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -37,7 +38,7 @@ class RequestLog:
         self._entries: deque[ReceivedRequest] = deque(maxlen=KEPT)
 
     def add(self, request: ReceivedRequest) -> None:
-        """Note a request as soon as its head was read."""
+        """Add a request as soon as its head was read."""
         self._entries.append(request)
 
     def clear(self) -> None:
@@ -45,5 +46,5 @@ class RequestLog:
         self._entries.clear()
 
     def all(self) -> list[ReceivedRequest]:
-        """A copy, oldest first."""
+        """Return a copy, oldest first; any thread may call."""
         return list(self._entries)

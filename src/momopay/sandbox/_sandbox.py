@@ -1,4 +1,8 @@
-"""The sandbox as Python sees it: a server on a thread of its own, and handles on what happens in it."""
+"""The sandbox as Python code uses it: a server on a thread of its own, and ways to read and change its state.
+
+Thread safety: the engine lives on the event loop of the server's thread. Methods that change something run there and
+are waited for. Properties only copy a list or read an instant, which is safe from any thread.
+"""
 
 import asyncio
 import threading
@@ -7,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar
 
 from starlette.types import Scope
 
@@ -15,23 +19,23 @@ from momopay.sandbox import _lifecycle
 from momopay.sandbox._accounts import Account
 from momopay.sandbox._app import build
 from momopay.sandbox._clock import Clock
-from momopay.sandbox._control import add_control_routes
+from momopay.sandbox._connections import Connections
+from momopay.sandbox._control_api import PromptAction, add_control_routes
 from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import PREFIX, Gate
+from momopay.sandbox._fault_middleware import PREFIX, FaultMiddleware
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._health import Health
+from momopay.sandbox._pages import add_pages
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._server import LOOPBACK, Server, listen
-from momopay.sandbox._state import World
+from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
-from momopay.sandbox._transactions import Movement, Transaction
-from momopay.sandbox._wire import Wires
+from momopay.sandbox._throttling import StkHealth
+from momopay.sandbox._transactions import Movement
 
 T = TypeVar("T")
 
 
-@runtime_checkable
 class HasTransactionId(Protocol):
     """Any record that names a transaction."""
 
@@ -58,21 +62,21 @@ class Sandbox:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._server: Server | None = None
-        self._wires = Wires()
+        self._connections = Connections()
 
     def start(self) -> Self:
         """Start the server; `with` does it for you.
 
         Raises:
             OSError: The port is taken.
-            ValueError: `speed` is out of range, or the state file is none.
+            ValueError: `speed` is out of range, or the state file is not one.
         """
         if self._thread is not None:
             raise RuntimeError("this sandbox was started before; make a new one")
         now = datetime.now(UTC)
         store = None if self._state is None else Store(self._state)
         try:
-            world, start = (World(), now) if store is None else store.load(now)
+            state, start = (ServiceState(), now) if store is None else store.load(now)
             clock = Clock(start, speed=self._speed, wall=time.monotonic)
             listener = listen(self._port)
         except BaseException:
@@ -84,35 +88,38 @@ class Sandbox:
 
         async def serve() -> None:
             self._loop = asyncio.get_running_loop()
-            self._engine = engine = Engine(world, clock, store)
+            self._engine = engine = Engine(state, clock, store)
 
             def transport_of(scope: Scope) -> asyncio.Transport | None:
                 return server.transport_of(scope)
 
             app = build(engine)
             add_control_routes(app, engine)
-            gate = Gate(app, engine, self._wires, transport_of)
-            self._server = server = Server(gate, listener, ready.set)
-            clockwork = asyncio.create_task(engine.run())
+            add_pages(app)
+            middleware = FaultMiddleware(app, engine, self._connections, transport_of)
+            self._server = server = Server(middleware, listener, ready.set)
+            running = asyncio.create_task(engine.run())
             try:
-                await server.run_until_told()
+                await server.serve_listener()
             finally:
                 await engine.stop()
-                await clockwork
+                await running
 
         def run() -> None:
             try:
                 asyncio.run(serve())
             finally:
+                # Also when the start failed: `start` must not wait for ever.
                 ready.set()
 
+        # A daemon, so that a program which forgets `close` still ends.
         self._thread = threading.Thread(target=run, name="momopay-sandbox", daemon=True)
         self._thread.start()
         ready.wait()
         return self
 
     def close(self) -> None:
-        """Stop the server and wait until nothing of it is left; what it recorded stays readable."""
+        """Stop the server and wait until its thread has ended; what it recorded stays readable."""
         if self._thread is None or not self._thread.is_alive():
             return
         self._on_loop(self._stop)
@@ -128,7 +135,7 @@ class Sandbox:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{LOOPBACK}:{self._port}"
 
     @property
@@ -144,7 +151,7 @@ class Sandbox:
     @property
     def callbacks(self) -> list[CallbackRecord]:
         """Every callback delivery, oldest first, with its answer's status or its error."""
-        return list(self._running.world.callbacks)
+        return list(self._running.state.callbacks)
 
     @property
     def requests(self) -> list[ReceivedRequest]:
@@ -153,11 +160,11 @@ class Sandbox:
 
     @property
     def ledger(self) -> list[Movement]:
-        """Every committed movement of money, oldest first: the witness of double payments."""
-        return list(self._running.world.ledger)
+        """Every committed movement of money, oldest first: the evidence of a double payment."""
+        return list(self._running.state.ledger)
 
     def account(self, key: str) -> Account:
-        """The account of a `pk_test_` key, made at first use; its attributes may be assigned at any time.
+        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time.
 
         Raises:
             ValueError: The key is not a test key.
@@ -165,15 +172,15 @@ class Sandbox:
         engine = self._running
         if not key.startswith("pk_test_"):
             raise ValueError("the sandbox has accounts for pk_test_ keys only")
-        return self._on_loop(lambda: engine.world.book(key, engine.clock.now()).account)
+        return self._on_loop(lambda: engine.state.account_of(key, engine.clock.now()).account)
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
-        self._pause(key, Health.block)
+        self._pause(key, StkHealth.block)
 
     def ban_stk(self, key: str) -> None:
         """Begin the 1-hour STK_TEMP_BANNED for this key now."""
-        self._pause(key, Health.ban)
+        self._pause(key, StkHealth.ban)
 
     def advance(self, seconds: float) -> None:
         """Move time by exactly `seconds`, without sleeping.
@@ -193,7 +200,7 @@ class Sandbox:
         Raises:
             Refusal: No PIN prompt is open for this transaction.
         """
-        self._by_hand(_lifecycle.enter_pin, transaction)
+        self._act_on_prompt(_lifecycle.enter_pin, transaction)
 
     def cancel(self, transaction: str | HasTransactionId) -> None:
         """The customer cancels the prompt: CANCELLED at once (FAILED under the switch `cancel_ends_as`).
@@ -201,23 +208,23 @@ class Sandbox:
         Raises:
             Refusal: No PIN prompt is open for this transaction.
         """
-        self._by_hand(_lifecycle.cancel, transaction)
+        self._act_on_prompt(_lifecycle.cancel, transaction)
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
-        """The customer leaves the prompt alone: EXPIRED 60 s later, whatever the number stands for.
+        """The customer leaves the prompt alone: EXPIRED 60 s later, whatever the number's outcome.
 
         Raises:
             Refusal: No PIN prompt is open for this transaction.
         """
-        self._by_hand(_lifecycle.ignore, transaction)
+        self._act_on_prompt(_lifecycle.ignore, transaction)
 
     def fail_next(
         self, method: str, path: str, fault: Fault | str, times: int = 1, *, content_length: bool = True
     ) -> None:
-        """Let a fault strike the next `times` requests of that method and path.
+        """Plan a fault for the next `times` requests of that method and path.
 
-        `path` is relative to /v1; `{name}` or `*` in it stands for any one segment. `content_length=False` makes
-        `Fault.truncated` send no Content-Length, so that only the broken JSON gives it away.
+        `path` is relative to /v1; `{name}` or `*` in it matches any one segment. `content_length=False` makes
+        `Fault.truncated` send no Content-Length, so that only the broken JSON shows it.
 
         Raises:
             ValueError: No such fault, a path that the service does not have, or `times` below 1.
@@ -239,35 +246,31 @@ class Sandbox:
             raise RuntimeError("the sandbox has not been started: use it as a context manager")
         return self._engine
 
-    def _by_hand(
-        self,
-        hand: Callable[[World, str, datetime], Transaction],
-        transaction: str | HasTransactionId,
-    ) -> None:
+    def _act_on_prompt(self, act: PromptAction, transaction: str | HasTransactionId) -> None:
         engine = self._running
         transaction_id = transaction if isinstance(transaction, str) else transaction.transaction_id
 
-        def act() -> None:
-            hand(engine.world, transaction_id, engine.settle())
+        def run() -> None:
+            act(engine.state, transaction_id, engine.catch_up())
             engine.commit()
 
-        self._on_loop(act)
+        self._on_loop(run)
 
-    def _pause(self, key: str, begin: Callable[[Health, datetime], None]) -> None:
+    def _pause(self, key: str, begin: Callable[[StkHealth, datetime], None]) -> None:
         engine = self._running
 
         def act() -> None:
-            now = engine.settle()
-            begin(engine.world.book(key, now).health, now)
-            engine.world.version += 1
+            now = engine.catch_up()
+            begin(engine.state.account_of(key, now).health, now)
+            engine.state.version += 1
             engine.commit()
 
         self._on_loop(act)
 
     def _stop(self) -> None:
         if self._server is not None:
-            self._running.let_go()
-            self._wires.let_go()
+            self._running.begin_stop()
+            self._connections.abort_all()
             self._server.should_exit = True
 
     def _on_loop(self, act: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""One uvicorn server on a loopback socket of its own, and the way from a request to its connection."""
+"""One uvicorn server on a loopback socket of its own, and the connection that a request came in on."""
 
 import asyncio
 import socket
@@ -11,13 +11,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on loopback; port 0 takes a free one.
+    """Return a listening socket on loopback; port 0 takes a free one.
 
     Raises:
         OSError: The port is taken.
         OverflowError: No port has that number.
     """
-    # Only where the protocol is named does asyncio switch Nagle's delay off.
+    # asyncio switches Nagle's delay off only where the protocol is named.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -34,7 +34,7 @@ def listen(port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which says when it is ready and leaves signals to whoever runs it."""
+    """uvicorn, which reports when it is ready. On another thread than the main one it leaves signals alone."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
         """`ready` is called once connections are accepted."""
@@ -44,6 +44,7 @@ class Server(uvicorn.Server):
             access_log=False,
             lifespan="off",
             ws="none",
+            # Real seconds. Faults are aborted at once; this is for requests that are being answered.
             timeout_graceful_shutdown=2,
             date_header=True,
             server_header=False,
@@ -53,16 +54,17 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then report it."""
         await super().startup(sockets)
         self._ready()
 
-    async def run_until_told(self) -> None:
-        """Serve until `should_exit`."""
-        await self._serve([self._listener])
+    async def serve_listener(self) -> None:
+        """Serve until `should_exit` is set."""
+        await self.serve([self._listener])
 
     def transport_of(self, scope: Scope) -> asyncio.Transport | None:
-        """The connection that a request came in on, or None when the client has hung up since."""
+        """Return the connection that a request came in on, or None when the client has hung up since."""
+        # ASGI does not give the transport; the client's address and port name it among the open connections.
         for protocol in self.server_state.connections:
             transport: asyncio.Transport | None = getattr(protocol, "transport", None)
             if transport is not None and transport.get_extra_info("peername") == scope["client"]:

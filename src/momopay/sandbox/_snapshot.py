@@ -1,4 +1,4 @@
-"""What the page and the control routes show of the state, as plain JSON."""
+"""The state as the page and the control routes show it, as plain JSON."""
 
 from dataclasses import asdict
 from itertools import islice
@@ -8,32 +8,34 @@ from momopay.sandbox._accounts import Account
 from momopay.sandbox._clock import iso
 from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._money import number
-from momopay.sandbox._outcomes import Kind, Status, outcome_of
+from momopay.sandbox._outcomes import outcome_of
 from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._transactions import Movement, Transaction
+from momopay.sandbox._transactions import Kind, Movement, Status, Transaction
+from momopay.sandbox._values import json_number
 
 Json = dict[str, Any]
-_SHOWN = 100
+# The page shows no more, and every change sends it the whole snapshot again.
+_NEWEST = 100
 
 
 def account_json(account: Account) -> Json:
-    """An account with everything that may be changed."""
+    """Return an account with everything that may be changed."""
     data = account.model_dump(mode="json")
+    # pydantic writes a Decimal as text, the service as a number.
     for name in ("b2c_balance", "service_balance", "fee"):
-        data[name] = number(getattr(account, name))
+        data[name] = json_number(getattr(account, name))
     return data
 
 
 def transaction_json(transaction: Transaction) -> Json:
-    """A transaction as the page shows it, with what the customer's prompt says."""
+    """Return a transaction as the page shows it, with what the customer's prompt says."""
     return {
         "id": transaction.id,
         "tenant_id": transaction.tenant_id,
         "type": transaction.kind,
         "status": transaction.status,
-        "amount": number(transaction.amount),
-        "fee": number(transaction.fee),
+        "amount": json_number(transaction.amount),
+        "fee": json_number(transaction.fee),
         "phone": transaction.phone,
         "reference": transaction.reference,
         "description": transaction.description,
@@ -51,30 +53,30 @@ def transaction_json(transaction: Transaction) -> Json:
 
 
 def callback_json(record: CallbackRecord) -> Json:
-    """One delivery."""
+    """Return one callback delivery."""
     return {**asdict(record), "at": iso(record.at), "acknowledged": record.acknowledged}
 
 
 def movement_json(movement: Movement) -> Json:
-    """One movement of money."""
-    return {**asdict(movement), "amount": number(movement.amount), "at": iso(movement.at)}
+    """Return one movement of money."""
+    return {**asdict(movement), "amount": json_number(movement.amount), "at": iso(movement.at)}
 
 
 def request_json(request: ReceivedRequest) -> Json:
-    """One request; the body as text."""
+    """Return one request, its body as text."""
     return {**asdict(request), "body": request.body.decode("utf-8", "replace"), "at": iso(request.at)}
 
 
 def snapshot(engine: Engine) -> Json:
-    """The state as the page shows it: all accounts, and the newest transactions and deliveries."""
-    world = engine.world
+    """Return the state as the page shows it: all accounts, and the newest transactions and deliveries."""
+    state = engine.state
     return {
         "now": iso(engine.clock.now()),
         "speed": engine.clock.speed,
-        "accounts": [account_json(book.account) for book in world.books.values()],
+        "accounts": [account_json(account_state.account) for account_state in state.accounts.values()],
         "transactions": [
-            transaction_json(transaction) for transaction in islice(reversed(world.transactions.values()), _SHOWN)
+            transaction_json(transaction) for transaction in islice(reversed(state.transactions.values()), _NEWEST)
         ],
-        "callbacks": [callback_json(record) for record in world.callbacks[: -_SHOWN - 1 : -1]],
-        "callbacks_total": len(world.callbacks),
+        "callbacks": [callback_json(record) for record in state.callbacks[: -_NEWEST - 1 : -1]],
+        "callbacks_total": len(state.callbacks),
     }

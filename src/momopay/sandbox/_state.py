@@ -1,114 +1,113 @@
-"""Everything the service remembers, in plain collections. It knows no clock: `now` is always passed in."""
+"""Everything the service remembers, in plain collections. It knows no clock: `now` is always passed in.
+
+Invariants: every transaction is in `transactions` and, at the index `number`, in the history of its account;
+`counts` agrees with that history. Only one event loop touches the state, one step at a time, so there are no locks.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from momopay.sandbox._accounts import KEY_PREFIX, Account, masked, open_account, restore, tenant_of
+from momopay.sandbox._accounts import KEY_PREFIX, Account, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._deliveries import CallbackRecord, Delivery
-from momopay.sandbox._health import Health
-from momopay.sandbox._limits import RateWindow
-from momopay.sandbox._outcomes import Kind, Status
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._scheduler import Agenda
-from momopay.sandbox._transactions import Movement, MovementKind, Transaction
+from momopay.sandbox._scheduler import Scheduler
+from momopay.sandbox._throttling import RateWindow, StkHealth
+from momopay.sandbox._transactions import Kind, Movement, MovementKind, Status, Transaction
 
 
 @dataclass(slots=True)
-class Book:
+class AccountState:
     """What the service remembers of one account beside its settings."""
 
     account: Account
     history: list[Transaction] = field(default_factory=list[Transaction])
+    # Kept as transactions move, so that the overview of a plain list needs no scan of the history.
     counts: Counter[tuple[Kind, Status]] = field(default_factory=Counter[tuple[Kind, Status]])
     rate: RateWindow = field(default_factory=RateWindow)
-    health: Health = field(default_factory=Health)
-    replays: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
+    health: StkHealth = field(default_factory=StkHealth)
+    by_idempotency_key: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     linked_channels: set[str] = field(default_factory=set[str])
-    unlisted: int = 0
+    # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
+    lagging: int = 0
 
 
 @dataclass(slots=True)
-class World:
+class ServiceState:
     """All accounts; `version` grows with every change that a reader could see."""
 
-    books: dict[str, Book] = field(default_factory=dict[str, Book])
+    accounts: dict[str, AccountState] = field(default_factory=dict[str, AccountState])
     transactions: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
     callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
     ledger: list[Movement] = field(default_factory=list[Movement])
-    agenda: Agenda = field(default_factory=Agenda)
-    touched: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    unsaved: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     version: int = 0
 
-    def book(self, key: str, now: datetime) -> Book:
-        """The book of a `pk_test_` key, opened at its first use.
+    def account_of(self, key: str, now: datetime) -> AccountState:
+        """Return the state of a `pk_test_` key's account, opened at its first use.
 
         Raises:
             Refusal: INVALID_API_KEY, for any other key.
         """
         if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
             raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
-        tenant_id = tenant_of(key)
-        book = self.books.get(tenant_id)
-        if book is None:
-            book = self.books[tenant_id] = Book(open_account(tenant_id, masked(key), now))
+        tenant_id = tenant_id_of(key)
+        account_state = self.accounts.get(tenant_id)
+        if account_state is None:
+            account_state = self.accounts[tenant_id] = AccountState(open_account(tenant_id, mask_key(key), now))
             self.version += 1
-        return book
+        return account_state
 
     def add(self, transaction: Transaction) -> None:
-        """Enter a new transaction, with its first planned step."""
-        self.enter(transaction)
+        """Add a new transaction and schedule its first planned step."""
+        self.insert(transaction)
         self.schedule(transaction, transaction.created_at)
 
-    def enter(self, transaction: Transaction) -> None:
-        """Enter a transaction in the books."""
-        book = self.books[transaction.tenant_id]
-        book.history.append(transaction)
-        book.counts[transaction.kind, transaction.status] += 1
+    def insert(self, transaction: Transaction) -> None:
+        """Insert a transaction, new or loaded, wherever it is looked up."""
+        account_state = self.accounts[transaction.tenant_id]
+        account_state.history.append(transaction)
+        account_state.counts[transaction.kind, transaction.status] += 1
         self.transactions[transaction.id] = transaction
         if transaction.channel_id is not None:
-            book.linked_channels.add(transaction.channel_id)
+            account_state.linked_channels.add(transaction.channel_id)
         if transaction.idempotency_key is not None:
-            book.replays[transaction.idempotency_key] = transaction
+            account_state.by_idempotency_key[transaction.idempotency_key] = transaction
         if transaction.listed_from is not None:
-            book.unlisted += 1
+            account_state.lagging += 1
 
     def schedule(self, transaction: Transaction, now: datetime) -> None:
-        """Put the first step of the transaction's plan on the agenda."""
-        self.touch(transaction)
+        """Schedule the first step of the transaction's plan."""
+        self.mark_changed(transaction)
         transaction.due = transaction.plan[0].due(now) if transaction.plan else None
         if transaction.due is not None:
-            self.agenda.add(transaction.due, "transaction", transaction.id)
+            self.scheduler.add(transaction.due, "transaction", transaction.id)
 
-    def touch(self, transaction: Transaction) -> None:
-        """Note a change of a transaction."""
-        self.touched[transaction.id] = transaction
+    def mark_changed(self, transaction: Transaction) -> None:
+        """Have a changed transaction saved, and readers informed."""
+        self.unsaved[transaction.id] = transaction
         self.version += 1
 
-    def move_money(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
-        """Enter a committed movement of money."""
+    def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
+        """Append a committed movement of money to the ledger."""
+        # A fee of 0 means that no pricing rule is configured, and then nothing moves.
         if amount:
             self.ledger.append(
                 Movement(
-                    kind,
-                    transaction.id,
-                    transaction.tenant_id,
-                    transaction.reference,
-                    amount,
-                    transaction.phone,
-                    now,
+                    kind, transaction.id, transaction.tenant_id, transaction.reference, amount, transaction.phone, now
                 )
             )
 
     def reset(self, now: datetime) -> None:
         """Forget everything; the accounts stay, restored in place."""
-        accounts = [book.account for book in self.books.values()]
-        for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.touched):
+        accounts = [account_state.account for account_state in self.accounts.values()]
+        for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.unsaved):
             collection.clear()
-        self.agenda = Agenda()
+        self.scheduler = Scheduler()
         self.version += 1
         for account in accounts:
             restore(account, now)
-            self.books[account.tenant_id] = Book(account)
+            self.accounts[account.tenant_id] = AccountState(account)

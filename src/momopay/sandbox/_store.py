@@ -1,4 +1,8 @@
-"""Keeps the state in a SQLite file, for a restart to go on where the last run stopped. No key is written."""
+"""Keeps the state in a SQLite file, so that a restart continues where the last run stopped. No key is written.
+
+Each body is the JSON of a dataclass: its field names are the format of the file. Whoever renames one must raise
+`_VERSION`, and files of the version before are refused.
+"""
 
 import sqlite3
 from datetime import datetime
@@ -8,9 +12,8 @@ from pydantic import TypeAdapter
 
 from momopay.sandbox._accounts import Account
 from momopay.sandbox._deliveries import CallbackRecord, Delivery
-from momopay.sandbox._health import Health
-from momopay.sandbox._limits import RateWindow
-from momopay.sandbox._state import Book, World
+from momopay.sandbox._state import AccountState, ServiceState
+from momopay.sandbox._throttling import RateWindow, StkHealth
 from momopay.sandbox._transactions import Movement, Transaction
 
 _SCHEMA = """
@@ -22,8 +25,9 @@ create table if not exists callbacks (place integer primary key, body text not n
 create table if not exists ledger (place integer primary key, body text not null);
 """
 _VERSION = "1"
-_APPLICATION = 0x6D6F6D6F  # "momo", in the head of the file: whose it is, before anything is written to it
-_HEALTH = TypeAdapter(Health)
+# "momo", in the head of the file: it is checked before anything is written to somebody else's database.
+_APPLICATION_ID = 0x6D6F6D6F
+_HEALTH = TypeAdapter(StkHealth)
 _RATE = TypeAdapter(RateWindow)
 _TRANSACTION = TypeAdapter(Transaction)
 _DELIVERY = TypeAdapter(Delivery)
@@ -38,7 +42,7 @@ class Store:
         """Open or create the file.
 
         Raises:
-            ValueError: The file cannot be opened, is no state of this version, or another sandbox has it open.
+            ValueError: The file cannot be opened, is not a state file of this version, or another sandbox has it open.
         """
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
@@ -56,17 +60,17 @@ class Store:
         if version != _VERSION:
             self._connection.close()
             raise ValueError(f"{path} was written by another version of the sandbox")
-        self._callbacks = self._movements = 0
+        self._saved_callbacks = self._saved_movements = 0
 
     def _claim(self) -> None:
         """Lock the file for as long as it is open, and make sure that it is ours or new."""
-        # Two sandboxes on one file would undo each other's work; the lock dies with the process.
+        # Two sandboxes on one file would overwrite each other. The lock ends with the process.
         self._connection.executescript("pragma locking_mode = exclusive; begin exclusive; commit;")
         (application,) = self._connection.execute("pragma application_id").fetchone()
         (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
-        if application != _APPLICATION and tables:
+        if application != _APPLICATION_ID and tables:
             raise sqlite3.DatabaseError("it belongs to another program")
-        self._connection.execute(f"pragma application_id = {_APPLICATION}")
+        self._connection.execute(f"pragma application_id = {_APPLICATION_ID}")
 
     def _meta(self, name: str, default: str) -> str:
         with self._connection as connection:
@@ -74,33 +78,34 @@ class Store:
             row: tuple[str] = connection.execute("select value from meta where name = ?", (name,)).fetchone()
         return row[0]
 
-    def load(self, now: datetime) -> tuple[World, datetime]:
-        """The world as it was saved, and the instant its clock had come to (never before `now`)."""
-        world, query = World(), self._connection.execute
+    def load(self, now: datetime) -> tuple[ServiceState, datetime]:
+        """Return the state as it was saved, and the instant that its clock had reached (never before `now`)."""
+        state, query = ServiceState(), self._connection.execute
         for account, health, rate in query("select account, health, rate from accounts"):
-            book = Book(Account.model_validate_json(account))
-            book.health, book.rate = _HEALTH.validate_json(health), _RATE.validate_json(rate)
-            world.books[book.account.tenant_id] = book
+            account_state = AccountState(Account.model_validate_json(account))
+            account_state.health, account_state.rate = _HEALTH.validate_json(health), _RATE.validate_json(rate)
+            state.accounts[account_state.account.tenant_id] = account_state
         for (body,) in query("select body from transactions order by place"):
             transaction = _TRANSACTION.validate_json(body)
-            world.enter(transaction)
+            state.insert(transaction)
             if transaction.due is not None:
-                world.agenda.add(transaction.due, "transaction", transaction.id)
+                state.scheduler.add(transaction.due, "transaction", transaction.id)
         for (body,) in query("select body from deliveries"):
             delivery = _DELIVERY.validate_json(body)
             # A POST that was under way when the run ended is made again: callbacks may arrive twice.
             delivery.due = delivery.due or now
-            world.deliveries[delivery.id] = delivery
-            world.agenda.add(delivery.due, "delivery", delivery.id)
-        world.callbacks = [
+            state.deliveries[delivery.id] = delivery
+            state.scheduler.add(delivery.due, "delivery", delivery.id)
+        state.callbacks = [
             _CALLBACK.validate_json(body) for (body,) in query("select body from callbacks order by place")
         ]
-        world.ledger = [_MOVEMENT.validate_json(body) for (body,) in query("select body from ledger order by place")]
-        self._callbacks, self._movements = len(world.callbacks), len(world.ledger)
-        return world, max(now, datetime.fromisoformat(self._meta("now", now.isoformat())))
+        state.ledger = [_MOVEMENT.validate_json(body) for (body,) in query("select body from ledger order by place")]
+        self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
+        return state, max(now, datetime.fromisoformat(self._meta("now", now.isoformat())))
 
-    def save(self, world: World, now: datetime) -> None:
+    def save(self, state: ServiceState, now: datetime) -> None:
         """Write what changed, in one transaction."""
+        # Callbacks and movements are only ever appended; accounts and open deliveries are few, and written whole.
         with self._connection as connection:
             connection.execute("update meta set value = ? where name = 'now'", (now.isoformat(),))
             connection.executemany(
@@ -108,41 +113,41 @@ class Store:
                 [
                     (
                         tenant_id,
-                        book.account.model_dump_json(),
-                        _HEALTH.dump_json(book.health).decode(),
-                        _RATE.dump_json(book.rate).decode(),
+                        account_state.account.model_dump_json(),
+                        _HEALTH.dump_json(account_state.health).decode(),
+                        _RATE.dump_json(account_state.rate).decode(),
                     )
-                    for tenant_id, book in world.books.items()
+                    for tenant_id, account_state in state.accounts.items()
                 ],
             )
             connection.executemany(
                 "replace into transactions values (?, ?, ?)",
                 [
                     (transaction.id, transaction.number, _TRANSACTION.dump_json(transaction).decode())
-                    for transaction in world.touched.values()
+                    for transaction in state.unsaved.values()
                 ],
             )
             connection.execute("delete from deliveries")
             connection.executemany(
                 "insert into deliveries values (?, ?)",
-                [(delivery.id, _DELIVERY.dump_json(delivery).decode()) for delivery in world.deliveries.values()],
+                [(delivery.id, _DELIVERY.dump_json(delivery).decode()) for delivery in state.deliveries.values()],
             )
             connection.executemany(
                 "insert into callbacks (body) values (?)",
-                [(_CALLBACK.dump_json(record).decode(),) for record in world.callbacks[self._callbacks :]],
+                [(_CALLBACK.dump_json(record).decode(),) for record in state.callbacks[self._saved_callbacks :]],
             )
             connection.executemany(
                 "insert into ledger (body) values (?)",
-                [(_MOVEMENT.dump_json(entry).decode(),) for entry in world.ledger[self._movements :]],
+                [(_MOVEMENT.dump_json(entry).decode(),) for entry in state.ledger[self._saved_movements :]],
             )
-        self._callbacks, self._movements = len(world.callbacks), len(world.ledger)
+        self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
 
     def clear(self) -> None:
         """Empty the file."""
         with self._connection as connection:
             for table in ("accounts", "transactions", "deliveries", "callbacks", "ledger"):
                 connection.execute(f"delete from {table}")  # noqa: S608 - names from the line above
-        self._callbacks = self._movements = 0
+        self._saved_callbacks = self._saved_movements = 0
 
     def close(self) -> None:
         """Close the file."""

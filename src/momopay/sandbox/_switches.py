@@ -1,4 +1,4 @@
-"""Choices where SPEC.md shows two behaviours or none; docs/sandbox.md says what each default rests on."""
+"""Choices where the service is specified in two ways or in none; docs/sandbox.md gives the reason of each default."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -27,6 +27,7 @@ class Switches(BaseModel):
     patch_unknown_channel: Literal["CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"] = "CHANNEL_NOT_FOUND"
     transaction_not_found_status: Literal[400, 404] = 404
     health_rule: bool = True
+    # No threshold is specified, and one that nobody expects would break tests that fail payments on purpose: off.
     ban_pushes: Annotated[int, Field(ge=1)] | None = None
     ban_window: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     ban_success_rate: Share = 0.2

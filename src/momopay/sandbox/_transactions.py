@@ -1,15 +1,50 @@
 """One transaction and the money movements it leaves behind. Data only; `_lifecycle` moves it."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from momopay.sandbox._outcomes import Kind, Status, Step
 
+class Status(StrEnum):
+    """Every status of the service page, "Transaction" and "Callbacks"."""
+
+    PENDING = "PENDING"
+    PROCESSING = "PROCESSING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    REVERSED = "REVERSED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+class Kind(StrEnum):
+    """The types a transaction is listed under."""
+
+    STK = "STK"
+    B2C = "B2C"
+    WALLET_TOPUP = "WALLET_TOPUP"
+
+
+# REVERSED is no completion: it follows FAILED, which was one.
 COMPLETED = frozenset({Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.EXPIRED})
+_FEE_SHOWN = frozenset({Status.PENDING, Status.SUCCESS})
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next status, and how many virtual seconds after the one before."""
+
+    after: float
+    status: Status
+    code: str | None = None
+
+    def due(self, before: datetime) -> datetime:
+        """Return the instant of this step, given that of the one before."""
+        return before + timedelta(seconds=self.after)
+
+
+# The names of these fields are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class Transaction:
     """A transaction; `number` is its place in the account's history, `due` the instant of its next step."""
@@ -40,6 +75,11 @@ class Transaction:
     callback_mode: str = ""
     listed_from: datetime | None = None
     idempotency_key: str | None = None
+
+    @property
+    def shown_fee(self) -> Decimal:
+        """The fee as reads, lists and callbacks show it: the actual one while PENDING and on SUCCESS, else 0."""
+        return self.fee if self.status in _FEE_SHOWN else Decimal(0)
 
 
 class MovementKind(StrEnum):

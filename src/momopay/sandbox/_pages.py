@@ -1,4 +1,4 @@
-"""Serves the HTML files, under a policy that runs their own script and fetches nothing from elsewhere."""
+"""The two HTML pages, served under a policy that runs their own script and fetches nothing from elsewhere."""
 
 import re
 from base64 import b64encode
@@ -6,7 +6,10 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
+from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
+
+from momopay.sandbox._guard import guard_host
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
@@ -14,6 +17,7 @@ _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 @cache
 def _load(name: str) -> tuple[str, str]:
     html = files("momopay.sandbox").joinpath(name).read_text("utf-8")
+    # By their hash, so that text which a caller sends could not run even if a page showed it as HTML.
     hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in _SCRIPT.findall(html)]
     scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
     policy = (
@@ -24,7 +28,7 @@ def _load(name: str) -> tuple[str, str]:
 
 
 def page_response(name: str) -> Response:
-    """One of the HTML files beside this one."""
+    """Return one of the HTML files beside this module."""
     html, policy = _load(name)
     headers = {
         "content-security-policy": policy,
@@ -33,3 +37,19 @@ def page_response(name: str) -> Response:
         "x-content-type-options": "nosniff",
     }
     return HTMLResponse(html, headers=headers)
+
+
+def add_pages(app: FastAPI) -> None:
+    """Add / (the phone) and /docs (the API) to the app."""
+
+    async def phone(request: Request) -> Response:
+        # The host alone: a link on another site may lead here, as the page cannot be framed and tells nobody anything.
+        guard_host(request)
+        return page_response("page.html")
+
+    async def docs(request: Request) -> Response:
+        guard_host(request)
+        return page_response("docs.html")
+
+    app.add_api_route("/", phone, include_in_schema=False, response_class=Response)
+    app.add_api_route("/docs", docs, include_in_schema=False, response_class=Response)

@@ -1,25 +1,28 @@
-"""The OpenAPI description of every route, from the models that the rules themselves use."""
+"""Every route of the service, with its operation and its OpenAPI description, from the models that the rules use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from momopay.sandbox import _bodies
+from pydantic import BaseModel
+
+from momopay.sandbox import _bodies, _operations, _serializers
+from momopay.sandbox._envelope import Envelope, ErrorEnvelope
 from momopay.sandbox._listing import KINDS, STATUSES
-from momopay.sandbox._records import RECORDS, ErrorEnvelope
 from momopay.sandbox._refusals import STATUS_BY_CODE
 
-_EVERYWHERE = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED")
-_CHANNEL = ("NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL")
+_CODES_OF_ALL = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED")
+_CHANNEL_CODES = ("NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route; `operation` names the function in `_operations` and the record in `_records`."""
+    """One route; `codes` are those beside the codes that every route may answer."""
 
     method: str
     path: str
-    operation: str
+    operation: _operations.Operation
+    answer: type[BaseModel]
     summary: str
     body: type[_bodies.Body] | None = None
     codes: tuple[str, ...] = ()
@@ -56,13 +59,14 @@ ROUTES = (
     Route(
         "POST",
         "/payments/stk",
-        "initiate_stk",
+        _operations.initiate_stk,
+        Envelope[_serializers.StkInitiated],
         "Initiate an STK prompt",
         _bodies.StkBody,
         (
             "VALIDATION_ERROR",
             "INVALID_PHONE",
-            *_CHANNEL,
+            *_CHANNEL_CODES,
             "INSUFFICIENT_SERVICE_BALANCE",
             "STK_TEMP_BANNED",
             "TRANSACTION_HEALTH_BLOCKED",
@@ -71,21 +75,17 @@ ROUTES = (
     Route(
         "POST",
         "/b2c/payouts",
-        "initiate_payout",
+        _operations.initiate_payout,
+        Envelope[_serializers.PayoutInitiated],
         "Initiate a payout",
         _bodies.PayoutBody,
-        (
-            "VALIDATION_ERROR",
-            "INVALID_PHONE",
-            "KYC_NOT_VERIFIED",
-            "INSUFFICIENT_FUNDS",
-            "INSUFFICIENT_SERVICE_BALANCE",
-        ),
+        ("VALIDATION_ERROR", "INVALID_PHONE", "KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
     ),
     Route(
         "GET",
         "/transactions",
-        "list_transactions",
+        _operations.list_transactions,
+        Envelope[_serializers.TransactionList[_serializers.TransactionItem]],
         "List transactions",
         codes=("VALIDATION_ERROR",),
         query=_FILTERS,
@@ -93,34 +93,51 @@ ROUTES = (
     Route(
         "GET",
         "/transactions/{id}",
-        "read_transaction",
+        _operations.read_transaction,
+        Envelope[_serializers.TransactionRead],
         "Read one transaction",
         codes=("TRANSACTION_NOT_FOUND", "VALIDATION_ERROR"),
     ),
     Route(
         "POST",
         "/wallets/service/topups",
-        "top_up",
+        _operations.top_up,
+        Envelope[_serializers.StkInitiated],
         "Top up the service wallet",
         _bodies.TopUpBody,
         ("VALIDATION_ERROR", "INVALID_PHONE"),
         headers=(_IDEMPOTENCY_KEY,),
     ),
-    Route("GET", "/wallets/service/balance", "read_balance", "Read the service wallet's balance"),
-    Route("GET", _CHANNELS, "list_channels", "List payment channels"),
+    Route(
+        "GET",
+        "/wallets/service/balance",
+        _operations.read_balance,
+        Envelope[_serializers.ServiceBalance],
+        "Read the service wallet's balance",
+    ),
+    Route("GET", _CHANNELS, _operations.list_channels, Envelope[_serializers.ChannelList], "List payment channels"),
     Route(
         "POST",
         _CHANNELS,
-        "create_channel",
+        _operations.create_channel,
+        Envelope[_serializers.PaymentChannel],
         "Create a payment channel",
         _bodies.NewChannelBody,
         ("VALIDATION_ERROR",),
     ),
-    Route("GET", f"{_CHANNELS}/{{id}}", "read_channel", "Read one payment channel", codes=("CHANNEL_NOT_FOUND",)),
+    Route(
+        "GET",
+        f"{_CHANNELS}/{{id}}",
+        _operations.read_channel,
+        Envelope[_serializers.PaymentChannel],
+        "Read one payment channel",
+        codes=("CHANNEL_NOT_FOUND",),
+    ),
     Route(
         "PATCH",
         f"{_CHANNELS}/{{id}}",
-        "change_channel",
+        _operations.change_channel,
+        Envelope[_serializers.PaymentChannel],
         "Change a payment channel",
         _bodies.ChannelChangesBody,
         ("VALIDATION_ERROR", "CHANNEL_NOT_FOUND"),
@@ -128,7 +145,8 @@ ROUTES = (
     Route(
         "DELETE",
         f"{_CHANNELS}/{{id}}",
-        "delete_channel",
+        _operations.delete_channel,
+        Envelope[_serializers.Nothing],
         "Delete a payment channel",
         codes=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
     ),
@@ -136,15 +154,19 @@ ROUTES = (
 
 
 def describe(route: Route) -> dict[str, Any]:
-    """The arguments of `FastAPI.add_api_route` that describe a route."""
-    codes = (*route.codes, *_EVERYWHERE)
+    """Return the arguments of `FastAPI.add_api_route` that describe a route.
+
+    Bodies and parameters are given as schemas, not as arguments of the handler: FastAPI would answer its own 422 to
+    what does not fit them.
+    """
+    codes = (*route.codes, *_CODES_OF_ALL)
     if route.body is not None:
         codes = (*codes, "PAYLOAD_TOO_LARGE")
     responses: dict[int | str, dict[str, object]] = {}
     for status in sorted({STATUS_BY_CODE[code] for code in codes}):
-        told = ", ".join(code for code in codes if STATUS_BY_CODE[code] == status)
-        responses[status] = {"model": ErrorEnvelope, "description": told}
-    responses[200] = {"model": RECORDS[route.operation], "description": "success: true"}
+        shared = ", ".join(code for code in codes if STATUS_BY_CODE[code] == status)
+        responses[status] = {"model": ErrorEnvelope, "description": shared}
+    responses[200] = {"model": route.answer, "description": "success: true"}
     extra: dict[str, object] = {"security": [{"apiKey": []}]}
     parameters = [*route.query, *route.headers]
     if "{id}" in route.path:
@@ -157,7 +179,7 @@ def describe(route: Route) -> dict[str, Any]:
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return {
         "summary": route.summary,
-        "operation_id": route.operation,
+        "operation_id": route.operation.__name__,
         "tags": ["service"],
         "responses": responses,
         "openapi_extra": extra,

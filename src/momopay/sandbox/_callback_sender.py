@@ -7,28 +7,30 @@ from collections.abc import Mapping
 import httpx
 
 from momopay.sandbox._callback_urls import may_be_sent
-from momopay.sandbox._deliveries import ANSWER_LIMIT, Posted
+from momopay.sandbox._deliveries import ANSWER_LIMIT, PostResult
 
-_SHOWN = 500
+_KEPT_BYTES = 500
 
 
-class Poster:
-    """Sends one callback at a time, each on a connection of its own."""
+class CallbackSender:
+    """POSTs callbacks, each on a connection of its own."""
 
     def __init__(self, speed: float) -> None:
         """The answer limit of 30 virtual seconds shrinks with the speed, to one real second at least."""
+        # Less would fail a receiver merely because the machine is busy.
         self.limit = max(1.0, ANSWER_LIMIT / max(speed, 1.0))
         self._client = httpx.AsyncClient(
             verify=False,  # noqa: S501 - loopback only, where nobody has a certificate to verify
             trust_env=False,
             timeout=None,  # noqa: S113 - bounded as a whole, below
+            # A kept connection could be closed by the receiver just when the next callback is written to it.
             limits=httpx.Limits(max_keepalive_connections=0),
         )
 
-    async def post(self, url: str, payload: Mapping[str, object]) -> Posted:
-        """POST a payload and report the answer; nothing is raised."""
+    async def post(self, url: str, payload: Mapping[str, object]) -> PostResult:
+        """POST a payload and return the result; nothing is raised."""
         if not may_be_sent(url):
-            return Posted(error="not sent: not loopback")
+            return PostResult(error="not sent: not loopback")
         body = json.dumps(payload).encode()
         headers = {"content-type": "application/json", "user-agent": "momopay-sandbox"}
         try:
@@ -39,13 +41,13 @@ class Poster:
                 answer = b""
                 async for chunk in response.aiter_raw():
                     answer += chunk
-                    if len(answer) >= _SHOWN:
+                    if len(answer) >= _KEPT_BYTES:
                         break
-                return Posted(response.status_code, answer[:_SHOWN].decode("utf-8", "replace"))
+                return PostResult(response.status_code, answer[:_KEPT_BYTES].decode("utf-8", "replace"))
         except TimeoutError:
-            return Posted(error=f"no answer within {ANSWER_LIMIT:.0f} seconds", timed_out=True)
+            return PostResult(error=f"no answer within {ANSWER_LIMIT:.0f} seconds", timed_out=True)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Posted(error=f"{type(error).__name__}: {error}")
+            return PostResult(error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
         """Close what is open."""
