@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+import momopay
 from drivers import Driver
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
+from resources.sandbox_kit import prompt
 
 FOLDER = "/v1/payment-wallet/channels"
 OURS = parse(PAYBILL.kind, PAYBILL.camel)
@@ -85,3 +87,24 @@ def test_wrong_arguments_are_refused_together_and_nothing_is_sent(
     service = Recorder(PAYBILL.camel)
     assert refused(drive(transport=service.transport), call) == names
     assert service.requests == []
+
+
+# Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+def test_channels_are_made_changed_and_deleted(sdk: Driver) -> None:
+    made = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="5001"))
+    changed = sdk(lambda client: client.channels.update(made, name="New till", is_default=True))
+    assert (changed.name, changed.is_default, changed.shortcode) == ("New till", True, "5001")
+    assert sdk(lambda client: client.channels.list())[0].id == made.id
+    assert sdk(lambda client: client.channels.get(made)).name == "New till"
+    assert sdk(lambda client: client.channels.delete(made)) is None
+    with pytest.raises(momopay.ChannelNotFoundError):
+        sdk(lambda client: client.channels.get(made))
+
+
+def test_a_channel_in_use_stays(sdk: Driver) -> None:
+    (channel,) = sdk(lambda client: client.channels.list())
+    sdk(prompt)
+    with pytest.raises(momopay.ChannelInUseError):
+        sdk(lambda client: client.channels.delete(channel))

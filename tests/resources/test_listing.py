@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 import momopay
 from drivers import Driver
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
+from momopay.sandbox import Account, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
+from resources.sandbox_kit import prompt
 
 SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
 
@@ -108,3 +110,34 @@ def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Callable[..., Dr
     driver = drive(transport=service.transport)
     assert refused(driver, lambda client: client.transactions.iter(page_size=101, to=5)) == {"page_size", "to"}
     assert service.requests == []
+
+
+# Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+def test_the_list_is_walked_page_by_page(sdk: Driver, sandbox: Sandbox, listed: list[str]) -> None:
+    before = len(sandbox.requests)
+    items = sdk.collect(lambda client: client.transactions.iter(page_size=10))
+    assert [item.transaction_id for item in items] == listed[::-1]
+    assert len(sandbox.requests) - before == 3
+    pages = sdk.collect(lambda client: client.transactions.iter(page_size=10).pages())
+    assert [len(page.items) for page in pages] == [10, 10, 5]
+    assert {page.overview.total for page in pages} == {25}
+
+
+def test_filters_reach_the_service(sdk: Driver, listed: list[str]) -> None:
+    page = sdk(lambda client: client.transactions.list(amount_min=5, amount_max=Decimal(7), type="STK", limit=100))
+    assert [item.transaction_id for item in page.items] == listed[4:7][::-1]
+    assert page.next_cursor is None
+    long_ago = datetime.now(UTC) - timedelta(days=400)
+    assert sdk(lambda client: client.transactions.list(to=long_ago)).overview.total == 0
+
+
+def test_snake_case_reads_alike(sdk: Driver, account: Account) -> None:
+    made = sdk(prompt)
+    camel = sdk(lambda client: client.transactions.get(made))
+    account.switches.naming = "snake_case"
+    snake = sdk(lambda client: client.transactions.get(made))
+    for name in ("transaction_id", "status", "amount", "phone", "account_reference", "created_at"):
+        assert getattr(snake, name) == getattr(camel, name)
+    assert snake.transaction_fee == 1

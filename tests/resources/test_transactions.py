@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,7 +13,9 @@ import momopay
 from drivers import Driver
 from models.kit import ID, READ
 from models.test_callbacks import callback
+from momopay.sandbox import Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
+from resources.sandbox_kit import AT_ONCE, prompt
 
 
 def test_a_callback_is_confirmed_by_one_read(drive: Callable[..., Driver]) -> None:
@@ -54,3 +57,32 @@ def test_what_names_no_transaction_is_refused_at_once(drive: Callable[..., Drive
         getattr(drive(transport=service.transport).client.transactions, call)([".."])
     assert set(caught.value.fields) == {"transaction_id"}
     assert service.requests == []
+
+
+# Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+def test_waits_for_many_share_their_reads(sdk: Driver, sandbox: Sandbox) -> None:
+    accepted = [sdk(partial(prompt, account_reference=f"INV-{number}")) for number in range(30)]
+    sandbox.advance(60)
+    before = len(sandbox.requests)
+    ended = sdk.collect(lambda client: client.transactions.wait_all(accepted, schedule=AT_ONCE))
+    assert {each.status for each in ended} == {"SUCCESS"}
+    assert len(ended) == 30
+    assert len(sandbox.requests) - before == 1
+
+
+def test_a_real_callback_parses_and_is_confirmed(sdk: Driver, sandbox: Sandbox) -> None:
+    sdk(lambda client: prompt(client, callback_url="http://127.0.0.1:9/momo"))
+    sandbox.advance(60)
+    delivery = sandbox.callbacks[0]
+    callback = momopay.parse_callback(delivery.payload)
+    assert callback.event_type == "transaction.success"
+    confirmed = sdk(lambda client: client.transactions.confirm(callback))
+    assert confirmed.status == "SUCCESS"
+    payload: Any = delivery.payload
+    payload["transaction"]["amount"] = 1
+    forged = momopay.parse_callback(payload)
+    with pytest.raises(momopay.CallbackMismatchError) as caught:
+        sdk(lambda client: client.transactions.confirm(forged))
+    assert caught.value.fields == ("amount",)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from drivers import Driver
+import pytest
+
+import momopay
+from drivers import Driver, hasty
 from models.kit import BALANCE, PHONE, TOP_UP
+from momopay.sandbox import Fault, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
+from resources.sandbox_kit import AMBIGUOUS, AT_ONCE, LOCAL_PHONE, paid, top_up
 
 
 def test_the_balance_is_read(drive: Callable[..., Driver]) -> None:
@@ -48,3 +53,52 @@ def test_wrong_arguments_are_refused_together_and_nothing_is_sent(drive: Callabl
     driver = drive(transport=service.transport)
     assert refused(driver, lambda client: client.wallet.top_up(**wrong)) == set(wrong)
     assert service.requests == []
+
+
+# Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+def read_balances(sdk: Driver, times: int) -> None:
+    for _ in range(times):
+        sdk(lambda client: client.wallet.balance())
+
+
+@pytest.mark.parametrize(("fault", "_payments"), AMBIGUOUS)
+def test_a_top_up_with_an_ambiguous_end_is_retried_under_its_key_and_prompts_once(
+    sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int
+) -> None:
+    sandbox.fail_next("POST", "/wallets/service/topups", fault)
+    try:
+        accepted = sdk(hasty(top_up))
+    except momopay.OutcomeUnknownError as error:
+        assert fault is Fault.truncated or fault is Fault.html_502
+        key = error.idempotency_key
+        accepted = sdk(lambda client: client.wallet.top_up(amount=500, phone=LOCAL_PHONE, idempotency_key=key))
+    sandbox.advance(120)
+    ended = sdk(lambda client: client.transactions.wait(accepted, schedule=AT_ONCE))
+    assert ended.status == "SUCCESS"
+    assert paid(sandbox, "top_up") == 1
+
+
+@pytest.mark.parametrize(("fault", "_payments"), AMBIGUOUS)
+def test_a_read_survives_what_is_transient(sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int) -> None:
+    sandbox.fail_next("GET", "/wallets/service/balance", fault)
+    assert sdk(hasty(lambda client: client.wallet.balance())).currency == "KES"
+
+
+def test_the_rate_limit_is_never_met_with_the_default_budget(
+    sandbox: Sandbox, drive: Callable[..., Driver], key: str
+) -> None:
+    sdk = drive(api_key=key, base_url=sandbox.base_url, budget=momopay.RateBudget(), deadline=1.0)
+    with pytest.raises(momopay.BudgetExhaustedError) as caught:
+        read_balances(sdk, 100)
+    assert 50 < caught.value.retry_after <= 61
+    assert [request.status for request in sandbox.requests] == [200] * 58
+
+
+def test_without_a_budget_the_limit_is_met_and_typed(sdk: Driver, sandbox: Sandbox) -> None:
+    with pytest.raises(momopay.RateLimitExceededError) as caught:
+        read_balances(sdk, 61)
+    assert (caught.value.limit, caught.value.remaining) == (60, 0)
+    assert caught.value.retry_after == caught.value.reset_in_seconds
+    assert len(sandbox.requests) == 61
