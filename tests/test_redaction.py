@@ -96,7 +96,7 @@ def test_no_error_shows_the_key_or_a_phone(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS[answer]), max_attempts=2, deadline=0.3)
-    with pytest.raises(momopay.MomoPayError) as caught:
+    with pytest.raises((momopay.MomoPayError, RuntimeError)) as caught:  # a transport's bug comes out unchanged
         driver(CALLS[call])
     visible = shown(caught.value) + caplog.text
     for secret in (KEY, BASIC, PHONE, LOCAL):

@@ -42,7 +42,9 @@ def own_certificate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     with pem.open("ab") as file:
         file.write((folder / "certificate").read_bytes())
-    monkeypatch.setattr(connections, "_tls", lambda: ssl.create_default_context(cafile=folder / "certificate"))
+    monkeypatch.setattr(
+        connections, "_shared_tls_context", lambda: ssl.create_default_context(cafile=folder / "certificate")
+    )
     return pem
 
 

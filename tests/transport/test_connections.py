@@ -1,121 +1,194 @@
-"""Connections at rest: the last used first, none for too long, none across a fork, no more than the cap."""
+"""Idle connections, and which connections may carry another request. Over both clients: their sockets differ."""
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
-import time
+from collections.abc import Callable
 from typing import Any
 
-import anyio
+import httpcore
 import pytest
 
-from momopay import APIConnectionError, AsyncClient, Client, ConfigurationError, MomoPayError
+import wire
+from drivers import Driver
 from momopay._transport import connections
 from momopay._transport.connections import IdleStack
+from momopay._transport.network import AsyncStream, SyncStream
+from patience import until
 
-KEY = "pk_test_connections"
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
+Drive = Callable[..., Driver]
 
 
-def test_the_last_used_is_taken_first(clock: list[float]) -> None:
-    idle: IdleStack[str] = IdleStack()
-    assert idle.take() is None
-    idle.put("a")
-    idle.put("b")
-    assert [idle.take(), idle.take(), idle.take()] == ["b", "a", None]
-    assert clock == [100.0]
+class Idle:
+    """As much of a connection as the stack asks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.expired = False
+
+    def has_expired(self) -> bool:
+        return self.expired
 
 
-def test_one_that_rested_for_too_long_is_not_taken(clock: list[float]) -> None:
-    idle: IdleStack[str] = IdleStack()
-    idle.put("a")
-    clock[0] += connections.KEEP_ALIVE + 1
-    assert idle.take() is None
+def stack_of(*connections: Any) -> IdleStack[Any]:
+    stack: IdleStack[Any] = IdleStack()
+    for each in connections:
+        assert stack.push(each) == []
+    return stack
 
 
-def test_the_oldest_is_given_back_to_be_closed_once_its_time_is_over(clock: list[float]) -> None:
-    idle: IdleStack[str] = IdleStack()
-    assert idle.put("old") == []
-    clock[0] += connections.KEEP_ALIVE + 1
-    assert idle.put("new") == ["old"]
-    assert list(idle.drain()) == ["new"]
+def test_the_last_used_is_returned_first() -> None:
+    old, new = Idle("old"), Idle("new")
+    stack = stack_of(old, new)
+    assert [stack.pop(), stack.pop(), stack.pop()] == [new, old, None]
 
 
-def test_a_child_process_starts_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle: IdleStack[str] = IdleStack()
-    idle.put("parent's")
+def test_the_oldest_are_closed_as_soon_as_they_have_expired() -> None:
+    first, second, third, fourth = Idle("first"), Idle("second"), Idle("third"), Idle("fourth")
+    stack = stack_of(first, second, third)
+    first.expired = second.expired = True
+    assert stack.push(fourth) == [first, second]
+    assert stack.drain() == [third, fourth]
+    assert stack.pop() is None
+
+
+def test_a_child_process_starts_without_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stack_of(Idle("the parent's"))
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert idle.take() is None
+    assert stack.pop() is None
+    own = Idle("the child's")
+    stack.push(own)
+    assert stack.pop() is own
 
 
 def test_the_tls_context_is_built_once_and_only_for_https() -> None:
-    import httpx
+    def context(scheme: bytes, host: bytes) -> Any:
+        return connections.tls_context(httpcore.Origin(scheme, host, 443))
 
-    assert connections.tls_for(httpx.URL("http://127.0.0.1/v1")) is None
-    first = connections.tls_for(httpx.URL("https://one.example/v1"))
+    assert context(b"http", b"127.0.0.1") is None
+    first = context(b"https", b"one.example")
     assert first is not None
-    assert connections.tls_for(httpx.URL("https://two.example/v1")) is first
+    assert context(b"https", b"two.example") is first
 
 
-@pytest.fixture
-def silent() -> Any:
-    """A server that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+# Which connections are used again.
 
 
-def test_when_all_connections_stay_busy_a_blocking_payment_is_surely_not_sent(
-    silent: str, monkeypatch: pytest.MonkeyPatch
+def record(identity: str, status: str = "PENDING") -> bytes:
+    request = wire.Request("POST", "/payments/stk", {}, b"", 0.0)
+    return wire.envelope({**wire.record_for(request), "transactionId": identity, "status": status})
+
+
+def read(driver: Driver, identity: str) -> Any:
+    return driver(lambda client: client.transactions.get(identity))
+
+
+def pay(driver: Driver) -> Any:
+    return driver(lambda client: client.stk.initiate(amount=1, phone="0712345678"))
+
+
+def sends(data: bytes) -> wire.Step:
+    """Answer with exactly these bytes, and keep the connection open."""
+
+    def play(exchange: wire.Exchange) -> bool:
+        exchange.sock.sendall(data)
+        return True
+
+    return wire.Step(play, commits=True)
+
+
+def test_reads_share_a_connection(drive: Drive) -> None:
+    with wire.serve(wire.answers(200, record("t"))) as server:
+        driver = drive(base_url=server.base_url)
+        for _ in range(3):
+            read(driver, "t")
+        assert (len(server.requests), server.connections) == (3, 1)
+
+
+def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> None:
+    with wire.serve(wire.answers(200, record("t"))) as server:
+        driver = drive(base_url=server.base_url)
+        read(driver, "t")
+        for _ in range(3):
+            pay(driver)
+        read(driver, "t")
+        assert (len(server.requests), server.connections) == (5, 4)
+
+
+FIRST = record("first")
+STALE = wire.whole(200, record("stale", "SUCCESS"))
+FOLLOWED = {
+    "a second response": wire.whole(200, FIRST) + STALE,
+    "a line break": wire.whole(200, FIRST) + b"\r\n",
+    "a response after chunks": (
+        wire.head(200, {"Transfer-Encoding": "chunked"}) + b"%x\r\n" % len(FIRST) + FIRST + b"\r\n0\r\n\r\n" + STALE
+    ),
+}
+
+
+@pytest.mark.parametrize("data", FOLLOWED.values(), ids=FOLLOWED)
+def test_what_follows_a_response_is_not_taken_for_the_next_one(drive: Drive, data: bytes) -> None:
+    with wire.serve(sends(data), wire.answers(200, record("second"))) as server:
+        driver = drive(base_url=server.base_url)
+        assert (read(driver, "first").transaction_id, read(driver, "second").transaction_id) == ("first", "second")
+        assert server.connections == 2
+
+
+def test_without_that_care_one_payments_success_is_returned_for_another(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("momopay._transport.sync_backend.MAX_CONNECTIONS", 1)
-    with Client(KEY, base_url=silent, budget=None, timeout=0.4, max_attempts=1) as client:
+    def nothing(_self: object) -> bool:
+        return False
 
-        def occupy() -> None:
-            with pytest.raises(MomoPayError):
-                client.wallet.balance()
-
-        thread = threading.Thread(target=occupy)
-        thread.start()
-        time.sleep(0.1)
-        with pytest.raises(APIConnectionError, match="busy") as caught:
-            client.with_options(timeout=0.1).stk.initiate(amount=1, phone="0712345678")
-        thread.join()
-    assert not caught.value.may_have_executed
+    monkeypatch.setattr(SyncStream, "has_unread", nothing)
+    monkeypatch.setattr(AsyncStream, "has_unread", nothing)
+    with wire.serve(sends(FOLLOWED["a second response"]), wire.answers(200, record("second"))) as server:
+        driver = drive(base_url=server.base_url)
+        read(driver, "first")
+        second = read(driver, "second")
+        assert (second.transaction_id, second.status) == ("stale", "SUCCESS")
 
 
-def test_when_all_connections_stay_busy_an_async_payment_is_surely_not_sent(
-    silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("momopay._transport.async_backend.MAX_CONNECTIONS", 1)
+def test_what_arrives_on_an_idle_connection_is_not_taken_for_a_response(drive: Drive) -> None:
+    accepted = list[socket.socket]()
 
-    async def main() -> None:
-        async with AsyncClient(KEY, base_url=silent, budget=None, timeout=0.4, max_attempts=1) as client:
+    def play(exchange: wire.Exchange) -> bool:
+        accepted.append(exchange.sock)
+        exchange.sock.sendall(wire.whole(200, FIRST))
+        return True
 
-            async def occupy() -> None:
-                with pytest.raises(MomoPayError):
-                    await client.wallet.balance()
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(occupy)
-                await anyio.sleep(0.1)
-                with pytest.raises(APIConnectionError) as caught:
-                    await client.with_options(timeout=0.1).stk.initiate(amount=1, phone="0712345678")
-                assert not caught.value.may_have_executed
-
-    anyio.run(main)
+    with wire.serve(wire.Step(play), wire.answers(200, record("second"))) as server:
+        driver = drive(base_url=server.base_url)
+        read(driver, "first")
+        (connection,) = driver.client._session.backend._idle._idle
+        accepted[0].sendall(STALE)
+        until(connection.has_expired, "the unasked response arrives")
+        assert read(driver, "second").transaction_id == "second"
+        assert server.connections == 2
 
 
-def test_closing_twice_is_closing_once(silent: str) -> None:
-    client = Client(KEY, base_url=silent)
-    client.close()
-    client.close()
-    with pytest.raises(ConfigurationError, match="closed"):
-        client.wallet.balance()
+@pytest.mark.parametrize(
+    "step",
+    [
+        wire.answers(200, record("t"), headers={"Connection": "close"}),
+        wire.closes_after(wire.answers(200, record("t"))),
+    ],
+)
+def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, step: wire.Step) -> None:
+    with wire.serve(step) as server:
+        driver = drive(base_url=server.base_url)
+        read(driver, "t")
+        for connection in driver.client._session.backend._idle._idle:
+            until(connection.has_expired, "the server's close arrives")
+        read(driver, "t")
+        assert (len(server.requests), server.connections) == (2, 2)
+
+
+def test_a_body_where_none_may_be_is_not_the_next_response(drive: Drive) -> None:
+    answer = sends(b"HTTP/1.1 204 No Content\r\n\r\n" + STALE)
+    with wire.serve(answer, wire.answers(200, record("second"))) as server:
+        driver = drive(base_url=server.base_url, max_attempts=1)
+        with pytest.raises(Exception, match="HTTP 204"):
+            read(driver, "first")
+        assert read(driver, "second").transaction_id == "second"

@@ -103,6 +103,7 @@ class Call(Generic[R]):
         self.last_failure: AttemptFailed | None = None
         self.ambiguous: bool = False
         self.progress: Progress | None = None
+        self.foreign_error: Exception | None = None
         self.transaction_id: str | None = None
 
     async def acquire_slot(self) -> bool:
@@ -143,6 +144,9 @@ class Call(Generic[R]):
                 describe=self._describe,
             )
         except Exception as obstacle:
+            if obstacle is self.foreign_error:  # a bug in the user's transport, which the user must see
+                self._log_interruption()
+                raise
             # What prevents a retry (an exhausted budget, an STK pause) says nothing about the attempts before it:
             # their outcome decides which error is raised.
             if self.last_failure is None or not (
@@ -226,6 +230,11 @@ class Call(Generic[R]):
             if endpoint.envelope is None and error.status is not None and 200 <= error.status < 300:  # noqa: PLR2004
                 return RawResponse(error.status, Headers(), b"")
             raise
+        except MomoPayError:
+            raise
+        except Exception as error:
+            self.foreign_error = error
+            raise
         return response
 
     def _parse(self, response: RawResponse) -> R:
@@ -277,14 +286,9 @@ class Call(Generic[R]):
         return f"{self.endpoint.method} {self.path.partition('?')[0]}"
 
     def _log_attempt(self, started: float, outcome: str) -> None:
-        logger.debug(
-            "%s: attempt %d, lane %s, %.3f s: %s",
-            self._describe(),
-            self.attempts,
-            self.lane.value,
-            self.session.backend.now() - started,
-            outcome,
-        )
+        seconds = self.session.backend.now() - started
+        text = "%s: attempt %d, lane %s, %.3f s: %s"
+        logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
 
     def _log_interruption(self) -> None:
         if self.endpoint.retry_policy.has_effect and self.may_have_been_sent:

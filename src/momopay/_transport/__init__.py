@@ -1,8 +1,8 @@
-"""Blocking and asynchronous I/O: the only package that knows httpx, anyio and time.sleep.
+"""Blocking and asynchronous I/O. This is the only package that knows httpx, anyio and `time.sleep`.
 
-Both backends have one shape: `send`, `sleep`, `now`, `in_thread`, `signal`, `close`. They speak to httpx transports
-directly, so redirects, cookies, environment proxies and httpx's own logging of URLs never come into play. Times are
-in seconds.
+`SyncBackend` and `AsyncBackend` have the same methods: `send`, `sleep`, `now`, `in_thread`, `signal` and `close`. They
+call httpx transports directly, or drive httpcore's connections, so redirects, cookies, proxies of the environment and
+httpx's logging of URLs never apply. Times are in seconds.
 """
 
 from __future__ import annotations

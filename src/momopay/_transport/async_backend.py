@@ -1,52 +1,55 @@
-"""The suspending port, on asyncio and on trio."""
+"""The asynchronous backend, on asyncio and on trio."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
+import httpcore
 import httpx
 
-from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, tls_for
-from momopay._transport.requests import build_request
-from momopay._transport.response import NoResponseError, NotSentError, Progress, RawResponse, ResponseReader, check_open
+from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable
+from momopay._transport.requests import httpcore_request, httpx_request
+from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
 from momopay._transport.threads import in_thread
 from momopay.errors import ConfigurationError
 
-_CONNECT_SHARE = 0.9
-"""Connecting gets nine tenths of an attempt, so that "not sent" is told before the attempt's own timer fires."""
-MAX_THREADS = 40
+_CONNECT_FRACTION: Final = 0.9
+"""How much of the timeout connecting may take. Less than all of it, so that httpcore reports a connection that was not
+made before the attempt's own timer ends it."""
+MAX_THREADS: Final = 40
 
 T = TypeVar("T")
 
 
 class AsyncBackend:
-    """The port of `AsyncClient`. Belongs to the event loop that uses it first."""
+    """The backend of `AsyncClient`. It belongs to the event loop that uses it first, and to that loop's thread."""
 
     is_async: ClassVar[bool] = True
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._given = transport
+        self._transport = transport
         self._closed = False
         self._idle: IdleStack[AsyncConnection] = IdleStack()
-        self._home: object = None
+        self._loop: object = None
+        # Both belong to the loop, so `_bind_to_loop` makes them.
         self._slots: anyio.Semaphore
         self._threads: anyio.CapacityLimiter
 
-    def _come_home(self) -> None:
-        here = _event_loop()
-        if self._home is None:
-            self._home = here
+    def _bind_to_loop(self) -> None:
+        loop = _running_loop()
+        if self._loop is None:
+            self._loop = loop
             self._slots = anyio.Semaphore(MAX_CONNECTIONS, fast_acquire=True)
-            # Of its own: whoever calls this from one of anyio's shared threads may hold the last of those.
+            # Not anyio's shared limiter: a caller in one of those threads may hold the last of them.
             self._threads = anyio.CapacityLimiter(MAX_THREADS)
-        elif self._home != here:
+        elif self._loop != loop:
             raise ConfigurationError(
                 "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
             )
@@ -61,124 +64,127 @@ class AsyncBackend:
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, kept by a cancel scope
         progress: Progress | None,
     ) -> RawResponse:
-        """Make one attempt; see `BlockingIO.send`."""
-        check_open(self._closed)
-        self._come_home()
-        request = build_request(method, url, headers, body)
-        request.extensions["timeout"] = dict.fromkeys(("connect", "pool"), timeout * _CONNECT_SHARE)
-        own = progress is not None
-        progress = progress or Progress()
-        if own:
-            request.extensions["trace"] = progress.watch_async
-        received = ResponseReader(progress)
+        """Make one attempt, over any transport within `timeout` seconds as a whole; see `SyncBackend.send`."""
+        if self._closed:
+            raise ConfigurationError("this client is closed; make another. Nothing was sent")
+        self._bind_to_loop()
         deadline = time.monotonic() + timeout
+        # Only connecting needs a timeout of its own. The cancel scope bounds reads and writes.
+        extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "pool"), timeout * _CONNECT_FRACTION)}
+        has_effect = progress is not None
+        if progress is not None:
+            extensions["trace"] = progress.trace_async
+        reader = ResponseReader(progress or Progress())
         with anyio.move_on_after(timeout):
             try:
-                if self._given is not None:
-                    return await _exchange(self._given, request, received, deadline)
-                return await self._on_a_connection(request, received, progress, deadline, own=own)
-            except NoResponseError:
-                raise
-            except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
-                failure = received.failed(error)
-            raise failure  # out here, so that no chain leads to the request and its key
-        if progress.connecting:
-            raise NotSentError("no connection in time")
-        raise received.cut("no whole answer in time")
+                if self._transport is not None:
+                    request = httpx_request(method, url, headers, body, extensions)
+                    response = await self._transport.handle_async_request(request)
+                    reader.start(response.status_code, response.headers)
+                    stream = cast("httpx.AsyncByteStream", response.stream)
+                    return await _read(stream, response.aclose, reader, deadline)
+                core_request = httpcore_request(method, url, headers, body, extensions)
+                return await self._send_on_connection(core_request, reader, deadline, has_effect=has_effect)
+            except TRANSPORT_ERRORS as error:
+                raise reader.failure(error) from error
+        raise reader.timed_out()
 
-    async def _on_a_connection(
-        self, request: httpx.Request, received: ResponseReader, progress: Progress, deadline: float, *, own: bool
+    async def _send_on_connection(
+        self, request: httpcore.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
     ) -> RawResponse:
-        progress.connecting = True
+        reader.progress.connecting = True
         async with self._slots:
-            progress.connecting = False
-            connection = None if own else self._idle.take()
-            connection = connection or AsyncConnection(tls_for(request.url))
+            # The trace reports when a request with an effect is written. Others are not traced, which saves time.
+            reader.progress.connecting = has_effect
+            connection = None if has_effect else self._idle.pop()
+            if connection is not None and connection.has_expired():  # idle for too long, or the server hung up
+                await _close(connection)
+                connection = None
+            connection = connection or AsyncConnection(request.url.origin)
             try:
-                answer = await _exchange(connection, request, received, deadline)
+                response = await connection.handle_async_request(request)
+                reader.start(response.status, httpx.Headers(response.headers))
+                answer = await _read(cast("AsyncIterable[bytes]", response.stream), response.aclose, reader, deadline)
             except BaseException:
                 await _close(connection)
                 raise
-            if own or self._closed or not connection.may_rest():
-                await _close(connection)
-            else:
-                for expired in self._idle.put(connection):
-                    await _close(expired)
+            keep = not has_effect and not self._closed and is_reusable(connection, response)
+            for unused in self._idle.push(connection) if keep else [connection]:
+                await _close(unused)
             return answer
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
-        self._come_home()
+        self._bind_to_loop()
         await anyio.sleep(seconds)
 
     def now(self) -> float:
-        """Tell the monotonic time, one clock for all ports of the process."""
+        """Return the monotonic time, which all backends of the process share."""
         return time.monotonic()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do blocking work in a thread. Once begun it is not given up, and a cancellation waits for its end."""
-        self._come_home()
+        """Do blocking work in a thread. Once begun it is not given up: a cancellation waits for its end."""
+        self._bind_to_loop()
         return await in_thread(partial(work, *arguments), self._threads)
 
     def signal(self) -> AsyncSignal:
-        """Make a wake-up call."""
-        self._come_home()
+        """Return a new signal."""
+        self._bind_to_loop()
         return AsyncSignal()
 
     async def close(self) -> None:
-        """Close every connection at rest, and the transport that was given.
+        """Close the idle connections, and the user's transport if there is one.
 
-        On another event loop than theirs nothing can be closed; what is at rest there is dropped.
+        Sockets can be closed only on their own event loop. On another one they are dropped.
         """
         self._closed = True
-        is_home = self._home is None or self._home == _event_loop()
+        on_own_loop = self._loop is None or self._loop == _running_loop()
         for connection in self._idle.drain():
-            if is_home:
+            if on_own_loop:
                 await connection.aclose()
-        if self._given is not None and is_home:
-            await self._given.aclose()
+        if self._transport is not None and on_own_loop:
+            await self._transport.aclose()
 
 
 async def _close(connection: AsyncConnection) -> None:
-    """Close, whatever happens meanwhile: an answer that came is not to be lost over it."""
+    """Close a connection, even in a cancelled task. An error in closing must not replace a response."""
     with anyio.CancelScope(shield=True), suppress(Exception):
         await connection.aclose()
 
 
-def _event_loop() -> object:
+def _running_loop() -> object:
     try:
-        return asyncio.get_running_loop()  # a tenth of the price of the general way
+        return asyncio.get_running_loop()  # takes a tenth of the time of anyio's way
     except RuntimeError:
         return anyio.lowlevel.current_token()
 
 
-async def _exchange(
-    transport: httpx.AsyncBaseTransport, request: httpx.Request, received: ResponseReader, deadline: float
+async def _read(
+    stream: AsyncIterable[bytes], close: Callable[[], Awaitable[None]], reader: ResponseReader, deadline: float
 ) -> RawResponse:
-    response = await transport.handle_async_request(request)
-    received.begin(response)
     try:
-        async for chunk in cast("httpx.AsyncByteStream", response.stream):
-            received.add(chunk)
-            if time.monotonic() > deadline:  # many chunks may come of one read, and no timer fires between them
-                raise received.cut("no whole answer in time")
+        async for chunk in stream:
+            reader.feed(chunk)
+            # One network read may bring many chunks, and no timer fires between them.
+            if time.monotonic() > deadline:
+                raise reader.timed_out()
     finally:
-        await response.aclose()
-    return received.answer(response)
+        await close()
+    return reader.finish()
 
 
 class AsyncSignal:
-    """A wake-up call between tasks."""
+    """Wakes one task from another."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def set(self) -> None:
-        """Call."""
+        """Wake the task that waits, or the next one that does."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a call, no longer than that."""
+        """Wait until it is set, at most this long."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()

@@ -1,38 +1,69 @@
-"""Requests, built from what is known before: httpx's own way parses the URL and sorts the headers each time."""
+"""Requests, in httpcore's form for our own connections and in httpx's form for a transport of the user's.
+
+They are built from prepared headers and cached URLs: httpx's own way parses the URL and sorts the headers each time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
+import httpcore
 import httpx
 
 from momopay._transport.response import NotSentError
 
-_url = lru_cache(maxsize=256)(httpx.URL)
-_NO_BODY = httpx.ByteStream(b"")
-
 
 def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
-    """Build the headers of every request to one service."""
+    """Return the headers of every request to one service."""
     return httpx.Headers({"Host": httpx.URL(base_url).netloc.decode("ascii"), **headers})
 
 
-def build_request(method: str, url: str, headers: httpx.Headers, body: bytes | None) -> httpx.Request:
-    """Build one request; its content can be read, as transports expect.
+def httpx_request(
+    method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
+) -> httpx.Request:
+    """Return a request whose content has been read, as transports of httpx expect.
 
     Raises:
-        NotSentError: The URL is longer than httpx takes.
+        NotSentError: The URL is longer than httpx accepts.
     """
-    try:
-        address = _url(url)
-    except httpx.InvalidURL as error:
-        raise NotSentError(str(error)) from None
-    if body is None:
-        request = httpx.Request(method, address, headers=headers, stream=_NO_BODY)
-    else:
-        of_the_body = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        everything = httpx.Headers([*headers.raw, *httpx.Headers(of_the_body).raw])
-        request = httpx.Request(method, address, headers=everything, stream=httpx.ByteStream(body))
+    stream = httpx.ByteStream(body or b"")
+    request = httpx.Request(
+        method, _httpx_url(url), headers=_with_body_headers(headers, body), stream=stream, extensions=extensions
+    )
     request.read()
     return request
+
+
+def httpcore_request(
+    method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
+) -> httpcore.Request:
+    """Return a request for one of our own connections.
+
+    Raises:
+        NotSentError: As for `httpx_request`.
+    """
+    raw = _with_body_headers(headers, body)
+    return httpcore.Request(method, _httpcore_url(url), headers=raw, content=body, extensions=extensions)
+
+
+def _with_body_headers(headers: httpx.Headers, body: bytes | None) -> list[tuple[bytes, bytes]]:
+    if body is None:
+        return headers.raw
+    return [*headers.raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+
+
+@lru_cache(maxsize=256)
+def _httpx_url(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise NotSentError(str(error)) from error
+
+
+@lru_cache(maxsize=256)
+def _httpcore_url(url: str) -> httpcore.URL:
+    # httpx parses this one too, so that a request goes to the same place over any transport.
+    parsed = _httpx_url(url)
+    return httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)

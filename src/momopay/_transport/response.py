@@ -1,35 +1,51 @@
-"""What an attempt brings back: a whole answer, or the reason why there is none."""
+"""What an attempt returns: a whole response, or the reason why there is none.
+
+Pure, apart from the buffer of the one response that a `ResponseReader` reads.
+"""
 
 from __future__ import annotations
 
 import socket
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpcore
 import httpx
 
-from momopay.errors import ConfigurationError
+MAX_BODY: Final = 8 * 1024 * 1024
+MAX_PARTS: Final = 200_000
+"""Objects and arrays in a body. Parsed, an empty one takes some hundred bytes. A full page of a list has 102."""
+_MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS
 
-MAX_BODY = 8 * 1024 * 1024
-MAX_PARTS = 200_000
-"""Objects and arrays in a body; JSON's readers take some hundred bytes for one that is empty. A full page has 102."""
-_SMALL = 2 * MAX_PARTS
-
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_NOT_SENT_BY_HTTPCORE = (
+_HTTPX_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_HTTPCORE_NOT_SENT: Final = (
     httpcore.ConnectError,
     httpcore.ConnectTimeout,
     httpcore.PoolTimeout,
     httpcore.UnsupportedProtocol,
 )
-_NO_CONNECTION = (ConnectionRefusedError, socket.gaierror)
-"""The operating system's own word that no connection came about."""
+_SYSTEM_NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror)
+"""What the operating system raises when there is no connection."""
+
+TRANSPORT_ERRORS: Final = (
+    httpx.HTTPError,
+    httpx.InvalidURL,
+    httpx.StreamError,
+    httpcore.ConnectionNotAvailable,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    OSError,
+)
+"""How a transport reports that an attempt failed. Anything else that it raises, such as the AssertionError of a mock,
+is a bug outside of this package and reaches the caller unchanged."""
 
 
 class RawResponse(NamedTuple):
-    """A whole answer, as bytes."""
+    """A whole response. The body is decompressed."""
 
     status: int
     headers: httpx.Headers
@@ -37,10 +53,10 @@ class RawResponse(NamedTuple):
 
 
 class NoResponseError(Exception):
-    """An attempt that brought no whole answer; says so without the request, hence without key or phone.
+    """An attempt brought no whole response.
 
     Attributes:
-        status: The HTTP status, if the answer began.
+        status: The HTTP status, if the response began.
     """
 
     def __init__(self, reason: str, *, status: int | None = None) -> None:
@@ -49,11 +65,15 @@ class NoResponseError(Exception):
 
 
 class NotSentError(NoResponseError):
-    """The request surely did not reach the service."""
+    """No byte of the request reached the service."""
 
 
 class NoReplyError(NoResponseError):
-    """The request was sent, or may have been; `partial` is what came back of the body."""
+    """The request was sent, or may have been.
+
+    Attributes:
+        partial: The part of the response's body that arrived.
+    """
 
     def __init__(self, reason: str, *, status: int | None = None, partial: bytes = b"") -> None:
         super().__init__(reason, status=status)
@@ -61,96 +81,94 @@ class NoReplyError(NoResponseError):
 
 
 class UnreadableResponseError(NoResponseError):
-    """An answer came, and its body is refused: too large, too many parts, or an encoding that was not asked for."""
+    """A response came, and its body is refused: too large, too many parts, or an encoding that was not asked for."""
 
 
 class Progress:
-    """How far a request that changes something came, by httpcore's word; without its word, it counts as sent."""
+    """How far a request with an effect has come. What is not known counts as sent.
+
+    Attributes:
+        connecting: Whether it is certain that nothing has been written yet.
+        sending: Whether httpcore has begun to write. It stays set, whatever the transport does afterwards.
+    """
 
     connecting: bool = False
     sending: bool = False
 
-    def watch(self, event: str, _info: dict[str, Any]) -> None:
-        """Hear of the next step."""
+    def trace(self, event: str, _info: dict[str, Any]) -> None:
+        """Follow httpcore's "trace" extension."""
         if event == "connection.connect_tcp.started":
-            self.connecting = not self.sending  # a transport may connect elsewhere after it has sent
+            # A transport may connect to something else after it has sent the request.
+            self.connecting = not self.sending
         elif event.endswith("send_request_headers.started"):
             self.connecting = False
             self.sending = True
 
-    async def watch_async(self, event: str, info: dict[str, Any]) -> None:
-        """Hear of the next step, from httpcore's other colour."""
-        self.watch(event, info)
-
-
-def check_open(closed: bool) -> None:
-    """Refuse to send on a closed port."""
-    if closed:
-        raise ConfigurationError("this client is closed; make another. Nothing was sent")
-
-
-def _is_surely_not_sent(error: Exception) -> bool:
-    """Whether the error says so, and the operating system, httpcore or the transport itself is where it comes from.
-
-    A transport over another library may translate more than it should: httpx-aiohttp's ConnectTimeout also
-    stands for a server that hung up after it had read the whole request.
-    """
-    if not isinstance(error, _NOT_SENT):
-        return False
-    causes = list(_causes(error))
-    return not causes or isinstance(causes[0], _NOT_SENT_BY_HTTPCORE) or isinstance(causes[-1], _NO_CONNECTION)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause = error.__cause__
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
+    async def trace_async(self, event: str, info: dict[str, Any]) -> None:
+        """Follow the same extension of httpcore's asynchronous half, which awaits it."""
+        self.trace(event, info)
 
 
 class ResponseReader:
-    """An answer as it comes in, chunk by chunk, never more than `MAX_BODY`."""
+    """Reads the response to one attempt, chunk by chunk, or says how the attempt failed."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self._progress = progress
-        self._response: httpx.Response | None = None
-        self._body = bytearray()  # a list would hold an object for each chunk, and chunks may be of a byte each
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._status: int | None = None
+        self._headers = httpx.Headers()
+        # Not a list: it would hold an object for each chunk, and a chunk may be of a single byte.
+        self._body = bytearray()
 
-    def begin(self, response: httpx.Response) -> None:
-        """Take the answer's head."""
-        self._response = response
+    def start(self, status: int, headers: httpx.Headers) -> None:
+        """Take the response's head."""
+        self._status = status
+        self._headers = headers
 
-    def add(self, chunk: bytes) -> None:
-        """Take one more chunk, or refuse the body as too large."""
+    def feed(self, chunk: bytes) -> None:
+        """Take the next chunk of the body.
+
+        Raises:
+            UnreadableResponseError: The body is too large.
+        """
         self._body += chunk
-        self._check(len(self._body))
+        self._check_size(len(self._body))
 
-    def failed(self, error: Exception) -> NoResponseError:
-        """Say what became of an attempt that the transport gave up."""
+    def failure(self, error: Exception) -> NoResponseError:
+        """Return how an attempt ended that the transport gave up with an error."""
         reason = f"{type(error).__name__}: {error}"
-        # A transport may send, and fail to connect for something else after that.
-        began = self._progress is not None and self._progress.sending
-        return NotSentError(reason) if not began and _is_surely_not_sent(error) else self.cut(reason)
+        progress = self.progress
+        # A transport may send the request, and then fail to connect to something else.
+        if progress.connecting or (not progress.sending and _is_not_sent(error)):
+            return NotSentError(reason)
+        return self.incomplete(reason)
 
-    def cut(self, reason: str) -> NoReplyError:
-        """Say that no more of the answer will come."""
+    def timed_out(self) -> NoResponseError:
+        """Return how an attempt ended whose time was over."""
+        if self.progress.connecting:
+            return NotSentError("no connection within the timeout")
+        return self.incomplete("no whole response within the timeout")
+
+    def incomplete(self, reason: str) -> NoReplyError:
+        """Return the error for a response of which no more will come."""
         return NoReplyError(reason, status=self._status, partial=bytes(self._body))
 
-    def answer(self, response: httpx.Response) -> RawResponse:
-        """Give the whole; gzip and deflate, which were not asked for, are undone within the same bound."""
+    def finish(self) -> RawResponse:
+        """Return the whole response.
+
+        gzip and deflate were not asked for, and are decoded within the same limit of size.
+
+        Raises:
+            UnreadableResponseError: The body has too many parts, or is not in the encoding that it claims.
+        """
         body = bytes(self._body)
-        encoding = response.headers.get("content-encoding")
+        encoding = self._headers.get("content-encoding")
         if encoding is not None:
             body = self._decode(body, encoding.strip().lower())
-        if len(body) > _SMALL and body.count(b"{") + body.count(b"[") > MAX_PARTS:
+        if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)
-        return RawResponse(response.status_code, response.headers, body)
+        return RawResponse(self._status or 0, self._headers, body)
 
-    @property
-    def _status(self) -> int | None:
-        return None if self._response is None else self._response.status_code
-
-    def _check(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > MAX_BODY:
             raise UnreadableResponseError("a body over 8 MiB", status=self._status)
 
@@ -159,12 +177,35 @@ class ResponseReader:
             return body
         if encoding not in {"gzip", "deflate"}:
             raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
-        inflating = zlib.decompressobj(wbits=47)
+        decompressor = zlib.decompressobj(wbits=47)  # either format, by its header
         try:
-            inflated = inflating.decompress(body, MAX_BODY + 1)
+            # One byte over the limit is enough to know that a compressed bomb is over it.
+            decoded = decompressor.decompress(body, MAX_BODY + 1)
         except zlib.error:
-            inflated = b""
-        self._check(len(inflated))
-        if not inflating.eof or inflating.unused_data:
-            raise UnreadableResponseError(f"a body that is not the {encoding} it says", status=self._status)
-        return inflated
+            decoded = b""
+        self._check_size(len(decoded))
+        if not decompressor.eof or decompressor.unused_data:
+            raise UnreadableResponseError(f"a body that is not the {encoding} that it claims", status=self._status)
+        return decoded
+
+
+def _is_not_sent(error: Exception) -> bool:
+    """Return whether an error proves that nothing was sent.
+
+    httpx's errors prove it only if httpcore, the operating system or the transport itself is where they come from. A
+    transport over another library may translate too much: httpx-aiohttp also raises ConnectTimeout for a server that
+    hung up after it had read the whole request.
+    """
+    if isinstance(error, _HTTPCORE_NOT_SENT):
+        return True
+    if not isinstance(error, _HTTPX_NOT_SENT):
+        return False
+    causes = list(_causes(error))
+    return not causes or isinstance(causes[0], _HTTPCORE_NOT_SENT) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__

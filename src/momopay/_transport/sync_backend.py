@@ -1,29 +1,35 @@
-"""The blocking port: async in shape, never suspends."""
+"""The blocking backend: coroutines in form, none of which ever suspends."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast
 
+import httpcore
 import httpx
 
-from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, tls_for
-from momopay._transport.requests import build_request
-from momopay._transport.response import NoResponseError, NotSentError, Progress, RawResponse, ResponseReader, check_open
+from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable
+from momopay._transport.requests import httpcore_request, httpx_request
+from momopay._transport.response import TRANSPORT_ERRORS, NotSentError, Progress, RawResponse, ResponseReader
+from momopay.errors import ConfigurationError
 
 T = TypeVar("T")
 
 
 class SyncBackend:
-    """The port of `Client`. Safe to use from many threads."""
+    """The backend of `Client`.
+
+    Any thread may call any method. Requests share nothing but the stack of idle connections and the count of
+    connections, which are safe to share.
+    """
 
     is_async: ClassVar[bool] = False
 
     def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
-        self._given = transport
+        self._transport = transport
         self._closed = False
         self._idle: IdleStack[SyncConnection] = IdleStack()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -38,115 +44,116 @@ class SyncBackend:
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
         progress: Progress | None,
     ) -> RawResponse:
-        """Make one attempt, over within `timeout` seconds as a whole.
+        """Make one attempt, which takes at most `timeout` seconds as a whole.
 
         Args:
             method: The HTTP method.
             url: The whole URL.
             headers: The headers.
             body: The body, None for none.
-            timeout: Seconds, from the first thought of connecting to the last byte of the body.
-            progress: For a request that changes something; it then gets a connection of its own, which no hang-up
-                crosses, and is watched.
+            timeout: Seconds from here to the last byte of the response. A transport of the user's own keeps it for
+                each of its network operations, and for the body as a whole.
+            progress: Given for a request that has an effect. It is kept up to date, and the request gets a
+                connection of its own, which the server cannot have hung up.
 
         Raises:
-            NoResponseError: No whole answer came.
+            NoResponseError: There is no whole response.
         """
-        check_open(self._closed)
+        if self._closed:
+            raise ConfigurationError("this client is closed; make another. Nothing was sent")
         deadline = time.monotonic() + timeout
-        request = build_request(method, url, headers, body)
-        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
+        extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
+        has_effect = progress is not None
         if progress is not None:
-            request.extensions["trace"] = progress.watch
-        received = ResponseReader(progress)
+            extensions["trace"] = progress.trace
+        reader = ResponseReader(progress or Progress())
         try:
-            if self._given is not None:
-                return _exchange(self._given, request, received, deadline)
-            return self._on_a_connection(request, received, deadline, own=progress is not None)
-        except NoResponseError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever a transport raises, the request may have gone out
-            failure = received.failed(error)
-        raise failure  # out here, so that no chain leads to the request and its key
+            if self._transport is not None:
+                response = self._transport.handle_request(httpx_request(method, url, headers, body, extensions))
+                reader.start(response.status_code, response.headers)
+                return _read(cast("httpx.SyncByteStream", response.stream), response.close, reader, deadline)
+            request = httpcore_request(method, url, headers, body, extensions)
+            return self._send_on_connection(request, reader, deadline, has_effect=has_effect)
+        except TRANSPORT_ERRORS as error:
+            raise reader.failure(error) from error
 
-    def _on_a_connection(
-        self, request: httpx.Request, received: ResponseReader, deadline: float, *, own: bool
+    def _send_on_connection(
+        self, request: httpcore.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
     ) -> RawResponse:
+        # The trace reports when a request with an effect is written. Others are not traced, which saves time.
+        reader.progress.connecting = has_effect
         if not self._slots.acquire(timeout=deadline - time.monotonic()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
-            connection = None if own else self._idle.take()
-            connection = connection or SyncConnection(tls_for(request.url))
-            connection.clock.deadline = deadline
+            connection = None if has_effect else self._idle.pop()
+            if connection is not None and connection.has_expired():  # idle for too long, or the server hung up
+                connection.close()
+                connection = None
+            connection = connection or SyncConnection(request.url.origin)
+            connection.deadline.at = deadline
             try:
-                answer = _exchange(connection, request, received, deadline)
+                response = connection.handle_request(request)
+                reader.start(response.status, httpx.Headers(response.headers))
+                answer = _read(cast("Iterable[bytes]", response.stream), response.close, reader, deadline)
             except BaseException:
                 connection.close()
                 raise
-            if own or self._closed or not connection.may_rest():
-                connection.close()
-            else:
-                self._rest(connection)
+            keep = not has_effect and not self._closed and is_reusable(connection, response)
+            for unused in self._idle.push(connection) if keep else [connection]:
+                with suppress(Exception):  # the response is there, and an error in closing must not replace it
+                    unused.close()
             return answer
         finally:
             self._slots.release()
 
-    def _rest(self, connection: SyncConnection) -> None:
-        for expired in self._idle.put(connection):
-            with suppress(Exception):  # another request has its answer; this must not take it away
-                expired.close()
-
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
-        time.sleep(seconds)  # noqa: ASYNC251  this port never suspends
+        time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
 
     def now(self) -> float:
-        """Tell the monotonic time, one clock for all ports of the process."""
+        """Return the monotonic time, which all backends of the process share."""
         return time.monotonic()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do blocking work, here and now."""
+        """Do blocking work, in this thread."""
         return work(*arguments)
 
     def signal(self) -> SyncSignal:
-        """Make a wake-up call."""
+        """Return a new signal."""
         return SyncSignal()
 
     async def close(self) -> None:
-        """Close every connection at rest, and the transport that was given."""
+        """Close the idle connections, and the user's transport if there is one."""
         self._closed = True
         for connection in self._idle.drain():
             connection.close()
-        if self._given is not None:
-            self._given.close()
+        if self._transport is not None:
+            self._transport.close()
 
 
-def _exchange(
-    transport: httpx.BaseTransport, request: httpx.Request, received: ResponseReader, deadline: float
-) -> RawResponse:
-    response = transport.handle_request(request)
-    received.begin(response)
+def _read(stream: Iterable[bytes], close: Callable[[], None], reader: ResponseReader, deadline: float) -> RawResponse:
     try:
-        for chunk in cast("httpx.SyncByteStream", response.stream):
-            received.add(chunk)
+        for chunk in stream:
+            reader.feed(chunk)
+            # One network read may bring many chunks, and the socket's timeout is not asked between them.
             if time.monotonic() > deadline:
-                raise received.cut("no whole answer in time")
+                raise reader.timed_out()
     finally:
-        response.close()
-    return received.answer(response)
+        close()
+    return reader.finish()
 
 
 class SyncSignal:
-    """A wake-up call between threads."""
+    """Wakes one thread from another."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Call."""
+        """Wake the thread that waits, or the next one that does."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a call, no longer than that."""
+        """Wait until it is set, at most this long."""
         self._event.wait(seconds)
         self._event.clear()

@@ -1,4 +1,4 @@
-"""Blocking work off the event loop, always done to its end."""
+"""Blocking work off the event loop, always completed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
-    """Do blocking work in a thread; a cancellation, anyio's or asyncio's own, is told when the work is done.
+    """Do blocking work in a thread and return its result. A cancellation is raised only when the work is done.
+
+    The work is often a write to the journal. A task that left it behind would close the journal under it.
 
     Args:
         work: What to do.
-        limiter: How many threads there may be; by default those that all of anyio's users share.
+        limiter: How many threads there may be; by default those that all users of anyio share.
     """
-    done = list[T]()
-    failed = list[Exception]()
+    results = list[T]()
+    errors = list[Exception]()
 
     async def run() -> None:
         try:
             with anyio.CancelScope(shield=True):
-                done.append(await anyio.to_thread.run_sync(work, limiter=limiter))
-        except Exception as error:  # noqa: BLE001  carried out of the group, which would wrap it
-            failed.append(error)
+                results.append(await anyio.to_thread.run_sync(work, limiter=limiter))
+        except Exception as error:  # noqa: BLE001  the task group would wrap it in an ExceptionGroup
+            errors.append(error)
 
-    async with anyio.create_task_group() as group:  # asyncio's own cancellation heeds no shield, but a group waits
+    # asyncio's own cancellation ignores anyio's shields, but a task group waits for its tasks under either.
+    async with anyio.create_task_group() as group:
         group.start_soon(run)
-    if failed:
-        raise failed[0]
-    return done[0]
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,375 @@
+"""Requests of the asynchronous client: cancelled tasks, timers, event loops, and transports over other libraries.
+
+What both clients do alike is in test_sync_backend.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import threading
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import trio
+from httpx_aiohttp import AiohttpTransport
+
+import momopay
+import wire
+from drivers import KEY
+from momopay import AsyncClient
+from momopay._transport import AsyncBackend, async_backend
+from wire import Server
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
+
+
+def payout(client: AsyncClient) -> Awaitable[Any]:
+    return client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
+
+
+def balance(client: AsyncClient) -> Awaitable[Any]:
+    return client.wallet.balance()
+
+
+def client_of(server: Server, **options: Any) -> AsyncClient:
+    options = {"budget": None, "timeout": 5.0, **options}
+    return AsyncClient(KEY, base_url=server.base_url, **options)
+
+
+async def arrives(server: Server, count: int = 1) -> None:
+    """Wait until so many requests have arrived."""
+    while len(server.requests) < count:  # noqa: ASYNC110  a thread of the server's says when
+        await anyio.sleep(0.001)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and see that the cancellation comes out of it."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "momopay" and each.levelno >= logging.WARNING]
+
+
+def assert_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    (message,) = warnings_of(caplog)
+    assert "outcome is unknown, reference 'INV-42'" in message
+    assert "712345678" not in message
+
+
+# A cancelled task.
+
+
+def test_a_payment_cancelled_in_flight_is_sent_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            task = asyncio.ensure_future(payout(client))
+            await arrives(server)
+            await cancelled(task)
+            assert (await client.wallet.balance()).currency == "KES"  # the client is usable afterwards
+
+    with wire.serve(wire.hangs(), wire.succeeds()) as server:
+        asyncio.run(main(server))
+        assert [request.method for request in server.requests] == ["POST", "GET"]
+        assert server.payments == 1
+    assert_logged_once(caplog)
+
+
+def test_a_payment_cancelled_within_its_response_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    sent = threading.Event()
+
+    def end(exchange: wire.Exchange) -> bool:
+        sent.set()
+        return exchange.hang()
+
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            task = asyncio.ensure_future(payout(client))
+            while not sent.is_set():  # noqa: ASYNC110  as above
+                await asyncio.sleep(0.001)
+            await cancelled(task)
+
+    with wire.serve(wire.truncated(end=end)) as server:
+        asyncio.run(main(server))
+        assert server.payments == 1
+    assert_logged_once(caplog)
+
+
+def test_a_payment_cancelled_under_trio_is_sent_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(payout, client)
+                await arrives(server)
+                nursery.cancel_scope.cancel()
+            assert nursery.cancel_scope.cancelled_caught
+            assert (await client.wallet.balance()).currency == "KES"
+
+    with wire.serve(wire.hangs(), wire.succeeds()) as server:
+        trio.run(main, server)
+        assert [request.method for request in server.requests] == ["POST", "GET"]
+    assert_logged_once(caplog)
+
+
+def test_the_callers_own_timeout_stays_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(payout(client), 0.1)
+
+    with wire.serve(wire.hangs()) as server:
+        asyncio.run(main(server))
+        assert len(server.requests) == 1
+    assert_logged_once(caplog)
+
+
+def test_a_cancelled_read_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            task = asyncio.ensure_future(client.wallet.balance())
+            await arrives(server)
+            await cancelled(task)
+
+    with wire.serve(wire.hangs()) as server:
+        asyncio.run(main(server))
+    assert warnings_of(caplog) == []
+
+
+def test_a_task_cancelled_before_its_first_step_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            await cancelled(asyncio.ensure_future(payout(client)))
+
+    with wire.serve(wire.succeeds()) as server:
+        asyncio.run(main(server))
+        assert (server.connections, server.requests) == (0, [])
+    assert warnings_of(caplog) == []
+
+
+def test_a_payment_cancelled_while_connecting_was_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(port: int) -> None:
+        async with AsyncClient(KEY, base_url=f"http://127.0.0.1:{port}/v1", budget=None) as client:
+            task = asyncio.ensure_future(payout(client))
+            await asyncio.sleep(0.1)
+            await cancelled(task)
+
+    with wire.full_backlog() as port:
+        asyncio.run(main(port))
+    assert warnings_of(caplog) == []
+
+
+def test_a_payment_cancelled_while_it_waits_for_a_connection_was_not_sent(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_backend, "MAX_CONNECTIONS", 1)
+
+    async def main(server: Server) -> None:
+        async with client_of(server) as client, anyio.create_task_group() as group:
+            group.start_soon(client.wallet.balance)
+            await arrives(server)
+            task = asyncio.ensure_future(payout(client))
+            await asyncio.sleep(0.01)
+            await cancelled(task)
+            group.cancel_scope.cancel()
+
+    with wire.serve(wire.hangs()) as server:
+        asyncio.run(main(server))
+        assert [request.method for request in server.requests] == ["GET"]
+    assert warnings_of(caplog) == []
+
+
+def test_one_cancelled_task_leaves_the_others_alone() -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            stuck = asyncio.ensure_future(payout(client))
+            await arrives(server)
+            others = [asyncio.ensure_future(payout(client)) for _ in range(5)]
+            await cancelled(stuck)
+            assert [each.transaction_id for each in await asyncio.gather(*others)] == [wire.TRANSACTION_ID] * 5
+
+    with wire.serve(wire.hangs(), wire.succeeds()) as server:
+        asyncio.run(main(server))
+        assert (len(server.requests), server.payments) == (6, 6)
+
+
+def test_an_interrupt_of_an_event_loop_cancels_the_payment(caplog: pytest.LogCaptureFixture) -> None:
+    def interrupt() -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            await payout(client)
+
+    with wire.serve(wire.first(interrupt, wire.hangs())) as server:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(main(server))
+        assert len(server.requests) == 1
+    assert_logged_once(caplog)
+
+
+# Timers.
+
+
+@LOOPS
+def test_a_timeout_is_an_unknown_outcome(loop: str) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server, timeout=0.1) as client:
+            with pytest.raises(momopay.OutcomeUnknownError, match="within the timeout"):
+                await payout(client)
+
+    with wire.serve(wire.hangs()) as server:
+        anyio.run(main, server, backend=loop)
+        assert len(server.requests) == 1
+
+
+def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_backend, "MAX_CONNECTIONS", 1)
+
+    async def main(server: Server) -> None:
+        async with client_of(server, max_attempts=1) as client, anyio.create_task_group() as group:
+            group.start_soon(client.wallet.balance)
+            await arrives(server)
+            for call in (payout, balance):
+                with pytest.raises(momopay.APIConnectionError, match="not sent: no connection") as caught:
+                    await call(client.with_options(timeout=0.05))
+                assert not caught.value.may_have_executed
+            group.cancel_scope.cancel()
+
+    with wire.serve(wire.hangs()) as server:
+        asyncio.run(main(server))
+        assert len(server.requests) == 1
+
+
+@LOOPS
+def test_a_timer_that_fires_while_a_transport_connects_elsewhere_proves_nothing(loop: str) -> None:
+    class Auditing(httpx.AsyncHTTPTransport):
+        """Sends, and then waits for its audit log."""
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            await (await super().handle_async_request(request)).aclose()
+            await request.extensions["trace"]("connection.connect_tcp.started", {})
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async def main(server: Server) -> None:
+        async with client_of(server, timeout=0.3, transport=Auditing()) as client:
+            with pytest.raises(momopay.OutcomeUnknownError):
+                await payout(client)
+
+    with wire.serve(wire.succeeds()) as server:
+        anyio.run(main, server, backend=loop)
+        assert len(server.requests) == 1
+
+
+# Event loops.
+
+
+@LOOPS
+def test_payments_and_reads_work(loop: str) -> None:
+    async def main(server: Server) -> None:
+        async with client_of(server) as client:
+            assert (await payout(client)).transaction_id == wire.TRANSACTION_ID
+            assert (await client.wallet.balance()).currency == "KES"
+
+    with wire.serve(wire.succeeds()) as server:
+        anyio.run(main, server, backend=loop)
+        assert (len(server.requests), server.payments) == (2, 1)
+
+
+def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
+    async def use(client: AsyncClient, call: Callable[[AsyncClient], Awaitable[Any]]) -> None:
+        await call(client)
+
+    with wire.serve(wire.succeeds()) as server:
+        client = client_of(server)
+        with asyncio.Runner() as first:
+            first.run(use(client, balance))
+            with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop") as raised:
+                second.run(use(client, payout))
+            first.run(use(client, balance))
+            first.run(client.aclose())
+        assert not raised.value.may_have_executed
+        assert [request.method for request in server.requests] == ["GET", "GET"]
+
+
+def test_a_client_whose_loop_has_ended_closes_without_an_error() -> None:
+    async def enter(client: AsyncClient) -> None:
+        async with client:
+            with pytest.raises(momopay.ConfigurationError, match="another event loop"):
+                await client.wallet.balance()
+
+    async def read(client: AsyncClient) -> None:
+        await client.wallet.balance()
+
+    with wire.serve(wire.succeeds()) as server:
+        client = client_of(server)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # of the connection that its loop left open
+            asyncio.run(read(client))
+            asyncio.run(enter(client))
+            gc.collect()
+        assert len(server.requests) == 1
+
+
+def test_a_signal_wakes_one_wait() -> None:
+    async def main() -> None:
+        signal = AsyncBackend().signal()
+        signal.set()
+        await signal.wait(wire.PATIENCE)
+        await signal.wait(0.001)
+
+    anyio.run(main)
+
+
+def test_work_in_threads_has_a_limit_of_its_own() -> None:
+    async def main() -> None:
+        shared = anyio.to_thread.current_default_thread_limiter()
+        shared.total_tokens = 1
+        backend = AsyncBackend()
+        async with shared:  # as a caller that holds the last of anyio's shared threads
+            with anyio.fail_after(wire.PATIENCE):
+                assert await backend.in_thread(threading.get_ident) != threading.get_ident()
+
+    anyio.run(main)
+
+
+# Over aiohttp, which translates its errors into httpx's.
+
+
+def over_aiohttp(base_url: str, **options: Any) -> type[Exception]:
+    async def main() -> type[Exception]:
+        async with AsyncClient(KEY, base_url=base_url, budget=None, transport=AiohttpTransport(), **options) as client:
+            with pytest.raises(momopay.MomoPayError) as caught:
+                await payout(client)
+            return type(caught.value)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "step", [wire.closes(commits=True), wire.resets(commits=True), wire.hangs()], ids=["closes", "resets", "hangs"]
+)
+def test_a_payment_over_aiohttp_is_sent_once(step: wire.Step) -> None:
+    with wire.serve(step) as server:
+        assert over_aiohttp(server.base_url, timeout=0.3) is momopay.OutcomeUnknownError
+        assert len(server.requests) == 1
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_refused_connection_over_aiohttp_was_not_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert over_aiohttp(f"http://127.0.0.1:{port}/v1") is momopay.APIConnectionError

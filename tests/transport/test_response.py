@@ -1,0 +1,172 @@
+"""One response read chunk by chunk, and what each way to fail says about whether the request was sent."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import ssl
+import zlib
+from collections.abc import Callable
+
+import httpcore
+import httpx
+import pytest
+
+from momopay._transport import NoReplyError, NotSentError, Progress, RawResponse
+from momopay._transport.response import (
+    MAX_BODY,
+    MAX_PARTS,
+    TRANSPORT_ERRORS,
+    ResponseReader,
+    UnreadableResponseError,
+)
+
+BODY = b'{"success": true}'
+
+
+def read(*chunks: bytes, status: int = 200, **headers: str) -> RawResponse:
+    reader = ResponseReader(Progress())
+    reader.start(status, httpx.Headers({name.replace("_", "-"): value for name, value in headers.items()}))
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.finish()
+
+
+def test_a_response_is_whole() -> None:
+    response = read(b'{"success"', b": ", b"true}", status=201, x_id="7")
+    assert (response.status, response.body, response.headers["X-Id"]) == (201, BODY, "7")
+
+
+def test_a_body_may_have_8_mib_and_no_byte_more() -> None:
+    most = b" " * MAX_BODY
+    assert len(read(most).body) == MAX_BODY
+    with pytest.raises(UnreadableResponseError, match="8 MiB") as caught:
+        read(most, b" ", status=502)
+    assert caught.value.status == 502
+
+
+@pytest.mark.parametrize("unit", [b"{}", b"[]"])
+def test_a_body_may_have_so_many_parts_and_no_part_more(unit: bytes) -> None:
+    assert read(unit * MAX_PARTS)
+    with pytest.raises(UnreadableResponseError, match="too many parts"):
+        read(unit * MAX_PARTS, unit)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compress"),
+    [("gzip", gzip.compress), (" GZIP ", gzip.compress), ("deflate", zlib.compress), ("identity", bytes), ("", bytes)],
+)
+def test_a_body_in_an_encoding_that_was_not_asked_for_is_decoded(
+    encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    assert read(compress(BODY), content_encoding=encoding).body == BODY
+
+
+TAMPERED: dict[str, tuple[str, bytes]] = {
+    "cut short": ("gzip", gzip.compress(BODY)[:-6]),
+    "two members": ("gzip", gzip.compress(BODY) + gzip.compress(b" ")),
+    "more behind it": ("gzip", gzip.compress(BODY) + b"\x00"),
+    "another checksum": ("gzip", gzip.compress(BODY)[:-8] + bytes(8)),
+    "raw deflate": ("deflate", zlib.compress(BODY)[2:-4]),
+    "not compressed": ("gzip", BODY),
+    "empty": ("gzip", b""),
+    "another encoding": ("br", BODY),
+    "an unknown name": ("x-gzip", gzip.compress(BODY)),
+    "twice": ("gzip, deflate", zlib.compress(gzip.compress(BODY))),
+    "a bomb": ("gzip", gzip.compress(b" " * (MAX_BODY + 1))),
+}
+
+
+@pytest.mark.parametrize(("encoding", "body"), TAMPERED.values(), ids=TAMPERED)
+def test_a_body_that_is_not_in_the_encoding_it_claims_is_refused(encoding: str, body: bytes) -> None:
+    with pytest.raises(UnreadableResponseError):
+        read(body, content_encoding=encoding)
+
+
+def test_a_response_that_breaks_off_keeps_what_came() -> None:
+    reader = ResponseReader(Progress())
+    reader.start(200, httpx.Headers())
+    reader.feed(b'{"data": {"transactionId": "t-1"')
+    failure = reader.failure(httpx.ReadError("reset"))
+    assert isinstance(failure, NoReplyError)
+    assert (failure.status, failure.partial) == (200, b'{"data": {"transactionId": "t-1"')
+    assert str(failure) == "ReadError: reset"
+
+
+def caused(error: Exception, *causes: Exception) -> Exception:
+    """Chain an error to causes, as libraries do that translate errors."""
+    link = error
+    for cause in causes:
+        link.__cause__ = cause
+        link = cause
+    return error
+
+
+REFUSED = ConnectionRefusedError(111, "refused")
+
+NOT_SENT = {
+    "httpcore could not connect": httpcore.ConnectError("refused"),
+    "httpcore could not connect in time": httpcore.ConnectTimeout(),
+    "httpcore found no free connection": httpcore.PoolTimeout(),
+    "httpcore knows no such scheme": httpcore.UnsupportedProtocol("ftp"),
+    "httpx said so by itself": httpx.ConnectError("no route"),
+    "httpx said so for httpcore": caused(httpx.ConnectTimeout("late"), httpcore.ConnectTimeout()),
+    "the system said so": caused(httpx.ConnectError("no"), RuntimeError("a library's"), REFUSED),
+    "the resolver said so": caused(httpx.ConnectError("no"), RuntimeError("a library's"), socket.gaierror(-2)),
+}
+MAYBE_SENT = {
+    "httpcore could not read": httpcore.ReadError("reset"),
+    "httpcore could not write": httpcore.WriteError("reset"),
+    "httpx could not read": httpx.ReadTimeout("late"),
+    "a transport translates a hang-up": caused(httpx.ConnectTimeout("disconnected"), ConnectionResetError()),
+    "a transport translates its own error": caused(httpx.ConnectError("?"), RuntimeError("a library's")),
+    "the system's own error": REFUSED,
+    "a broken TLS record": ssl.SSLError("bad record"),
+    "a stream that was used up": httpx.StreamConsumed(),
+}
+
+
+@pytest.mark.parametrize("error", NOT_SENT.values(), ids=NOT_SENT)
+def test_an_error_that_proves_that_nothing_was_sent(error: Exception) -> None:
+    assert isinstance(ResponseReader(Progress()).failure(error), NotSentError)
+    sending = Progress()
+    sending.trace("http11.send_request_headers.started", {})
+    assert isinstance(ResponseReader(sending).failure(error), NoReplyError)
+
+
+@pytest.mark.parametrize("error", MAYBE_SENT.values(), ids=MAYBE_SENT)
+def test_an_error_that_proves_nothing(error: Exception) -> None:
+    assert isinstance(ResponseReader(Progress()).failure(error), NoReplyError)
+    connecting = Progress()
+    connecting.trace("connection.connect_tcp.started", {})
+    assert isinstance(ResponseReader(connecting).failure(error), NotSentError)
+
+
+def test_time_that_runs_out_while_connecting_means_not_sent() -> None:
+    progress = Progress()
+    reader = ResponseReader(progress)
+    assert isinstance(reader.timed_out(), NoReplyError)
+    progress.trace("connection.connect_tcp.started", {})
+    assert isinstance(reader.timed_out(), NotSentError)
+    progress.trace("connection.connect_tcp.complete", {})
+    progress.trace("connection.start_tls.started", {})
+    assert isinstance(reader.timed_out(), NotSentError)
+    progress.trace("http11.send_request_headers.started", {})
+    assert isinstance(reader.timed_out(), NoReplyError)
+
+
+def test_a_transport_that_connects_elsewhere_after_sending_has_sent() -> None:
+    progress = Progress()
+    progress.trace("http2.send_request_headers.started", {})
+    progress.trace("connection.connect_tcp.started", {})
+    assert (progress.connecting, progress.sending) == (False, True)
+
+
+def test_every_error_of_httpx_and_httpcore_is_known_as_theirs() -> None:
+    def errors_of(library: object) -> set[type[Exception]]:
+        found = {each for each in vars(library).values() if isinstance(each, type) and issubclass(each, Exception)}
+        return found - {httpx.CookieConflict}  # raised by httpx.Client, which is not used
+
+    for error in errors_of(httpx) | errors_of(httpcore) | {OSError, TimeoutError, ssl.SSLError}:
+        assert issubclass(error, TRANSPORT_ERRORS), error
+    assert not issubclass(AssertionError, TRANSPORT_ERRORS)
