@@ -14,9 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import momopay
 from drivers import Driver
+from momopay._redaction import mask_phone, redact
 
 KEY = "pk_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -228,3 +231,54 @@ def test_nothing_is_logged_below_a_warning_unless_asked(
     driver = drive(transport=httpx.MockTransport(lambda _request: answer))
     driver(lambda client: client.transactions.list(q=PHONE))
     assert caplog.records == []
+
+
+# Texts.
+
+
+@pytest.mark.parametrize(("phone", "shown"), [("254712345678", "2547*****678"), ("254112345678", "2541*****678")])
+def test_mask_shows_four_and_three(phone: str, shown: str) -> None:
+    assert mask_phone(phone) == shown
+
+
+@given(st.text())
+def test_mask_never_shows_more_than_it_may(text: str) -> None:
+    masked = mask_phone(text)
+    assert isinstance(masked, str)
+    if len(text) >= 9:
+        assert text not in masked
+
+
+@given(
+    st.from_regex(r"[71][0-9]{8}", fullmatch=True),
+    st.sampled_from(["0{}", "254{}", "+254{}"]),
+    st.sampled_from(
+        [("", ""), ("call ", "."), ("'", "'"), ("phone=", "&x"), ("\n", "\n"), ("wage", ""), ("%2b", ""), ("", "and")]
+    ),
+)
+def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tuple[str, str]) -> None:
+    before, after = around
+    phone = form.format(subscriber)
+    shown = redact(f"{before}{phone}{after}")
+    assert subscriber not in shown
+    assert shown.startswith(before)
+    assert shown.endswith(after)
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "INV-42",
+        "100.50",
+        "3b241101-e2bb-4255-8caf-4136c566a962",
+        "2025-03-01T10:15:30Z",
+        "KES 150000",
+        "600100",
+        "9f1c254712345678d0a1",
+        "0712345678000000a",
+    ],
+)
+def test_what_is_no_phone_is_left_as_it_was(text: str) -> None:
+    assert redact(text) == text

@@ -1,4 +1,4 @@
-"""The service is spoken to over HTTPS, and is told to call back only where the public can be reached."""
+"""Which addresses the service may have, and which may be called back."""
 
 from __future__ import annotations
 
@@ -114,14 +114,13 @@ OTHER_SCHEMES = [
 
 
 @pytest.mark.parametrize("url", PUBLIC)
-@pytest.mark.parametrize("on_loopback", [False, True])
-def test_public_https_is_accepted_as_it_was_given(url: str, on_loopback: bool) -> None:
-    assert check_callback_url(url, on_loopback=on_loopback) == url
+def test_public_https_is_accepted_as_it_was_given(url: str) -> None:
+    assert check_callback_url(url, on_loopback=False) == check_callback_url(url, on_loopback=True) == url
 
 
 @pytest.mark.parametrize("url", NOT_PUBLIC)
-def test_host_that_is_not_public_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
+def test_a_host_that_is_not_public_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="must"):
         check_callback_url(url, on_loopback=False)
 
 
@@ -131,11 +130,18 @@ def test_plain_http_is_refused(url: str) -> None:
         check_callback_url(url, on_loopback=False)
 
 
-@pytest.mark.parametrize("on_loopback", [False, True])
 @pytest.mark.parametrize("url", [*NO_URLS, *OTHER_SCHEMES], ids=repr)
-def test_what_is_no_web_address_is_refused_everywhere(url: Any, on_loopback: bool) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        check_callback_url(url, on_loopback=on_loopback)
+def test_what_is_no_web_address_is_refused_on_loopback_too(url: Any) -> None:
+    for on_loopback in (False, True):
+        with pytest.raises(ValueError, match="must"):
+            check_callback_url(url, on_loopback=on_loopback)
+
+
+def test_the_refusal_of_a_url_shows_no_part_of_it() -> None:
+    for url in ("https://user:canary/x@shop.example", "https://[canary]/", "https://shop.example:canary/"):
+        with pytest.raises(ValueError, match="must be a URL") as caught:
+            check_callback_url(url, on_loopback=False)
+        assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_what_is_no_web_address_is_refused_everywhere(url: Any, on_loopback: boo
         "http://shop.example/momo",
     ],
 )
-def test_loopback_service_may_call_back_anywhere(url: str) -> None:
+def test_a_service_on_loopback_may_call_back_anywhere(url: str) -> None:
     assert check_callback_url(url, on_loopback=True) == url
 
 
@@ -167,7 +173,7 @@ def test_any_text_is_a_callback_url_or_refused(text: str) -> None:
 def test_only_global_addresses_are_public(address: Any) -> None:
     host = f"[{address}]" if address.version == 6 else str(address)
     if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
-        with pytest.raises(ValueError, match=r"\w"):
+        with pytest.raises(ValueError, match="must"):
             check_callback_url(f"https://{host}/momo", on_loopback=False)
 
 
@@ -181,9 +187,11 @@ def test_only_global_addresses_are_public(address: Any) -> None:
         ("http://127.0.0.1:8787/v1", "http://127.0.0.1:8787/v1"),
         ("http://localhost:8787/v1/", "http://localhost:8787/v1"),
         ("http://[::1]:8787/v1", "http://[::1]:8787/v1"),
+        ("HTTPS://API.Example:443/v1", "https://api.example/v1"),
+        ("http://127.0.0.1:80/v1", "http://127.0.0.1/v1"),
     ],
 )
-def test_base_url_is_accepted_without_its_last_slash(url: str, expected: str) -> None:
+def test_a_base_url_is_accepted_without_its_last_slash(url: str, expected: str) -> None:
     assert check_base_url(url) == expected
 
 
@@ -195,6 +203,7 @@ def test_base_url_is_accepted_without_its_last_slash(url: str, expected: str) ->
         "http://192.168.0.1/v1",
         "http://127.0.0.1.example/v1",
         "http://localhost.example/v1",
+        "http://x.localhost/v1",
         "http://localhost@api.example/v1",
         "http://0.0.0.0/v1",
         "http://[::]/v1",
@@ -206,13 +215,13 @@ def test_base_url_is_accepted_without_its_last_slash(url: str, expected: str) ->
     ],
     ids=repr,
 )
-def test_other_base_url_is_refused(url: str) -> None:
-    with pytest.raises((momopay.ConfigurationError, ValueError)):
+def test_another_base_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="must"):
         check_base_url(url)
 
 
 @pytest.mark.parametrize("url", [5, True, b"https://api.example/v1", ["https://api.example/v1"], "", "momo"], ids=repr)
-def test_client_refuses_a_senseless_base_url(url: Any) -> None:
+def test_a_client_refuses_a_senseless_base_url(url: Any) -> None:
     with pytest.raises(momopay.ConfigurationError):
         momopay.Client(api_key="pk_test_1", base_url=url)
 
@@ -230,6 +239,10 @@ def test_client_refuses_a_senseless_base_url(url: Any) -> None:
         ("https://10.0.0.1/v1", False),
         ("https://127.0.0.1.example/v1", False),
         ("https://localhost.example/v1", False),
+        ("http://x.localhost/v1", False),
+        ("http://x.localhost./v1", False),
+        ("http://[::ffff:127.0.0.1]/v1", True),
+        ("http://localhost./v1", True),
         ("https://localhost@api.example/v1", False),
     ],
 )

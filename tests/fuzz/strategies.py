@@ -1,4 +1,4 @@
-"""What the fuzzers draw from, and how much: FUZZ_EXAMPLES=1000000 in the environment for a long run."""
+"""What the fuzz tests draw from, and how many examples: a long run sets FUZZ_EXAMPLES=1000000 in the environment."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
-
 fuzz = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "40")),
+    derandomize="FUZZ_EXAMPLES" not in os.environ,  # a long run draws other examples each time
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-"""How hard a fuzzer tries; a failure prints what replays it."""
+"""The settings of a fuzz test. A failure prints what replays it."""
 
 SCALARS = (
     st.none()
@@ -57,7 +55,7 @@ def _changed(value: Any, path: tuple[Any, ...], change: Callable[[Any, Any], Non
 
 @st.composite
 def mutated(draw: st.DrawFn, whole: Any) -> Any:
-    """The same JSON with one to three places changed, dropped, or added to."""
+    """Draw the same JSON with one to three places changed, dropped, or added to."""
     value = whole
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from(_paths(value)))
@@ -78,7 +76,7 @@ def mutated(draw: st.DrawFn, whole: Any) -> Any:
 
 @st.composite
 def scratched(draw: st.DrawFn, whole: bytes) -> bytes:
-    """The same bytes with some overwritten, dropped, doubled or cut off."""
+    """Draw the same bytes with some overwritten, dropped, doubled or cut off."""
     body = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(len(body) - 1, 0)))

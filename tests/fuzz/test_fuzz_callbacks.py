@@ -1,4 +1,4 @@
-"""Any body at all: a callback that can be used, the same in every form, or InvalidCallbackError."""
+"""Any body: a callback that can be used, the same in every form, or InvalidCallbackError."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parsed(body: Any) -> momopay.Callback | None:
 @fuzz
 @given(mutated(PAYLOAD) | JSON)
 @example({**PAYLOAD, "unknown": [float("nan")]})
-def test_any_json_reads_alike_in_every_form(value: Any) -> None:
+def test_any_json_parses_to_the_same_in_every_form(value: Any) -> None:
     text = json.dumps(value)
     found = parsed(text)
     for same in (text.encode(), bytearray(text.encode()), memoryview(text.encode())):
