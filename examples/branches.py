@@ -1,10 +1,10 @@
-"""One account, many branches: each collects on its own till or paybill, by its own provider credentials.
+"""One account with many branches: each collects on its own channel with its own provider credentials.
 
     python examples/branches.py [branches.toml]
 
-Routing is decided before the first sale: a branch whose channel is not on the account stops the program at its start,
-not a customer at the counter. Then a sale names its branch and nothing else. Without MOMOPAY_* settings this runs on
-the embedded sandbox and makes a few sales; with them it only shows the routing and the day's takings.
+The routes are checked at the start: a branch without a channel on the account stops the program before the first sale.
+A sale then only names its branch. Without MOMOPAY_* settings this runs on the embedded sandbox and makes a few sales.
+With them it only shows the routes and the sales of the day.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NAIROBI = timezone(timedelta(hours=3))
 
 
 class Route(NamedTuple):
-    """Where a branch's money goes, and with whose credentials it is asked for."""
+    """The channel that receives a branch's money, and the credentials for its prompts."""
 
     channel: PaymentChannel
     credential_id: str | None
 
 
 class Branches:
-    """The routes of all branches, checked when they are made."""
+    """The routes of all branches. The constructor checks them."""
 
     def __init__(self, client: Client, path: Path) -> None:
         """Match the file with the account's channels.
@@ -51,10 +51,10 @@ class Branches:
         }
 
     def sell(self, branch: str, *, amount: int | Decimal, phone: str, reference: str) -> StkTransaction:
-        """Prompt for a sale. The channel is always named: the default channel would take a branch's money otherwise.
+        """Prompt for a sale. Without a channel, the account's default channel would receive the branch's money.
 
-        With a credential profile, the channel's type decides between paybill and till, and its shortcode receives the
-        money; the profile's own shortcode only signs the request (SPEC.md, "When credential_id is given").
+        With a credential profile, the channel decides the transaction type and receives the money. The profile's own
+        shortcode only authenticates the request (service page, "POST /payments/stk").
         """
         route = self.routes[branch]
         return self._client.stk.initiate(
@@ -66,8 +66,8 @@ class Branches:
             credential_id=route.credential_id,
         )
 
-    def takings(self) -> Iterator[tuple[str, int, Decimal]]:
-        """Give each branch's number of sales today and their sum, KES, by the service's own list."""
+    def sales_today(self) -> Iterator[tuple[str, int, Decimal]]:
+        """Yield each branch's name, number of sales today and their sum in KES, from the service's list."""
         midnight = datetime.now(NAIROBI).replace(hour=0, minute=0, second=0, microsecond=0)
         for name, route in self.routes.items():
             paid = self._client.transactions.iter(
@@ -78,16 +78,16 @@ class Branches:
 
 
 def show(branches: Branches) -> None:
-    """Print routes and takings."""
+    """Print the routes and the sales of today."""
     for name, route in branches.routes.items():
         credentials = route.credential_id or "the account's own"
         print(f"{name:<12} {route.channel.type:<12} {route.channel.shortcode}  credentials: {credentials}")
-    for name, sales, total in branches.takings():
+    for name, sales, total in branches.sales_today():
         print(f"{name:<12} {sales} sales, KES {total}")
 
 
 def main() -> None:
-    """Show the routing on the real service, or sell on the sandbox."""
+    """Show the routes on the real service, or sell on the sandbox."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("branches.toml")
     if "MOMOPAY_BASE_URL" in os.environ:
         with Client() as client:
@@ -99,8 +99,8 @@ def main() -> None:
         try:
             Branches(client, path)
         except LookupError as refused:
-            print(f"At first: {refused}")
-        client.channels.create(name="Westlands till", type="TILL_NUMBER", shortcode="600201")
+            print(f"Before the channels exist: {refused}")
+        client.channels.create(name="Westlands", type="TILL_NUMBER", shortcode="600201")
         client.channels.create(name="Mombasa", type="PAYBILL", shortcode="600202", account_number="MSA")
         branches = Branches(client, path)
         sales = [

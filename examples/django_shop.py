@@ -1,12 +1,12 @@
-"""A Django shop in one file: orders in the ORM, signed callbacks handled once, and refunds that are paid once.
+"""A Django shop in one file: orders in the ORM, signed callbacks handled once, refunds paid once.
 
     python examples/django_shop.py [--port 8002]
     python examples/django_shop.py refund ORDER
 
-A refund is a payout with the journal of `pay_once` behind it: run the command again after any error, or twice by
-mistake, and the customer still gets the money once. In a project of yours the parts go where Django looks for them.
-Without MOMOPAY_* settings it runs on the embedded sandbox, and prints how to refund there; on the real service set
-SHOP_URL, the public https:// address, and DJANGO_SECRET_KEY.
+A refund is a payout with `pay_once` and its journal. Run the command again after any error, or twice by mistake: the
+customer gets the money once. In a project, the parts are in the usual files of Django. Without MOMOPAY_* settings it
+runs on the embedded sandbox and prints how to refund there. On the real service set SHOP_URL, the public https://
+address, and DJANGO_SECRET_KEY.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ journal = Journal(f"sqlite:///{DATABASE}.journal")
 
 @cache
 def client() -> Client:
-    """Make the client at its first use, one for all threads."""
+    """Return the one client for all threads, created at its first use."""
     return Client()
 
 
@@ -78,7 +78,7 @@ class Order(models.Model):
     state: models.CharField[str, str] = models.CharField(max_length=9, default="WAITING")
 
     class Meta:
-        """A single file belongs to no app; this is the one that it would be."""
+        """A single file has no app, so name one."""
 
         app_label = "shop"
 
@@ -87,21 +87,21 @@ class Order(models.Model):
 
 
 def move(order_id: str, before: str, after: str, **conditions: Any) -> bool:
-    """Move an order on; of all who try, one is told True."""
+    """Change the state of an order. Only one of several callers gets True."""
     return Order.objects.filter(id=order_id, state=before, **conditions).update(state=after) == 1
 
 
 def on_callback(callback: Callback) -> None:
-    """Act on the service's own record, never on the callback; an error here lets it come again."""
-    told: Transaction = client().transactions.confirm(callback)
-    reference = told.account_reference or ""
-    if told.type == "B2C":
-        journal.settle(told)
-        if told.status == "SUCCESS":
+    """Act on the service's own record, never on the callback. After an error here the service sends it again."""
+    transaction: Transaction = client().transactions.confirm(callback)
+    reference = transaction.account_reference or ""
+    if transaction.type == "B2C":
+        journal.settle(transaction)
+        if transaction.status == "SUCCESS":
             move(reference.removeprefix("REFUND-"), "REFUNDING", "REFUNDED")
-    elif told.status == "SUCCESS":
-        move(reference, "WAITING", "PAID", amount=told.amount)
-    elif told.status.ended_without_success:
+    elif transaction.status == "SUCCESS":
+        move(reference, "WAITING", "PAID", amount=transaction.amount)
+    elif transaction.status.ended_without_success:
         move(reference, "WAITING", "FAILED")
 
 
@@ -120,13 +120,13 @@ def page(request: HttpRequest, **context: object) -> HttpResponse:
 
 
 def front(request: HttpRequest) -> HttpResponse:
-    """Take an order: written first, then prompted for."""
+    """Show the form, or store an order and then prompt for it."""
     fault = ""
     if request.method == "POST":
         try:
             phone, order_id = normalise_phone(request.POST.get("phone", "")), request.POST.get("order", "")[:12]
             order, new = Order.objects.get_or_create(id=order_id, defaults={"phone": phone, "amount": PRICE})
-            if new:  # else the form was sent twice; one prompt is enough
+            if new:  # else the form was sent twice: one prompt is enough
                 prompt(order)
             return redirect(f"/orders/{order_id}")
         except ValueError as error:
@@ -135,7 +135,7 @@ def front(request: HttpRequest) -> HttpResponse:
 
 
 def prompt(order: Order) -> None:
-    """Ask for the PIN; where it is not known whether the prompt was sent, the order goes on waiting."""
+    """Send the prompt. If its outcome is unknown, the order stays WAITING."""
     try:
         client().stk.initiate(
             amount=order.amount, phone=order.phone, account_reference=order.id, callback_url=callback_url(order.id)
@@ -147,7 +147,7 @@ def prompt(order: Order) -> None:
 
 
 def callback_url(reference: str) -> str:
-    """Sign the address that the result of a payment comes to."""
+    """Return the signed URL for the callback of a payment."""
     return signer.url(f"{os.environ['SHOP_URL']}/momo", reference=reference)
 
 
@@ -166,14 +166,14 @@ urlpatterns = [
 class Refund(BaseCommand):
     """`manage.py refund ORDER`, in shop/management/commands/refund.py of a project."""
 
-    help = "Pay a customer back, once."
+    help = "Refund an order once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the order."""
+        """Add the argument for the order."""
         parser.add_argument("order")
 
     def handle(self, *_args: object, **options: Any) -> None:
-        """Pay; safe to run again after any error."""
+        """Pay. This is safe to run again after any error."""
         order = Order.objects.get(id=options["order"])
         if not move(order.id, "PAID", "REFUNDING") and order.state != "REFUNDING":
             raise CommandError(f"order {order} cannot be refunded")
@@ -191,7 +191,7 @@ class Refund(BaseCommand):
 
 
 def main() -> None:
-    """Serve, or run the command."""
+    """Serve the shop, or run the command."""
     if Order._meta.db_table not in connection.introspection.table_names():  # noqa: SLF001  a project has migrations
         with connection.schema_editor() as editor:
             editor.create_model(Order)

@@ -1,11 +1,12 @@
-"""A Flask shop: orders in SQLite, signed callbacks, and a sweep for the callbacks that never came.
+"""A Flask shop: orders in SQLite, signed callbacks, and a sweep for lost callbacks.
 
     python examples/flask_shop.py [--port 8001]
     python examples/flask_shop.py --sweep          on the real service, from cron, every few minutes
 
-The order is written before the prompt is sent, callback and sweep both end it by one statement that only the first of
-them can win, and the parcel is made with it: shipped once. Without MOMOPAY_* settings it runs on the embedded sandbox;
-on the real service set SHOP_URL, the public https:// address, and SHOP_SECRET, 16 random characters or more.
+The shop stores the order before it sends the prompt. The callback and the sweep end the order with the same statement,
+which only the first of them can execute. It creates the parcel too, so an order ships once. Without MOMOPAY_* settings
+it runs on the embedded sandbox. On the real service set SHOP_URL, the public https:// address, and SHOP_SECRET, 16
+random characters or more.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ KES {{ price }}</option>{% endfor %}</select></label>
 
 
 class Shop:
-    """The orders and what happens to them. Used by many threads: each call has a connection of its own."""
+    """The orders and their states. Many threads may use it: each call opens its own connection."""
 
     def __init__(self, client: Client, database: str, url: str) -> None:
-        """Callbacks come to `url`."""
+        """Create the tables. The service sends callbacks to `url`."""
         self._client, self._database, self._url = client, database, url
         self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
         with self._db() as db:
@@ -73,18 +74,18 @@ class Shop:
             yield db
 
     def state(self, order_id: str) -> str | None:
-        """Tell how an order stands; None if there is none."""
+        """Return the state of an order, or None if there is no such order."""
         with self._db() as db:
             row = db.execute("SELECT state FROM orders WHERE id = ?", (order_id,)).fetchone()
         return None if row is None else str(row[0])
 
     def buy(self, order_id: str, item: str, phone: str) -> None:
-        """Write the order, then prompt."""
+        """Store the order, then prompt."""
         phone = normalise_phone(phone)
         with self._db() as db:
             new = "INSERT OR IGNORE INTO orders (id, item, amount, made_at) VALUES (?, ?, ?, ?)"
             if not db.execute(new, (order_id, item, PRICES[item], datetime.now(UTC).isoformat())).rowcount:
-                return  # the form was sent twice; one prompt is enough
+                return  # the form was sent twice: one prompt is enough
         try:
             prompt = self._client.stk.initiate(
                 amount=PRICES[item],
@@ -94,7 +95,7 @@ class Shop:
                 callback_url=self.signer.url(f"{self._url}/momo", reference=order_id),
             )
         except OutcomeUnknownError:
-            return  # there may be a prompt: the order waits for its callback, or for the sweep
+            return  # there may be a prompt: the callback or the sweep ends the order
         except MomoPayError:
             self._end(order_id, "FAILED")
             raise
@@ -102,11 +103,11 @@ class Shop:
             db.execute("UPDATE orders SET transaction_id = ? WHERE id = ?", (prompt.transaction_id, order_id))
 
     def on_callback(self, callback: Callback) -> None:
-        """Act on the service's own record, never on the callback; an error here lets it come again."""
+        """Act on the service's own record, never on the callback. After an error here the service sends it again."""
         self.settle(self._client.transactions.confirm(callback))
 
     def settle(self, transaction: TransactionSummary) -> None:
-        """End the order that a transaction belongs to, if it has ended and nobody did so before."""
+        """End the order of a transaction that has ended, if it has not been ended before."""
         if transaction.status == "SUCCESS":
             self._end(transaction.account_reference or "", "PAID", int(transaction.amount))
         elif transaction.status.ended_without_success:
@@ -119,7 +120,7 @@ class Shop:
                 db.execute("INSERT INTO parcels (order_id) VALUES (?)", (order_id,))
 
     def sweep(self) -> int:
-        """Walk the service's list once for all open orders; gives how many are open still."""
+        """Read the service's list once for all open orders. Return how many are still open."""
         with self._db() as db:
             opened = dict(db.execute("SELECT id, made_at FROM orders WHERE state = 'WAITING'"))
         if opened:
@@ -131,7 +132,7 @@ class Shop:
 
 
 def create_app(shop: Shop) -> Flask:
-    """Give the shop its pages and its callback address."""
+    """Return the app with its pages and its callback URL."""
     app = Flask(__name__)
     app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer))
 
@@ -140,7 +141,7 @@ def create_app(shop: Shop) -> Flask:
         fault = ""
         if request.method == "POST":
             order_id, item = request.form.get("order", ""), request.form.get("item", "")
-            if item not in PRICES or not 0 < len(order_id) <= 12:  # noqa: PLR2004  as long as a reference may be
+            if item not in PRICES or not 0 < len(order_id) <= 12:  # noqa: PLR2004  the longest reference
                 abort(400)
             try:
                 shop.buy(order_id, item, request.form.get("phone", ""))
@@ -148,7 +149,7 @@ def create_app(shop: Shop) -> Flask:
             except (RequestValidationError, ValueError) as error:
                 fault = str(error)
             except MomoPayError:
-                fault = "Payments do not work just now; nothing was charged."
+                fault = "Payments do not work at the moment; nothing was charged."
         return render_template_string(PAGE, order=secrets.token_hex(6), prices=PRICES, fault=fault)
 
     @app.get("/orders/<order_id>")
@@ -163,13 +164,13 @@ def main() -> int:
     """Serve the shop, or sweep once."""
     parser = argparse.ArgumentParser(description="A Flask shop.")
     parser.add_argument("--port", type=int, default=8001)
-    parser.add_argument("--sweep", action="store_true", help="look for callbacks that never came, and end")
+    parser.add_argument("--sweep", action="store_true", help="end the orders whose callbacks were lost, then exit")
     options = parser.parse_args()
     url = os.environ.get("SHOP_URL", f"http://127.0.0.1:{options.port}")
     if "MOMOPAY_BASE_URL" in os.environ:
         shop = Shop(Client(), os.environ.get("SHOP_DATABASE", "flask_shop.db"), url)
         if options.sweep:
-            print(f"{shop.sweep()} orders are open still")
+            print(f"{shop.sweep()} orders are still open")
         else:
             create_app(shop).run(port=options.port)
         return 0

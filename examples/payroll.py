@@ -1,10 +1,10 @@
-"""Pay salaries from a CSV (employee,phone,amount), each once, whatever happens on the way.
+"""Pay salaries from a CSV (employee,phone,amount), each once, whatever fails meanwhile.
 
     python examples/payroll.py [salaries.csv] [--month 2026-11] [--folder payroll] [--yes]
 
-Kill it at any moment and run the same command again: the journal in the folder knows who was paid, who was not, and
-who may have been. At the end there is a report, and the exit status says how it stands: 0 all paid, 1 somebody was
-not, 3 somebody may have been and a human must look. Without MOMOPAY_* settings it runs on the embedded sandbox.
+Kill it at any moment and run the same command again: the journal in the folder has who was paid, who was not, and who
+may have been. At the end it writes a report. The exit status is 0 if all were paid, 1 if somebody was not, and 3 if
+somebody may have been paid and a person must check. Without MOMOPAY_* settings it runs on the embedded sandbox.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from momopay import (
 
 @dataclass(frozen=True)
 class Salary:
-    """One line of the file; the reference is the month and the employee, so nobody has two in a month."""
+    """One line of the file. The reference is the month and the employee, so that nobody gets two in a month."""
 
     reference: str
     phone: str
@@ -44,7 +44,7 @@ class Salary:
 
 
 def read_salaries(path: Path, month: str) -> list[Salary]:
-    """Read the whole file before anybody is paid; every fault is told at once."""
+    """Read the whole file before anybody is paid. Exit with a list of all faults, if there are any."""
     salaries: dict[str, Salary] = {}
     faults: list[str] = []
     with path.open(newline="", encoding="utf-8-sig") as file:
@@ -55,19 +55,19 @@ def read_salaries(path: Path, month: str) -> list[Salary]:
                 if not (salary.amount.is_finite() and salary.amount >= 10 and salary.amount == round(salary.amount, 2)):  # noqa: PLR2004  KES 10 is the service's own minimum
                     raise ValueError("the amount must be KES 10 or more, in whole cents")
                 if salaries.setdefault(reference, salary) is not salary:
-                    raise ValueError("this employee stands in the file before")
+                    raise ValueError("this employee is in the file twice")
             except (KeyError, TypeError, AttributeError, InvalidOperation):
-                faults.append(f"line {line}: employee, phone and amount are wanted")
+                faults.append(f"line {line}: needs employee, phone and amount")
             except ValueError as fault:
                 faults.append(f"line {line}: {fault}")
     if faults:
-        sys.exit("Nobody was paid. Mend these first:\n" + "\n".join(faults))
+        sys.exit("Nobody was paid. Fix these first:\n" + "\n".join(faults))
     return list(salaries.values())
 
 
 def pay(client: Client, journal: Journal, salaries: list[Salary], notes: dict[str, str]) -> None:
-    """Send what was not sent yet. What it does not know, it leaves for a human."""
-    journal.reconcile_all(client)  # what an earlier run left in doubt: one walk of the list
+    """Send every salary that was not sent yet. Unknown outcomes are left for a person."""
+    journal.reconcile_all(client)  # resolves what an earlier run left unknown, in one pass over the list
     for number, salary in enumerate(salaries, start=1):
         entry = journal.get(salary.reference)
         if (
@@ -75,24 +75,24 @@ def pay(client: Client, journal: Journal, salaries: list[Salary], notes: dict[st
             and entry.state is JournalState.ACCEPTED
             and (entry.amount, entry.phone) == (salary.amount, salary.phone)
         ):
-            word = "was sent before"
+            outcome = "was sent before"
         else:
             try:
                 client.payouts.pay_once(
                     journal=journal, reference=salary.reference, amount=salary.amount, phone=salary.phone
                 )
-                word = "sent"
+                outcome = "sent"
             except (
                 OutcomeUnknownError,
                 DuplicatePayoutError,
                 InvalidPhoneError,
-            ) as error:  # this one; on with the rest
-                word = notes[salary.reference] = error.message
-        print(f"[{number}/{len(salaries)}] {salary.reference}  KES {salary.amount}  {word}", flush=True)
+            ) as error:  # only this one; continue with the rest
+                outcome = notes[salary.reference] = error.message
+        print(f"[{number}/{len(salaries)}] {salary.reference}  KES {salary.amount}  {outcome}", flush=True)
 
 
 def follow(client: Client, journal: Journal, salaries: list[Salary], schedule: PollSchedule) -> dict[str, str]:
-    """Wait until the money is where it will stay; gives what became of each transaction id."""
+    """Wait until every payout is settled. Return the final status of each transaction id."""
     entries = [journal.get(salary.reference) for salary in salaries]
     waiting = [entry.transaction_id for entry in entries if entry and entry.transaction_id]
     ends: dict[str, str] = {}
@@ -106,7 +106,7 @@ def follow(client: Client, journal: Journal, salaries: list[Salary], schedule: P
 
 
 def report(path: Path, journal: Journal, salaries: list[Salary], ends: dict[str, str], notes: dict[str, str]) -> int:
-    """Write what became of everybody; the exit status is the worst of it."""
+    """Write the outcome of every salary. Return the exit status."""
     states: list[str] = []
     with path.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
@@ -115,10 +115,10 @@ def report(path: Path, journal: Journal, salaries: list[Salary], ends: dict[str,
             entry = journal.get(salary.reference)
             state = "NOT_SENT" if entry is None else str(entry.state)
             if entry and entry.state is JournalState.ACCEPTED:
-                state = ends.get(entry.transaction_id or "", "ON_ITS_WAY")
+                state = ends.get(entry.transaction_id or "", "PENDING")
             note = notes.get(salary.reference) or (entry and entry.code) or ""
             if state == "REVERSED":
-                note = "the money came back: pay it as a line of its own, such as E09-again"
+                note = "the money came back: pay it with another line, such as E09-again"
             lines.writerow([salary.reference, salary.amount, state, (entry and entry.transaction_id) or "", note])
             states.append(state)
     for state in sorted(set(states)):
@@ -128,7 +128,7 @@ def report(path: Path, journal: Journal, salaries: list[Salary], ends: dict[str,
 
 
 def run(salaries: list[Salary], folder: Path, schedule: PollSchedule) -> int:
-    """Pay, follow, report; the report is written however far it came."""
+    """Pay, wait and report. The report is written even if the run stops."""
     folder.mkdir(parents=True, exist_ok=True)
     notes: dict[str, str] = {}
     ends: dict[str, str] = {}
@@ -136,8 +136,8 @@ def run(salaries: list[Salary], folder: Path, schedule: PollSchedule) -> int:
         try:
             pay(client, journal, salaries, notes)
             ends = follow(client, journal, salaries, schedule)
-        except MomoPayError as error:  # no funds, no KYC, no network: the rest would fare alike
-            print(f"Stopped: {error}\nMend that and run the same command again; who was paid stays paid.")
+        except MomoPayError as error:  # no funds, no KYC, no network: the rest would fail too
+            print(f"Stopped: {error}\nFix that and run the same command again. Nobody is paid twice.")
         return report(folder / "report.csv", journal, salaries, ends, notes)
 
 
@@ -145,9 +145,9 @@ def main() -> int:
     """Read the arguments, ask, and run."""
     parser = argparse.ArgumentParser(description="Pay salaries from a CSV, each once.")
     parser.add_argument("file", type=Path, nargs="?", default=Path(__file__).with_name("salaries.csv"))
-    parser.add_argument("--month", default=f"{date.today():%Y-%m}")  # noqa: DTZ011  the month on the wall
-    parser.add_argument("--folder", type=Path, help="where the journal and the report are kept")
-    parser.add_argument("--every", type=float, help="seconds between looks; by default as the service advises")
+    parser.add_argument("--month", default=f"{date.today():%Y-%m}")  # noqa: DTZ011  the local month
+    parser.add_argument("--folder", type=Path, help="where the journal and the report are stored")
+    parser.add_argument("--every", type=float, help="seconds between polls; by default as the service recommends")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     options = parser.parse_args()
     salaries = read_salaries(options.file, options.month)

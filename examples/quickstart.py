@@ -1,7 +1,7 @@
-"""A first payment, start to end: prompt, callback, confirmation, wait, payout.
+"""A complete first payment: prompt, callback, confirmation, wait, payout.
 
 Without settings it runs against the embedded sandbox and ends within seconds. With MOMOPAY_API_KEY and
-MOMOPAY_BASE_URL set it talks to the real service, after asking: real shillings move then.
+MOMOPAY_BASE_URL it uses the real service, after it has asked: then real money moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from momopay import (
 
 
 def main() -> None:
-    """Run on the real service if one is set, else on the sandbox."""
+    """Run on the real service if its settings are present, else on the sandbox."""
     if os.environ.get("MOMOPAY_API_KEY") and os.environ.get("MOMOPAY_BASE_URL"):
         on_the_real_service()
     else:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def on_the_sandbox() -> None:
-    """Start the service on this machine, its clock twenty times as fast as ours."""
+    """Start a sandbox whose clock runs twenty times as fast as ours."""
     from momopay.sandbox import Sandbox
 
     with Sandbox(speed=20) as sandbox, callbacks() as (callback_url, inbox):
@@ -45,13 +45,13 @@ def on_the_sandbox() -> None:
             soon = PollSchedule(first=0.5, every=0.5, limit=60)
             collect(client, "0712 345 678", callback_url, inbox, soon)
             pay_out(client, "0798 765 432", soon)
-            say("Wallet", f"KES {client.wallet.balance().available_balance} are left for fees")
+            say("Wallet", f"KES {client.wallet.balance().available_balance} left for fees")
 
 
 def on_the_real_service() -> None:
-    """Ask before anything moves; callbacks need a public address of yours, so this waits by polling."""
+    """Ask before any money moves. Callbacks need a public address, so this polls instead."""
     address = os.environ["MOMOPAY_BASE_URL"]
-    kind = "pretend" if urlsplit(address).hostname in {"127.0.0.1", "::1", "localhost"} else "real"
+    kind = "test" if urlsplit(address).hostname in {"127.0.0.1", "::1", "localhost"} else "real"
     print(f"This will move {kind} money at {address}: KES 1 from your phone.")
     phone = ask_for_a_phone()
     with Client() as client:
@@ -61,7 +61,7 @@ def on_the_real_service() -> None:
 
 
 def ask_for_a_phone() -> str:
-    """Ask until it is a phone number, or nothing."""
+    """Return a phone number, or exit if the answer is empty."""
     while answer := ask("Your phone number, or nothing to stop: "):
         try:
             return normalise_phone(answer)
@@ -71,7 +71,7 @@ def ask_for_a_phone() -> str:
 
 
 def ask(question: str) -> str:
-    """Read an answer; nothing where nobody is there to give one."""
+    """Return the answer to a question, or nothing at the end of the input."""
     try:
         return input(question).strip()
     except EOFError:
@@ -82,17 +82,17 @@ def ask(question: str) -> str:
 def collect(
     client: Client, phone: str, callback_url: str | None, inbox: Queue[Callback], schedule: PollSchedule
 ) -> None:
-    """Prompt for a PIN, take the callback, hold it against the service's record, and wait for the end."""
+    """Send a prompt, receive the callback, confirm it, and wait for the result."""
     say("Wallet", f"KES {client.wallet.balance().available_balance} for fees")
     prompt = client.stk.initiate(
         amount=1, phone=phone, account_reference="INV-42", transaction_desc="Order 42", callback_url=callback_url
     )
-    say("Prompt", f"KES {prompt.amount} asked for, {prompt.status}, fee KES {prompt.transaction_fee}")
+    say("Prompt", f"KES {prompt.amount}, {prompt.status}, fee KES {prompt.transaction_fee}")
     if callback_url is not None:
         try:
             callback = inbox.get(timeout=30)
         except Empty:
-            say("Callback", "none came; polling will do")
+            say("Callback", "none arrived; polling follows")
         else:
             say("Callback", f"{callback.event_type}, receipt {callback.transaction.momo_receipt}")
             confirmed = client.transactions.confirm(callback)
@@ -100,14 +100,14 @@ def collect(
     try:
         paid = client.transactions.wait(prompt, schedule=schedule)
     except WaitTimeoutError as late:
-        sys.exit(f"No end yet: {late}")
+        sys.exit(f"No result yet: {late}")
     say("Paid" if paid.status == "SUCCESS" else "Not paid", f"{paid.status} {paid.result_desc or ''}")
 
 
 def pay_out(client: Client, phone: str, schedule: PollSchedule) -> None:
-    """Send money to a phone, at most once, and wait until it is where it will stay."""
+    """Send money to a phone at most once, and wait until the payout is settled."""
     payout = client.payouts.initiate(amount=10, phone=phone, reference="REFUND-42", description="Refund")
-    say("Payout", f"KES {payout.amount} on its way, {payout.status}")
+    say("Payout", f"KES {payout.amount}, {payout.status}")
     ended = client.transactions.wait(payout, until=settled, schedule=schedule)
     say("Settled", str(ended.status))
 
@@ -133,7 +133,7 @@ def callbacks() -> Generator[tuple[str, Queue[Callback]]]:
                 self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class names it so
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the name in the base class
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         thread = threading.Thread(target=server.serve_forever)

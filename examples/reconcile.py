@@ -1,10 +1,10 @@
-"""Nightly: hold our books for yesterday against the service's, and write every difference to a CSV.
+"""Compare our books for yesterday with the service's list, and write every difference to a CSV.
 
     python examples/reconcile.py orders.csv [--journal payouts.db] [--day 2026-11-03] [--out differences.csv]
 
 `orders.csv` has the columns reference, amount and state (PAID, FAILED or WAITING); the journal is that of `pay_once`.
-The exit status is 0 when the books agree and 1 when they do not, so that cron or a pipeline tells somebody. Without
-MOMOPAY_* settings a day of trouble is played on the embedded sandbox first.
+Run it every night. The exit status is 0 if the books agree and 1 if they differ, so that cron or a pipeline can alert.
+Without MOMOPAY_* settings it first makes a day of payments with errors on the embedded sandbox.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NAIROBI = timezone(timedelta(hours=3))
 
 
 class Order(NamedTuple):
-    """What our books say of one collection."""
+    """One collection in our books."""
 
     amount: Decimal
     state: str
 
 
 class Difference(NamedTuple):
-    """One line for a human: what, and what to do about it."""
+    """One line of the report."""
 
     reference: str
     ours: str
@@ -45,15 +45,15 @@ class Difference(NamedTuple):
 
 
 def transactions_of(client: Client, day: date) -> list[TransactionSummary]:
-    """Walk a day in Nairobi. SPEC.md names the filters and not their formats, so the times are checked here too."""
+    """Return the transactions of a day in Nairobi. The formats of the filters are not specified, so check again."""
     begin = datetime.combine(day, time(), NAIROBI)
     end = begin + timedelta(days=1)
-    walk = client.transactions.iter(from_=begin, to=end)
-    return [transaction for transaction in walk if begin <= transaction.created_at < end]
+    listed = client.transactions.iter(from_=begin, to=end)
+    return [transaction for transaction in listed if begin <= transaction.created_at < end]
 
 
 def check_orders(orders: dict[str, Order], collections: Iterable[TransactionSummary]) -> Iterator[Difference]:
-    """Compare both ways: what we know and they do not, and what they know and we do not."""
+    """Compare our orders with the collections of the service, in both directions."""
     found: defaultdict[str, list[TransactionSummary]] = defaultdict(list)
     for transaction in collections:
         found[transaction.account_reference or ""].append(transaction)
@@ -61,11 +61,11 @@ def check_orders(orders: dict[str, Order], collections: Iterable[TransactionSumm
         order, theirs = orders.get(reference), found[reference]
         if remedy := remedy_for(order, theirs):
             ours = f"{order.state} {order.amount}" if order else "nothing"
-            yield Difference(reference, ours, told(theirs), remedy, ids(theirs))
+            yield Difference(reference, ours, summary(theirs), remedy, ids(theirs))
 
 
 def remedy_for(order: Order | None, theirs: list[TransactionSummary]) -> str:  # noqa: PLR0911  one for each remedy
-    """Say what is to be done about one order; nothing if the books agree."""
+    """Return what to do about one order, or nothing if the books agree."""
     paid = [transaction for transaction in theirs if transaction.status == "SUCCESS"]
     if order is None:
         return "find out what was sold, or refund" if paid else ""
@@ -78,44 +78,44 @@ def remedy_for(order: Order | None, theirs: list[TransactionSummary]) -> str:  #
     if not paid and order.state == "PAID":
         return "shipped and not paid: ask the customer"
     if order.state == "WAITING":
-        return "never paid: close" if all(each.status.is_terminal for each in theirs) else "look again tomorrow"
+        return "never paid: close" if all(each.status.is_terminal for each in theirs) else "check again tomorrow"
     return ""
 
 
 def check_payouts(journal: Journal, payouts: Iterable[TransactionSummary]) -> Iterator[Difference]:
-    """Hold the journal against the service; what was in doubt is settled where the service's record answers it."""
+    """Compare the journal with the service. Unknown outcomes that the service's record answers are resolved."""
     for payout in payouts:
         before = journal.get(payout.account_reference or "")
         after = journal.settle(payout)
         if before is None:
-            remedy = "nobody of us sent this: find out who did"
+            remedy = "not in our journal: find out who sent it"
         elif after is None or after.transaction_id != payout.transaction_id:
             remedy = "not the payout that we sent under this reference: paid twice, or another amount"
         elif before.state is not JournalState.ACCEPTED:
-            remedy = "settled in the journal just now: nothing more to do"
+            remedy = "now ACCEPTED in the journal: nothing to do"
         elif payout.status in {"FAILED", "REVERSED"}:
             remedy = "the money came back: pay under a new reference"
         else:
             continue
         ours = str(before.state) if before else "nothing"
-        yield Difference(payout.account_reference or "", ours, told([payout]), remedy, ids([payout]))
+        yield Difference(payout.account_reference or "", ours, summary([payout]), remedy, ids([payout]))
     for entry in journal.unresolved():
-        remedy = "look into the account console, then journal.release what was not paid"
+        remedy = "check the account console, then journal.release what was not paid"
         yield Difference(entry.reference, str(entry.state), "nothing", remedy, "")
 
 
-def told(theirs: list[TransactionSummary]) -> str:
-    """Say what the service has."""
+def summary(theirs: list[TransactionSummary]) -> str:
+    """Return what the service has."""
     return ", ".join(f"{each.status} {each.amount}" for each in theirs) or "nothing"
 
 
 def ids(theirs: list[TransactionSummary]) -> str:
-    """Name the transactions, for whoever looks into the account console."""
+    """Return the transaction ids, for a search in the account console."""
     return " ".join(each.transaction_id for each in theirs)
 
 
 def reconcile(client: Client, day: date, orders: dict[str, Order], journal: Journal | None, out: Path) -> int:
-    """Write the differences of a day; 1 if there are any."""
+    """Write the differences of a day. Return 1 if there are any, else 0."""
     theirs = transactions_of(client, day)
     differences = list(check_orders(orders, [each for each in theirs if each.type == "STK"]))
     if journal is not None:
@@ -131,14 +131,14 @@ def reconcile(client: Client, day: date, orders: dict[str, Order], journal: Jour
 
 
 def read_orders(path: Path) -> dict[str, Order]:
-    """Read our books."""
+    """Return our orders by reference."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         return {row["reference"]: Order(Decimal(row["amount"]), row["state"]) for row in csv.DictReader(file)}
 
 
 def main() -> int:
     """Read the arguments and run."""
-    parser = argparse.ArgumentParser(description="Hold our books against the service's.")
+    parser = argparse.ArgumentParser(description="Compare our books with the service's list.")
     parser.add_argument("orders", type=Path, nargs="?")
     parser.add_argument("--journal", type=Path)
     parser.add_argument("--day", type=date.fromisoformat, default=datetime.now(NAIROBI).date() - timedelta(days=1))
@@ -147,14 +147,14 @@ def main() -> int:
     if "MOMOPAY_BASE_URL" not in os.environ:
         return on_the_sandbox()
     if options.orders is None:
-        parser.error("on the real service, say where the orders are")
-    book = Journal(f"sqlite:///{options.journal}") if options.journal else nullcontext()
-    with Client() as client, book as journal:
+        parser.error("on the real service, pass the file of orders")
+    maybe_journal = Journal(f"sqlite:///{options.journal}") if options.journal else nullcontext()
+    with Client() as client, maybe_journal as journal:
         return reconcile(client, options.day, read_orders(options.orders), journal, options.out)
 
 
 def on_the_sandbox() -> int:
-    """Play a day: three good sales, and one of everything that goes wrong."""
+    """Make a day of payments: good ones, and one of each error."""
     from momopay.sandbox import Fault, Sandbox
 
     folder = Path(tempfile.mkdtemp(prefix="reconcile-"))
@@ -167,8 +167,8 @@ def on_the_sandbox() -> int:
         day = sandbox.now.astimezone(NAIROBI).date()
         for reference, phone, amount in [
             ("GOOD", "0712345601", 500),
-            ("LOST", "0712345602", 500),  # its callback never came
-            ("GIFT", "0712349932", 500),  # cancelled, and shipped all the same
+            ("LOST", "0712345602", 500),  # its callback was lost
+            ("GIFT", "0712349932", 500),  # cancelled, but shipped
             ("TWICE", "0712345604", 500),
             ("TWICE", "0712345604", 500),
             ("CHEAP", "0712345605", 5),
@@ -180,7 +180,7 @@ def on_the_sandbox() -> int:
         try:
             client.payouts.pay_once(journal=journal, reference="WATER", amount=300, phone="0712345608")
         except OutcomeUnknownError as error:
-            print(f"In doubt: {error.reference}")
+            print(f"Outcome unknown: {error.reference}")
         sandbox.advance(120)
         orders = {reference: Order(Decimal(500), state) for reference, state in books.items()}
         return reconcile(client, day, orders, journal, folder / "differences.csv")

@@ -1,10 +1,10 @@
-"""A pool of workers that pay out from a queue in Redis: one rate budget for all, and every reference paid once.
+"""Workers that pay out from a queue in Redis, with one rate budget for all and every reference paid once.
 
     python examples/worker.py [--workers 2]
 
-A queue delivers a job twice now and then, and a worker may be killed on any line; both are met by `pay_once` and its
-journal, so a job is simply tried again. Without MOMOPAY_* settings the pool pays on the embedded sandbox; without
-REDIS_URL it starts a redis-server of its own. Put jobs in with
+A queue sometimes delivers a job twice, and a worker may be killed at any line. `pay_once` and its journal handle both,
+so a job is simply retried. Without MOMOPAY_* settings the workers pay on the embedded sandbox, with a redis-server
+that the program starts. Add jobs with
 `redis-cli RPUSH payouts:todo '{"reference": "WIN-1", "amount": "50", "phone": "0712345678"}'`.
 """
 
@@ -48,38 +48,38 @@ LATER = (APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError)
 
 
 def connect(redis_url: str, **options: Any) -> redis.Redis:
-    """Give a client of the queue."""
-    return redis.Redis.from_url(redis_url, decode_responses=True, **options)  # pyright: ignore[reportUnknownMemberType]  untyped there
+    """Return a client of the queue."""
+    return redis.Redis.from_url(redis_url, decode_responses=True, **options)  # pyright: ignore[reportUnknownMemberType]  not typed in redis-py
 
 
 def pay(client: Client, journal: Journal, job: str) -> str:
-    """Pay one job and say which list it goes to. With Celery this is the task, and nothing else changes:
+    """Pay one job and return the list that it moves to. With Celery this is the task, and nothing else changes:
 
         @app.task(acks_late=True, reject_on_worker_lost=True, autoretry_for=LATER, retry_backoff=True)
         def payout(reference: str, amount: str, phone: str) -> str: ...
 
-    `client` and `journal` are then made in a handler of `worker_process_init`, one of each for a process.
-    """  # noqa: D415  the sentence leads to the code
+    Create `client` and `journal` in a handler of `worker_process_init` then, one of each for a process.
+    """  # noqa: D415  the sentence introduces the code
     try:
         order = json.loads(job)
         client.payouts.pay_once(
             journal=journal, reference=order["reference"], amount=Decimal(order["amount"]), phone=order["phone"]
         )
     except OutcomeUnknownError:
-        return DOUBT  # it may be paid: for a human, never for another try with another reference
+        return DOUBT  # it may be paid: a person decides; never retry with another reference
     except LATER:
-        raise  # the same job again, later: the journal knows whether it was paid
+        raise  # retry the same job later: the journal knows whether it was paid
     except (DuplicatePayoutError, APIError) as refused:
         print(f"refused: {refused}", flush=True)
         return DOUBT if refused.may_have_executed else REFUSED
-    except (ValueError, KeyError, TypeError, ArithmeticError) as senseless:
-        print(f"no job: {senseless!r}", flush=True)
+    except (ValueError, KeyError, TypeError, ArithmeticError) as invalid:
+        print(f"invalid job: {invalid!r}", flush=True)
         return REFUSED
     return PAID
 
 
 def work(number: int, redis_url: str, journal_url: str) -> None:
-    """Work until the queue is empty. A job stays in the worker's own list until it is done with."""
+    """Work until the queue is empty. A job stays in the worker's own list until it has ended."""
     mine = f"{DOING}:{number}"
     with (
         connect(redis_url) as queue,
@@ -88,49 +88,49 @@ def work(number: int, redis_url: str, journal_url: str) -> None:
     ):
         print(f"worker {number} is process {os.getpid()}", flush=True)
         while queue.lmove(mine, TODO, "LEFT", "RIGHT"):
-            pass  # what the one before me was at when it was killed
+            pass  # the job of a killed predecessor
         while isinstance(job := queue.lmove(TODO, mine, "LEFT", "RIGHT"), str):
             try:
                 where = pay(client, journal, job)
             except LATER as error:
                 time.sleep(min(getattr(error, "retry_after", None) or 1.0, 60.0))
                 where = TODO
-            queue.rpush(where, job)  # first; killed between the two lines, the job is met again, and not paid again
+            queue.rpush(where, job)  # before it is removed: a kill in between repeats the job, which pays nothing
             queue.lrem(mine, 1, job)
 
 
 def run(workers: int, redis_url: str, journal_url: str) -> int:
-    """Keep the workers at it until all is done, and report."""
+    """Run the workers until the queue is empty, replace those that die, and report."""
     processes = multiprocessing.get_context("spawn")
 
-    def hire(number: int) -> SpawnProcess:
+    def start(number: int) -> SpawnProcess:
         process = processes.Process(target=work, args=(number, redis_url, journal_url))
         process.start()
         return process
 
-    pool = {number: hire(number) for number in range(workers)}
+    pool = {number: start(number) for number in range(workers)}
     while pool:
         for number, process in list(pool.items()):
             process.join(0.05)
             if process.exitcode == 0:
                 del pool[number]
             elif process.exitcode is not None:
-                print(f"worker {number} died; another takes its place", flush=True)
+                print(f"worker {number} died; starting another", flush=True)
                 time.sleep(0.5)
-                pool[number] = hire(number)
+                pool[number] = start(number)
     with connect(redis_url) as queue, Client() as client:
         counts = {name: int(queue.llen(name)) for name in (PAID, REFUSED, DOUBT)}
         print(", ".join(f"{count} jobs in {name}" for name, count in counts.items()))
         with Journal(journal_url) as journal:
             unknown = [entry for entry in journal.reconcile_all(client) if entry.state == "UNKNOWN"]
     for entry in unknown:
-        print(f"for a human: {entry}")
+        print(f"needs a person: {entry}")
     return 3 if unknown else 0
 
 
 @contextmanager
-def redis_of_its_own(folder: str) -> Generator[str]:
-    """Start a redis-server for the demonstration, on a socket file."""
+def redis_server(folder: str) -> Generator[str]:
+    """Run a redis-server on a socket file and yield its URL."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         sys.exit("Set REDIS_URL, or install redis-server.")
@@ -141,14 +141,14 @@ def redis_of_its_own(folder: str) -> Generator[str]:
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as server:  # noqa: S603  the program was found above
         try:
             with connect(url, retry=Retry(ConstantBackoff(0.05), 200)) as queue:
-                queue.llen(TODO)  # the socket's file is there before anybody listens
+                queue.llen(TODO)  # waits until the server listens
             yield url
         finally:
             server.terminate()
 
 
 def main() -> int:
-    """Work on the real service, or show it all on the sandbox."""
+    """Work on the real service, or demonstrate it on the sandbox."""
     parser = argparse.ArgumentParser(description="Payout workers over a Redis queue.")
     parser.add_argument("--workers", type=int, default=2)
     workers = parser.parse_args().workers
@@ -157,7 +157,7 @@ def main() -> int:
         return run(workers, os.environ.get("REDIS_URL", "redis://localhost"), journal_url)
     from momopay.sandbox import Sandbox
 
-    with tempfile.TemporaryDirectory() as folder, Sandbox() as sandbox, redis_of_its_own(folder) as redis_url:
+    with tempfile.TemporaryDirectory() as folder, Sandbox() as sandbox, redis_server(folder) as redis_url:
         os.environ |= {"MOMOPAY_API_KEY": "pk_test_worker", "MOMOPAY_BASE_URL": sandbox.base_url}
         with connect(redis_url) as queue:
             for number in [*range(20), 3, 7]:  # two are delivered twice

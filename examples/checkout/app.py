@@ -1,11 +1,11 @@
-"""A checkout: phone and amount in, a PIN prompt on the phone, and one page that follows the payment live.
+"""A checkout: a form for phone and amount, a PIN prompt, and a page that follows the payment live.
 
     python examples/checkout/app.py [--port 8000]
 
-The order is written before the prompt is sent. Then the signed callback and a wait race to end it, and whoever is first
-ships: once, because one statement in the database decides (shop.py). The page works without JavaScript too. Without
-MOMOPAY_* settings it runs on the embedded sandbox; on the real service set SHOP_URL, the public https:// address that
-callbacks come to, and SHOP_SECRET, 16 random characters or more, the same at every start.
+The shop stores the order before it sends the prompt. The signed callback and a wait then compete to end the order. One
+statement in the database decides, so the order ships once (shop.py). The page works without JavaScript too. Without
+MOMOPAY_* settings it runs on the embedded sandbox. On the real service set SHOP_URL, the public https:// address for
+callbacks, and SHOP_SECRET, 16 random characters or more, the same at every start.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from momopay.integrations.fastapi import callback_endpoint
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 LIVE = """<script>
   const order = document.getElementById("order");
-  const news = new EventSource(location.pathname + "/events");
-  news.onmessage = (event) => {
+  const events = new EventSource(location.pathname + "/events");
+  events.onmessage = (event) => {
     order.innerHTML = event.data;
-    if (!order.querySelector(".WAITING")) news.close();
+    if (!order.querySelector(".WAITING")) events.close();
   };
 </script>"""
 HEADINGS = {"WAITING": "Check your phone", "PAID": "Paid, thank you", "FAILED": "Not paid"}
@@ -44,7 +44,7 @@ MARKS = {"WAITING": "", "PAID": "\N{CHECK MARK}", "FAILED": "!"}
 
 
 def form(phone: str = "", amount: str = "250", fault: str = "") -> HTMLResponse:
-    """Show the form. It carries the order's id, so that sending it twice is one order and one prompt."""
+    """Return the form. It has the id of the order, so that sending it twice makes one order and one prompt."""
     body = f"""<h1>Kahawa</h1><p>A bag of beans from the corner shop, paid by phone.</p>
       <form method="post" action="/">
         <input type="hidden" name="order" value="{secrets.token_hex(6)}">
@@ -60,13 +60,13 @@ def form(phone: str = "", amount: str = "250", fault: str = "") -> HTMLResponse:
     return HTMLResponse(PAGE.substitute(refresh="", body=body), status_code=422 if fault else 200)
 
 
-def checked(sent: dict[str, str]) -> tuple[str, str, int]:
-    """Read order id, phone and amount from what was sent.
+def checked(fields: dict[str, str]) -> tuple[str, str, int]:
+    """Return order id, phone and amount from the form.
 
     Raises:
-        ValueError: Says what is wrong, to the customer.
+        ValueError: A message for the customer.
     """
-    order_id, phone, amount = (sent.get(name, "") for name in ("order", "phone", "amount"))
+    order_id, phone, amount = (fields.get(name, "") for name in ("order", "phone", "amount"))
     if not re.fullmatch("[0-9a-f]{12}", order_id):
         raise ValueError("Please send the form again")
     if not re.fullmatch("[1-9][0-9]{0,4}|100000", amount):
@@ -78,7 +78,7 @@ def checked(sent: dict[str, str]) -> tuple[str, str, int]:
 
 
 def status(order: Order) -> str:
-    """Show how an order stands, on one line: an event of the live page is a line."""
+    """Return the state of an order as one line of HTML, since an event of the live page is a line."""
     notes = {"WAITING": "We sent you a prompt. Enter your PIN to pay.", "PAID": "Your beans are on their way."}
     again = '<a class="button" href="/">Try again</a>' if order.state == "FAILED" else ""
     return (
@@ -90,18 +90,18 @@ def status(order: Order) -> str:
 
 
 async def changes(shop: Shop, order_id: str) -> AsyncIterator[str]:
-    """Tell the live page whenever its order has moved, until it ends."""
-    shown = ""
-    while "WAITING" in shown or not shown:
+    """Yield an event for the live page whenever its order changes, until it ends."""
+    last = ""
+    while "WAITING" in last or not last:
         now = status(shop.order(order_id))
-        if now != shown:
+        if now != last:
             yield f"data: {now}\n\n"
-        shown = now
-        await asyncio.sleep(0.2)  # looks into the shop's own database, not at the service
+        last = now
+        await asyncio.sleep(0.2)  # reads the shop's own database, not the service
 
 
 def create_app(shop: Shop) -> FastAPI:
-    """Give the shop its pages and its callback address."""
+    """Return the app with its pages and its callback URL."""
     app = FastAPI(lifespan=lambda _app: shop.open(), docs_url=None, redoc_url=None, openapi_url=None)
     app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer))
 
@@ -117,12 +117,12 @@ def create_app(shop: Shop) -> FastAPI:
 
     @app.post("/")
     async def buy(request: Request) -> Response:
-        # A real shop knows its customer here: anybody could have prompts sent to anybody's phone.
-        sent = dict(parse_qsl((await request.body()).decode(errors="replace")))
+        # A real shop authenticates its customer first: here anybody could send prompts to any phone.
+        fields = dict(parse_qsl((await request.body()).decode(errors="replace")))
         try:
-            order_id, phone, amount = checked(sent)
+            order_id, phone, amount = checked(fields)
         except ValueError as fault:
-            return form(sent.get("phone", ""), sent.get("amount", ""), str(fault))
+            return form(fields.get("phone", ""), fields.get("amount", ""), str(fault))
         await shop.buy(order_id, phone, amount)
         return RedirectResponse(f"/orders/{order_id}", status_code=303)
 

@@ -1,4 +1,4 @@
-"""One sandbox for all examples, a hundred times as fast as the clock; each test has an account of its own."""
+"""One sandbox for all examples, at a hundred times real speed, with a separate account for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An example run as a user runs it: one plain command in a process of its own, with the sandbox's ledger as witness."""
+"""Runs an example as a user does: one command in a separate process, checked against the sandbox's ledger."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from momopay.sandbox import Account, Sandbox
 from patience import until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LONGEST = 40.0
+LONGEST = 120.0
+"""Seconds after which a process counts as hung. No test depends on how fast it is."""
 
 
 def command(script: str | Path, *arguments: str) -> list[str]:
-    """A path of one's own stands for itself; a name is that of an example."""
+    """Return the command for a script: a path, or the name of an example."""
     return [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What a user's shell has, without settings of ours."""
+    """Return the environment of a user's shell, without our own settings."""
     ours = ("MOMOPAY_", "SHOP_", "DJANGO_", "REDIS_", "JOURNAL_", "COV")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return plain | {"PYTHONUNBUFFERED": "1"} | more
@@ -36,7 +37,7 @@ def environment(**more: str) -> dict[str, str]:
 def run(
     script: str | Path, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run an example to its end."""
+    """Run an example until it ends."""
     return subprocess.run(
         command(script, *arguments),
         env=environment() if env is None else env,
@@ -56,7 +57,7 @@ def free_port() -> int:
 
 @dataclass
 class Web:
-    """A web example that is up, and where it writes."""
+    """A running web example and its log."""
 
     process: subprocess.Popen[str]
     http: httpx.Client
@@ -67,7 +68,7 @@ class Web:
 def serving(
     script: str | Path, folder: Path, *, port: int | None = None, env: dict[str, str] | None = None
 ) -> Generator[Web]:
-    """Serve a web example until the context ends."""
+    """Run a web example for the duration of the context."""
     port = port or free_port()
     log = folder / f"{port}.log"
     with (
@@ -99,18 +100,18 @@ def serving(
 
 @dataclass
 class Service:
-    """An account of the sandbox, and what became of money there."""
+    """An account of the sandbox and its money."""
 
     sandbox: Sandbox
     key: str
     account: Account
 
     def env(self, **more: str) -> dict[str, str]:
-        """The settings that lead an example here."""
+        """Return the settings for an example to use this account."""
         return environment(MOMOPAY_API_KEY=self.key, MOMOPAY_BASE_URL=self.sandbox.base_url, **more)
 
     def moved(self, kind: str) -> Counter[str]:
-        """How often money moved, for each reference."""
+        """Return how often money moved for each reference."""
         return Counter(
             movement.reference
             for movement in self.sandbox.ledger

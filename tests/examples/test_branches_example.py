@@ -9,13 +9,13 @@ from momopay import Client
 BRANCHES = tomllib.loads((EXAMPLES / "branches.toml").read_text())
 
 
-def test_a_branch_without_its_channel_stops_the_program_at_its_start(service: Service) -> None:
+def test_a_branch_without_a_channel_stops_the_program_at_its_start(service: Service) -> None:
     ended = run("branches.py", env=service.env())
     assert ended.returncode == 1
     assert "LookupError: no channel on the account for: westlands, mombasa" in ended.stderr
 
 
-def test_a_sale_goes_to_its_branch_by_its_own_credentials(service: Service, monkeypatch: Any) -> None:
+def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(service: Service, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     branches: Any = __import__("branches")
     with Client(service.key, base_url=service.sandbox.base_url) as client:

@@ -37,15 +37,15 @@ def buy(web: Web, phone: str = "0712 345 678", amount: str = "250") -> str:
     return order_id
 
 
-def stands(web: Web, order_id: str) -> str:
+def state_of(web: Web, order_id: str) -> str:
     found = re.search(r'<section class="(\w+)">', web.http.get(f"/orders/{order_id}").text)
     assert found is not None
     return found[1]
 
 
 def ends(web: Web, order_id: str, state: str) -> None:
-    until(lambda: stands(web, order_id) != "WAITING", f"{order_id} ends")
-    assert stands(web, order_id) == state
+    until(lambda: state_of(web, order_id) != "WAITING", f"{order_id} ends")
+    assert state_of(web, order_id) == state
 
 
 def parcels(folder: Path, order_id: str) -> int:
@@ -56,8 +56,8 @@ def parcels(folder: Path, order_id: str) -> int:
 
 
 def callbacks(service: Service, order_id: str) -> list[int | None]:
-    told = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
-    found: list[tuple[Any, int | None]] = [(record.payload["transaction"], record.status) for record in told]
+    records = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
+    found: list[tuple[Any, int | None]] = [(record.payload["transaction"], record.status) for record in records]
     return [status for transaction, status in found if transaction["external_reference"] == order_id]
 
 
@@ -67,7 +67,7 @@ def web(service: Service, tmp_path: Path) -> Iterator[Web]:
         yield web
 
 
-def test_callback_and_wait_race_and_one_parcel_is_shipped(web: Web, service: Service, tmp_path: Path) -> None:
+def test_callback_and_wait_compete_and_one_parcel_ships(web: Web, service: Service, tmp_path: Path) -> None:
     service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     order_id = buy(web, phone_for(Outcome.by_hand))
     again = web.http.post("/", data={"order": order_id, "phone": "0712345678", "amount": "250"})
@@ -77,18 +77,18 @@ def test_callback_and_wait_race_and_one_parcel_is_shipped(web: Web, service: Ser
     assert '<noscript><meta http-equiv="refresh"' in waiting
     assert "712345" not in waiting
     with web.http.stream("GET", f"/orders/{order_id}/events") as live:
-        news = (line for line in live.iter_lines() if line)
-        assert "WAITING" in next(news)
+        events = (line for line in live.iter_lines() if line)
+        assert "WAITING" in next(events)
         (prompt,) = (movement.transaction_id for movement in service.sandbox.ledger if movement.reference == order_id)
         service.sandbox.enter_pin(prompt)
-        assert "PAID" in next(news)
-        assert list(news) == [], "the stream ends with the order"
+        assert "PAID" in next(events)
+        assert list(events) == [], "the stream ends with the order"
     until(lambda: len(callbacks(service, order_id)) == 2, "the callback came twice")
     assert callbacks(service, order_id) == [200, 200]
-    assert (stands(web, order_id), parcels(tmp_path, order_id), service.moved("stk")[order_id]) == ("PAID", 1, 1)
+    assert (state_of(web, order_id), parcels(tmp_path, order_id), service.moved("stk")[order_id]) == ("PAID", 1, 1)
 
 
-def test_without_the_state_in_the_statement_it_would_ship_more_than_once(service: Service, tmp_path: Path) -> None:
+def test_without_the_condition_on_the_state_it_would_ship_twice(service: Service, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "checkout", tmp_path / "checkout")
     shop = tmp_path / "checkout" / "shop.py"
     careless = shop.read_text().replace(" AND state = 'WAITING'", "")
@@ -100,14 +100,14 @@ def test_without_the_state_in_the_statement_it_would_ship_more_than_once(service
         until(lambda: parcels(tmp_path, order_id) > 1, "the second parcel")
 
 
-def test_a_prompt_whose_answer_was_lost_is_paid_and_shipped(web: Web, service: Service, tmp_path: Path) -> None:
+def test_a_prompt_whose_response_is_lost_is_paid_and_shipped(web: Web, service: Service, tmp_path: Path) -> None:
     service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
     order_id = buy(web)
     ends(web, order_id, "PAID")
     assert (parcels(tmp_path, order_id), service.moved("stk")[order_id]) == (1, 1)
 
 
-def test_a_callback_that_comes_while_the_shop_is_down_is_not_lost(service: Service, tmp_path: Path) -> None:
+def test_a_callback_that_arrives_while_the_shop_is_down_is_not_lost(service: Service, tmp_path: Path) -> None:
     port = free_port()
     with serving(APP, tmp_path, port=port, env=settings(service)) as web:
         order_id = buy(web, phone_for(Outcome.by_hand))
@@ -115,7 +115,7 @@ def test_a_callback_that_comes_while_the_shop_is_down_is_not_lost(service: Servi
         web.process.wait()
     (prompt,) = (movement.transaction_id for movement in service.sandbox.ledger if movement.reference == order_id)
     service.sandbox.enter_pin(prompt)
-    until(lambda: callbacks(service, order_id) != [], "a callback meets a closed door")
+    until(lambda: callbacks(service, order_id) != [], "a callback that nobody receives")
     with serving(APP, tmp_path, port=port, env=settings(service)) as web:
         service.sandbox.advance(600)
         ends(web, order_id, "PAID")
@@ -129,20 +129,20 @@ def test_forged_callbacks_ship_nothing(web: Web, service: Service, tmp_path: Pat
     (genuine,) = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
     signed = httpx.URL(genuine.url).raw_path.decode()
     unpaid = buy(web, phone_for(Outcome.by_hand))
-    told: Any = genuine.payload
-    forged = {**told, "transaction": {**told["transaction"], "external_reference": unpaid}}
+    payload: Any = genuine.payload
+    forged = {**payload, "transaction": {**payload["transaction"], "external_reference": unpaid}}
     before = len(service.sandbox.requests)
     assert web.http.post("/momo", json=genuine.payload).status_code == 403
     assert web.http.post(signed, json=forged).status_code == 403
     assert web.http.post(signed, content=b"garbage").status_code == 400
-    assert len(service.sandbox.requests) == before, "none of these asks the service"
+    assert len(service.sandbox.requests) == before, "none of these sends a request to the service"
     assert web.http.post(signed, json=genuine.payload).status_code == 200
     leaked = CallbackSigner(SECRET).url("http://shop/momo", reference=unpaid).removeprefix("http://shop")
     assert web.http.post(leaked, json=forged).status_code == 503, "the service's own record says otherwise"
     assert (parcels(tmp_path, order_id), parcels(tmp_path, unpaid)) == (1, 0)
 
 
-def test_what_is_refused_is_said(web: Web, service: Service) -> None:
+def test_a_refused_form_says_why(web: Web, service: Service) -> None:
     for sent, said in [
         ({"order": "0123456789ab", "phone": "12345", "amount": "250"}, "The phone number must be a Kenyan phone"),
         ({"order": "0123456789ab", "phone": "0712345678", "amount": "<b>"}, "The amount is a whole number"),
@@ -153,7 +153,7 @@ def test_what_is_refused_is_said(web: Web, service: Service) -> None:
         assert (answer.status_code, said in answer.text, "<b>" in answer.text) == (422, True, False)
     assert web.http.get("/orders/nowhere").status_code == 404
     service.account.service_balance = service.account.service_balance * 0
-    assert stands(web, buy(web)) == "FAILED"
+    assert state_of(web, buy(web)) == "FAILED"
 
 
 def test_the_plain_command_and_its_wait_when_the_callback_is_lost(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.runs import EXAMPLES, Service, Web, environment, free_port, run, serving
+from examples.runs import EXAMPLES, LONGEST, Service, Web, environment, free_port, run, serving
 from momopay.sandbox import Fault, Outcome, phone_for
 from patience import until
 
@@ -20,13 +20,13 @@ def buy(web: Web, phone: str = "0712345678") -> str:
     return str(sent["order"])
 
 
-def stands(web: Web, order_id: str) -> str:
+def state_of(web: Web, order_id: str) -> str:
     found = re.search(r'id="state">(\w+)<', web.http.get(f"/orders/{order_id}").text)
     assert found is not None
     return found[1]
 
 
-def test_an_order_is_paid_and_refunded_once_however_often_it_is_asked_for(service: Service, tmp_path: Path) -> None:
+def test_an_order_is_paid_and_refunded_once(service: Service, tmp_path: Path) -> None:
     port = free_port()
     env = service.env(
         SHOP_DATABASE=str(tmp_path / "shop.db"),
@@ -37,11 +37,11 @@ def test_an_order_is_paid_and_refunded_once_however_often_it_is_asked_for(servic
         unpaid = buy(web, phone_for(Outcome.never_answers))
         assert run("django_shop.py", "refund", unpaid, env=env).returncode == 1
         order_id = buy(web)
-        until(lambda: stands(web, order_id) == "PAID", "the callback")
+        until(lambda: state_of(web, order_id) == "PAID", "the callback")
         service.sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
         lost = run("django_shop.py", "refund", order_id, env=env)
         assert (lost.returncode, "Run the same command again" in lost.stderr) == (1, True), lost.stderr
-        until(lambda: stands(web, order_id) == "REFUNDED", "the callback of the refund")
+        until(lambda: state_of(web, order_id) == "REFUNDED", "the callback of the refund")
         assert run("django_shop.py", "refund", order_id, env=env).returncode == 1
         assert web.http.post("/momo", json={}).status_code == 403
     assert service.moved("payout") == {f"REFUND-{order_id}": 1}
@@ -51,11 +51,11 @@ def test_an_order_is_paid_and_refunded_once_however_often_it_is_asked_for(servic
 def test_the_plain_command_and_the_refund_that_it_prints(tmp_path: Path) -> None:
     with serving("django_shop.py", tmp_path) as web:
         order_id = buy(web)
-        until(lambda: stands(web, order_id) == "PAID", "the callback")
+        until(lambda: state_of(web, order_id) == "PAID", "the callback")
         found = re.search(r"To refund: (.+) python (\S+) refund ORDER", web.log.read_text())
         assert found is not None
         settings = dict(setting.split("=", 1) for setting in shlex.split(found[1]))
-        assert os.path.samefile(found[2], EXAMPLES / "django_shop.py")  # noqa: PTH121  as it was printed
+        assert os.path.samefile(found[2], EXAMPLES / "django_shop.py")  # noqa: PTH121  a printed path
         refund = [sys.executable, found[2], "refund", order_id]
-        subprocess.run(refund, env=environment(**settings), check=True, timeout=30, capture_output=True)
-        until(lambda: stands(web, order_id) == "REFUNDED", "the callback of the refund")
+        subprocess.run(refund, env=environment(**settings), check=True, timeout=LONGEST, capture_output=True)
+        until(lambda: state_of(web, order_id) == "REFUNDED", "the callback of the refund")

@@ -17,7 +17,7 @@ def buy(web: Web, phone: str = "0712345678") -> str:
     return found[1]
 
 
-def stands(web: Web, order_id: str) -> str:
+def state_of(web: Web, order_id: str) -> str:
     found = re.search(r'id="state" class="(\w+)"', web.http.get(f"/orders/{order_id}").text)
     assert found is not None
     return found[1]
@@ -39,12 +39,12 @@ def test_orders_are_paid_by_callback_or_by_the_sweep_and_shipped_once(service: S
         service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
         unknown = buy(web, phone_for(Outcome.callback_lost))
         waiting = buy(web, phone_for(Outcome.never_answers))
-        until(lambda: stands(web, paid) == "PAID", "the callback")
+        until(lambda: state_of(web, paid) == "PAID", "the callback")
         service.sandbox.advance(60)
-        assert (stands(web, unheard), stands(web, unknown)) == ("WAITING", "WAITING")
+        assert (state_of(web, unheard), state_of(web, unknown)) == ("WAITING", "WAITING")
         swept = run("flask_shop.py", "--sweep", env=env)
-        assert swept.stdout == "1 orders are open still\n", swept.stderr
-        assert [stands(web, order) for order in (paid, unheard, unknown, waiting)] == ["PAID"] * 3 + ["WAITING"]
+        assert swept.stdout == "1 orders are still open\n", swept.stderr
+        assert [state_of(web, order) for order in (paid, unheard, unknown, waiting)] == ["PAID"] * 3 + ["WAITING"]
         assert web.http.post("/momo", json={}).status_code == 403
         refused = web.http.post("/", data={"order": "x", "item": "cup", "phone": "12345"})
         assert "Kenyan phone number" in refused.text
@@ -55,4 +55,4 @@ def test_orders_are_paid_by_callback_or_by_the_sweep_and_shipped_once(service: S
 def test_the_plain_command(tmp_path: Path) -> None:
     with serving("flask_shop.py", tmp_path) as web:
         cancelled = buy(web, phone_for(Outcome.cancelled))
-        until(lambda: stands(web, cancelled) == "FAILED", "the callback")
+        until(lambda: state_of(web, cancelled) == "FAILED", "the callback")

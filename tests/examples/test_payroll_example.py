@@ -31,7 +31,7 @@ def report(folder: Path) -> dict[str, dict[str, str]]:
         return {row["reference"]: row for row in csv.DictReader(file)}
 
 
-def everybody(people: int = PEOPLE) -> dict[str, int]:
+def all_once(people: int = PEOPLE) -> dict[str, int]:
     return {f"SALARY-2026-11-E{number:02}": 1 for number in range(people)}
 
 
@@ -49,7 +49,7 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Random) -> None:
-    """The worst moment: the service has paid, and nobody will ever read its answer."""
+    """Kill the payroll at the worst moment: the service has paid, and nobody reads the response."""
     paid_before = dice.randrange(2, PEOPLE - 4)
     paid: Callable[[], int] = service.moved("payout").total
     with subprocess.Popen(
@@ -66,16 +66,16 @@ def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Ran
     assert paid_before < hung < PEOPLE
 
 
-def test_killed_midway_it_is_resumed_and_nobody_is_paid_twice(
+def test_a_killed_run_is_resumed_and_nobody_is_paid_twice(
     service: Service, tmp_path: Path, dice: random.Random
 ) -> None:
     kill_while_a_payout_hangs(service, tmp_path, dice)
     resumed = run("payroll.py", *arguments(tmp_path), env=service.env())
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert service.moved("payout") == everybody()
+    assert service.moved("payout") == all_once()
     assert "was sent before" in resumed.stdout
     rows = report(tmp_path / "kept")
-    assert rows.keys() == everybody().keys()
+    assert rows.keys() == all_once().keys()
     assert {row["state"] for row in rows.values()} == {"SUCCESS"}
     changed = arguments(tmp_path)
     path = Path(changed[0])
@@ -83,43 +83,41 @@ def test_killed_midway_it_is_resumed_and_nobody_is_paid_twice(
     again = run("payroll.py", *changed, env=service.env())
     assert again.returncode == 1
     assert "stands for another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
-    assert service.moved("payout") == everybody()
+    assert service.moved("payout") == all_once()
 
 
-def test_without_its_journal_somebody_would_be_paid_twice(
-    service: Service, tmp_path: Path, dice: random.Random
-) -> None:
+def test_without_its_journal_it_would_pay_twice(service: Service, tmp_path: Path, dice: random.Random) -> None:
     kill_while_a_payout_hangs(service, tmp_path, dice)
     shutil.rmtree(tmp_path / "kept")
     run("payroll.py", *arguments(tmp_path), env=service.env())
     assert max(service.moved("payout").values()) == 2
 
 
-def test_short_of_funds_and_with_one_in_doubt_it_goes_on_where_it_stopped(service: Service, tmp_path: Path) -> None:
+def test_after_missing_funds_and_an_unknown_outcome_it_resumes(service: Service, tmp_path: Path) -> None:
     enough = service.account.b2c_balance
     service.account.b2c_balance = Decimal(5_000)
     service.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     first = run("payroll.py", *arguments(tmp_path), env=service.env())
     assert (first.returncode, "Stopped" in first.stdout) == (3, True), first.stdout + first.stderr
-    doubtful = "SALARY-2026-11-E00"
-    assert report(tmp_path / "kept")[doubtful]["state"] == "UNKNOWN"
+    unknown = "SALARY-2026-11-E00"
+    assert report(tmp_path / "kept")[unknown]["state"] == "UNKNOWN"
     assert service.moved("payout") == {f"SALARY-2026-11-E{number:02}": 1 for number in range(1, 5)}
     service.account.b2c_balance = enough
     with Journal(f"sqlite:///{tmp_path / 'kept' / 'payouts.db'}") as journal:
-        journal.release(doubtful)
+        journal.release(unknown)
     last = run("payroll.py", *arguments(tmp_path), env=service.env())
     assert last.returncode == 0, last.stdout + last.stderr
-    assert service.moved("payout") == everybody()
+    assert service.moved("payout") == all_once()
 
 
-def test_a_faulty_file_pays_nobody_and_tells_every_fault(service: Service, tmp_path: Path) -> None:
+def test_an_invalid_file_pays_nobody_and_lists_every_fault(service: Service, tmp_path: Path) -> None:
     faulty = {
         "E01,0712345678,1.005": "line 3: the amount must be KES 10 or more",
         "E02,0712345678,NaN": "line 4: the amount must be KES 10 or more",
         "E03,12345,100": "line 5: must be a Kenyan phone",
-        "E04,0712345678,much": "line 6: employee, phone and amount are wanted",
-        "E05,0712345678": "line 7: employee, phone and amount are wanted",
-        "E00,0712345679,100": "line 8: this employee stands in the file before",
+        "E04,0712345678,much": "line 6: needs employee, phone and amount",
+        "E05,0712345678": "line 7: needs employee, phone and amount",
+        "E00,0712345679,100": "line 8: this employee is in the file twice",
     }
     path = tmp_path / "bad.csv"
     path.write_text("\n".join(["employee,phone,amount", "E00,0712345678,100", *faulty]))

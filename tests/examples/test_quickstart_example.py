@@ -2,22 +2,28 @@ from __future__ import annotations
 
 import subprocess
 
-from examples.runs import Service, command, run
+from examples.runs import LONGEST, Service, command, run
 
 
 def test_the_plain_command_collects_and_pays_out() -> None:
     ended = run("quickstart.py")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    said = {line[:10].strip(): line[12:] for line in ended.stdout.splitlines()}
-    assert said["Callback"].startswith("transaction.success, receipt ")
-    assert said["Confirmed"] == "the service's own record says SUCCESS"
-    assert (said["Paid"].split()[0], said["Settled"]) == ("SUCCESS", "SUCCESS")
-    assert said["Wallet"] == "KES 9998 are left for fees"
+    lines = {line[:10].strip(): line[12:] for line in ended.stdout.splitlines()}
+    assert lines["Callback"].startswith("transaction.success, receipt ")
+    assert lines["Confirmed"] == "the service's own record says SUCCESS"
+    assert (lines["Paid"].split()[0], lines["Settled"]) == ("SUCCESS", "SUCCESS")
+    assert lines["Wallet"] == "KES 9998 left for fees"
 
 
-def test_on_a_service_it_asks_before_anything_moves(service: Service) -> None:
+def test_on_a_real_service_it_asks_before_money_moves(service: Service) -> None:
     ended = subprocess.run(
-        command("quickstart.py"), env=service.env(), input="\n", capture_output=True, text=True, timeout=20, check=False
+        command("quickstart.py"),
+        env=service.env(),
+        input="\n",
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
     )
     assert (ended.returncode, "nothing was sent" in ended.stderr) == (1, True), ended.stdout + ended.stderr
     assert service.moved("fee").total() == 0
