@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-import redis.asyncio
-
 import redis
+import redis.asyncio
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 _PATIENCE = 10.0

@@ -29,9 +29,9 @@ def rows(text: str, heading: str) -> Iterator[list[str]]:
 
 ANSWERED = [
     [*(part.strip("`") for part in re.split(r", |<br>", row[0].replace(", 404", " 404"))), *row[1:]]
-    for row in rows(GUIDE, "## What the service answers")
+    for row in rows(GUIDE, "## Errors from the service")
 ]
-HERE = list(rows(GUIDE, "## What happens here, or on the way"))
+HERE = list(rows(GUIDE, "## Errors of the SDK and the network"))
 
 
 def test_every_code_of_the_service_has_a_row_and_a_class() -> None:

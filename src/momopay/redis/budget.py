@@ -12,9 +12,9 @@ from momopay.redis.process_state import ProcessState
 from momopay.redis.remote_log import RemoteLog
 
 if TYPE_CHECKING:
+    import redis
     import redis.asyncio
 
-    import redis
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 

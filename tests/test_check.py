@@ -1,0 +1,26 @@
+"""Which tests `tests/check.py` runs after a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from check import select
+from mutants.catalogue import ROOT
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ("src/momopay/_core/retry.py", {"tests/core/test_retry.py"}),
+        ("src/momopay/errors.py", {"tests/test_errors.py"}),
+        ("tests/core/test_retry.py", {"tests/core/test_retry.py"}),
+        ("tests/cli/kit.py", {"tests/cli"}),
+        ("examples/payroll.py", {"tests/examples"}),
+        ("docs/guides/collect.md", {"tests/docs"}),
+        ("LICENSE", set[str]()),
+    ],
+)
+def test_a_change_selects_its_tests(changed: str, tests: set[str]) -> None:
+    assert select(ROOT / changed) == tests
+    assert (ROOT / changed).exists()
+    assert all((ROOT / test).exists() for test in tests)
