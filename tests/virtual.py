@@ -10,7 +10,6 @@ from drivers import unique_key
 from momopay import Client
 from momopay._transport import Headers, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
-from momopay.resources import Connections
 
 Handler = Callable[[str, str], tuple[int, Any]]
 
@@ -87,7 +86,7 @@ def waking(action: Callable[[], None]) -> Callable[[], None]:
 
 def install_backend(client: Any, backend: Any) -> None:
     """Have a client that was not used yet send, sleep and wake by this backend."""
-    client._shared._connections = Connections(backend)
+    client._shared._backend = backend
 
 
 def virtual_client(handler: Handler, **options: Any) -> tuple[Client, VirtualIO]:

@@ -1,14 +1,15 @@
 """`Client` and `AsyncClient`: options, wiring and closing. No logic.
 
 A client checks its options when it is built. What sends is imported and wired at the first use, so that a program
-that only builds a client starts as fast as one without.
+that only builds a client starts as fast as one without, and a program that only collects does not load payouts.
 """
 
 from __future__ import annotations
 
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from momopay._core.backend import BackendT
 from momopay._core.config import SHARED_BUDGET, UNCHANGED, Account, Limits, check_collaborators
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     import httpx
 
     from momopay._core.session import Session
+    from momopay._polling.coordinator import WaitCoordinator
     from momopay._ratelimit.budget import Budget
     from momopay._ratelimit.limiter import SharedBudget
     from momopay._transport import AsyncBackend, SyncBackend  # noqa: F401  the base classes name them in strings
-    from momopay.resources import Connections, Resources
     from momopay.resources.channels import Channels
     from momopay.resources.payouts import Payouts
     from momopay.resources.stk import Stk
@@ -33,33 +34,42 @@ if TYPE_CHECKING:
 __all__ = ["AsyncClient", "Client"]
 
 
+def _load(module: str, name: str) -> Any:
+    """Return a name of a module of this package: the boundary behind which everything that sends is imported."""
+    return getattr(import_module(f"momopay.{module}"), name)
+
+
 class _Shared(Generic[BackendT]):
-    """What a client and its copies share. The connections are made at the first use, by whichever thread is first."""
+    """What a client and its copies share. It is made at the first use, by whichever thread is first."""
 
     def __init__(
         self,
         account: Account,
         budget: Budget | SharedBudget | SHARED_BUDGET | None,
         transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None,
-        *,
-        is_async: bool,
+        backend_name: str,
     ) -> None:
         self.account = account
-        self._budget: Budget | SharedBudget | SHARED_BUDGET | None = budget
+        self.budget: Budget | SharedBudget | SHARED_BUDGET | None = budget
         self._transport = transport
-        self._is_async = is_async
+        self._backend_name = backend_name
         self._lock = threading.Lock()
-        self._connections: Connections[BackendT] | None = None
+        self._backend: BackendT | None = None
+        self._coordinator: WaitCoordinator | None = None
 
-    def resources(self, limits: Limits) -> Resources[BackendT]:
-        """Return the operations, over the shared connections."""
-        # The lazy import boundary: httpx, pydantic and every endpoint are loaded here and nowhere earlier.
-        from momopay.resources import Resources, connect  # noqa: PLC0415
-
+    def backend(self) -> BackendT:
+        """Return the connections."""
         with self._lock:
-            if self._connections is None:
-                self._connections = connect(self._transport, is_async=self._is_async)
-        return Resources(self._connections, self.account, self._budget, limits)
+            if self._backend is None:
+                self._backend = _load("_transport", self._backend_name)(self._transport)
+            return self._backend
+
+    def coordinator(self) -> WaitCoordinator:
+        """Return what lets all waits poll together."""
+        with self._lock:
+            if self._coordinator is None:
+                self._coordinator = _load("_polling.coordinator", "WaitCoordinator")()
+            return self._coordinator
 
 
 class _BaseClient(Generic[BackendT]):
@@ -70,37 +80,44 @@ class _BaseClient(Generic[BackendT]):
     _owns_connections: bool = True
 
     @cached_property
-    def _resources(self) -> Resources[BackendT]:
-        return self._shared.resources(self._limits)
-
-    @property
     def _session(self) -> Session[BackendT]:
-        return self._resources.session
+        shared = self._shared
+        session: Session[BackendT] = _load("_core.session", "open_session")(
+            shared.backend(), shared.account, shared.budget, self._limits
+        )
+        return session
 
-    @property
+    @cached_property
     def stk(self) -> Stk[BackendT]:
         """STK collections."""
-        return self._resources.stk
+        stk: Stk[BackendT] = _load("resources.stk", "Stk")(self._session)
+        return stk
 
-    @property
+    @cached_property
     def payouts(self) -> Payouts[BackendT]:
         """B2C payouts."""
-        return self._resources.payouts
+        payouts: Payouts[BackendT] = _load("resources.payouts", "Payouts")(self._session)
+        return payouts
 
-    @property
+    @cached_property
     def transactions(self) -> Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        return self._resources.transactions
+        transactions: Transactions[BackendT] = _load("resources.transactions", "Transactions")(
+            self._session, self._shared.coordinator()
+        )
+        return transactions
 
-    @property
+    @cached_property
     def wallet(self) -> Wallet[BackendT]:
         """The service wallet."""
-        return self._resources.wallet
+        wallet: Wallet[BackendT] = _load("resources.wallet", "Wallet")(self._session)
+        return wallet
 
-    @property
+    @cached_property
     def channels(self) -> Channels[BackendT]:
         """Payment channels."""
-        return self._resources.channels
+        channels: Channels[BackendT] = _load("resources.channels", "Channels")(self._session)
+        return channels
 
     def with_options(
         self,
@@ -169,12 +186,12 @@ class Client(_BaseClient["SyncBackend"]):
     ) -> None:
         check_collaborators(budget, transport, "handle_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, is_async=False)
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, "SyncBackend")
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            self._resources.close()
+            _load("_core.operation", "run_sync")(self._session.close())
 
     def __enter__(self) -> Self:
         return self
@@ -215,12 +232,12 @@ class AsyncClient(_BaseClient["AsyncBackend"]):
     ) -> None:
         check_collaborators(budget, transport, "handle_async_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, is_async=True)
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, "AsyncBackend")
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            await self._resources.aclose()
+            await self._session.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import momopay
-from momopay._core.key_state import StkPause, key_state_for
+from momopay._core.config import Account
+from momopay._core.key_state import StkPause, hash_of, key_state_for
 
 
 def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
@@ -16,9 +17,12 @@ def blocked(retry_after: float | None = None) -> momopay.TransactionHealthBlocke
     return momopay.TransactionHealthBlockedError("no", retry_after=retry_after, code="X", status_code=429)
 
 
-def test_a_key_has_one_state() -> None:
-    assert key_state_for("a") is key_state_for("a")
-    assert key_state_for("a") is not key_state_for("b")
+@pytest.mark.parametrize("url", ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/"])
+def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
+    account = Account("pk_test_spelt", "https://api.example/v1")
+    assert key_state_for(Account("pk_test_spelt", url)) is key_state_for(account)
+    assert key_state_for(Account("pk_test_other", url)) is not key_state_for(account)
+    assert "pk_test_spelt" not in hash_of(account)
 
 
 @pytest.mark.parametrize(

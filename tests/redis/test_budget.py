@@ -37,6 +37,7 @@ from momopay import (
     RedisRateBudget,
 )
 from momopay._core.config import Account
+from momopay._core.key_state import hash_of
 from momopay._core.operation import run_sync
 from momopay._ratelimit.limiter import SlotSource
 from momopay._transport.async_backend import AsyncBackend
@@ -78,7 +79,7 @@ class Desk:
     def __init__(self, colour: str, account: Account, budget: RedisRateBudget) -> None:
         self._runner = asyncio.Runner() if colour == "async" else None
         self._port = SyncBackend() if self._runner is None else AsyncBackend()
-        self.slots: SlotSource = budget.slots(self._port, account.hash)
+        self.slots: SlotSource = budget.slots(self._port, hash_of(account))
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return run_sync(work) if self._runner is None else self._runner.run(work)
@@ -201,7 +202,7 @@ def test_each_account_has_a_log_of_its_own(server: RedisServer) -> None:
     port = SyncBackend()
     accounts = [Account(unique_key(), base) for base in (BASE, BASE)]
     accounts.append(Account(accounts[0].api_key, "https://other.example/v1"))
-    every = [budget.slots(port, account.hash) for account in accounts]
+    every = [budget.slots(port, hash_of(account)) for account in accounts]
     assert [run_sync(slots.reserve(0.0, Lane.PAYMENT, 0.0)) for slots in every] == [0.0] * 3
     assert run_sync(every[0].reserve(0.0, Lane.PAYMENT, 0.0)) > 0
 
@@ -233,7 +234,9 @@ def test_a_stop_holds_everybody_back_and_takes_their_slots_back(desk: MakeDesk, 
 def test_the_servers_clock_counts_and_nobody_elses(server: RedisServer, account: Account) -> None:
     early, late = VirtualIO(lambda _method, _path: (200, {})), VirtualIO(lambda _method, _path: (200, {}))
     late.clock += 1e6
-    ends = [RedisRateBudget(server.url, requests=2, window=30.0).slots(port, account.hash) for port in (early, late)]
+    ends = [
+        RedisRateBudget(server.url, requests=2, window=30.0).slots(port, hash_of(account)) for port in (early, late)
+    ]
     assert [
         run_sync(end.reserve(end_now, Lane.PAYMENT, math.inf)) for end, end_now in zip(ends, (0, 1e6), strict=True)
     ] == [
@@ -246,11 +249,11 @@ def test_the_servers_clock_counts_and_nobody_elses(server: RedisServer, account:
 
 def test_threads_and_processes_take_no_slot_twice(server: RedisServer, account: Account) -> None:
     budget = RedisRateBudget(server.url, requests=20, window=60.0)
-    slots = budget.slots(SyncBackend(), account.hash)
+    slots = budget.slots(SyncBackend(), hash_of(account))
     code = (
         "import sys; from momopay import Lane, RedisRateBudget; from momopay._core.operation import run_sync;"
-        "from momopay._transport.sync_backend import SyncBackend; from momopay._core.config import Account;"
-        "slots = RedisRateBudget(sys.argv[1], requests=20, window=60.0).slots(SyncBackend(), Account(*sys.argv[2:]).hash);"
+        "from momopay._transport.sync_backend import SyncBackend; from momopay._core.config import Account; from momopay._core.key_state import hash_of;"
+        "slots = RedisRateBudget(sys.argv[1], requests=20, window=60.0).slots(SyncBackend(), hash_of(Account(*sys.argv[2:])));"
         "print(sum(run_sync(slots.reserve(0.0, Lane.PAYMENT, 0.0)) == 0 for _ in range(15)))"
     )
     command = [sys.executable, "-c", code, server.url, account.api_key, account.base_url]
@@ -294,8 +297,9 @@ def test_a_forks_child_speaks_on_connections_of_its_own(server: RedisServer, acc
         from momopay._core.operation import run_sync
         from momopay._transport.sync_backend import SyncBackend
         from momopay._core.config import Account
+        from momopay._core.key_state import hash_of
         budget = RedisRateBudget(sys.argv[1], requests=400, window=60.0)
-        slots = budget.slots(SyncBackend(), Account(*sys.argv[2:]).hash)
+        slots = budget.slots(SyncBackend(), hash_of(Account(*sys.argv[2:])))
         def take(): return [run_sync(slots.reserve(0.0, Lane.PAYMENT, 0.0)) for _ in range(100)]
         assert take() == [0.0] * 100
         child = os.fork()
@@ -435,7 +439,7 @@ def test_a_cancelled_wait_costs_one_slot_at_most(server: RedisServer, account: A
 
     async def work() -> list[float]:
         port = AsyncBackend()
-        slots = budget.slots(port, account.hash)
+        slots = budget.slots(port, hash_of(account))
         await slots.reserve(0.0, Lane.READ, math.inf)  # a connection is open
         for steps_taken in range(2):
             task = asyncio.create_task(slots.reserve(0.0, Lane.READ, math.inf))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -69,11 +68,6 @@ class Account:
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
         if self.on_loopback and self.api_key.startswith("pk_live_"):
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
-
-    @property
-    def hash(self) -> str:
-        """A name for this key at this address that does not show the key."""
-        return hashlib.sha256(f"{self.base_url} {self.api_key}".encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r})"

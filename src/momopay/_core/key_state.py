@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from typing import Any, Final
 
+from momopay._core.config import Account
 from momopay._ratelimit.budget import RateBudget
 from momopay.errors import StkTempBannedError, ThrottledError
 
@@ -56,7 +58,12 @@ _states: dict[str, KeyState] = {}
 _lock = threading.Lock()
 
 
-def key_state_for(account_hash: str) -> KeyState:
+def hash_of(account: Account) -> str:
+    """Return a name for this key at this address that does not show the key."""
+    return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
+
+
+def key_state_for(account: Account) -> KeyState:
     """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
     with _lock:
-        return _states.setdefault(account_hash, KeyState())
+        return _states.setdefault(hash_of(account), KeyState())

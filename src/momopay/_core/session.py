@@ -7,8 +7,8 @@ from typing import Generic
 
 from momopay import __version__
 from momopay._core.backend import BackendT
-from momopay._core.config import Account, Limits
-from momopay._core.key_state import StkPause
+from momopay._core.config import SHARED_BUDGET, Account, Limits
+from momopay._core.key_state import StkPause, hash_of, key_state_for
 from momopay._ratelimit.budget import Budget
 from momopay._ratelimit.limiter import RateLimiter, SharedBudget
 from momopay._transport import Headers, common_headers
@@ -29,7 +29,7 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget = budget
-        self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, account.hash)
+        self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
         self.stk_pause = stk_pause
         self.limits = limits
         self.headers: Headers = common_headers(
@@ -47,3 +47,17 @@ class Session(Generic[BackendT]):
         if self.limiter is not None:
             await self.limiter.close()
         await self.backend.close()
+
+
+def open_session(
+    backend: BackendT, account: Account, budget: Budget | SharedBudget | SHARED_BUDGET | None, limits: Limits
+) -> Session[BackendT]:
+    """Return a session over these connections, with the state that all clients of the key share."""
+    key_state = key_state_for(account)
+    return Session(
+        backend,
+        account,
+        budget=key_state.budget if budget is SHARED_BUDGET else budget,
+        stk_pause=key_state.stk_pause,
+        limits=limits,
+    )
