@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from momopay._polling.coordinator import WaitCoordinator
     from momopay._ratelimit.budget import Budget
     from momopay._ratelimit.limiter import SharedBudget
-    from momopay._transport import AsyncBackend, SyncBackend  # noqa: F401  the base classes name them in strings
+    from momopay._transport.async_backend import AsyncBackend  # noqa: F401  a base class names it in a string
+    from momopay._transport.sync_backend import SyncBackend  # noqa: F401  a base class names it in a string
     from momopay.resources.channels import Channels
     from momopay.resources.payouts import Payouts
     from momopay.resources.stk import Stk
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["AsyncClient", "Client"]
 
 
-def _load(module: str, name: str) -> Any:
-    """Return a name of a module of this package: the boundary behind which everything that sends is imported."""
+def _load(path: str) -> Any:
+    """Return what a module of this package defines: the boundary behind which everything that sends is imported."""
+    module, _, name = path.rpartition(".")
     return getattr(import_module(f"momopay.{module}"), name)
 
 
@@ -47,12 +49,12 @@ class _Shared(Generic[BackendT]):
         account: Account,
         budget: Budget | SharedBudget | SHARED_BUDGET | None,
         transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None,
-        backend_name: str,
+        backend_class: str,
     ) -> None:
         self.account = account
         self.budget: Budget | SharedBudget | SHARED_BUDGET | None = budget
         self._transport = transport
-        self._backend_name = backend_name
+        self._backend_class = backend_class
         self._lock = threading.Lock()
         self._backend: BackendT | None = None
         self._coordinator: WaitCoordinator | None = None
@@ -61,14 +63,14 @@ class _Shared(Generic[BackendT]):
         """Return the connections."""
         with self._lock:
             if self._backend is None:
-                self._backend = _load("_transport", self._backend_name)(self._transport)
+                self._backend = _load(self._backend_class)(self._transport)
             return self._backend
 
     def coordinator(self) -> WaitCoordinator:
         """Return what lets all waits poll together."""
         with self._lock:
             if self._coordinator is None:
-                self._coordinator = _load("_polling.coordinator", "WaitCoordinator")()
+                self._coordinator = _load("_polling.coordinator.WaitCoordinator")()
             return self._coordinator
 
 
@@ -82,7 +84,7 @@ class _BaseClient(Generic[BackendT]):
     @cached_property
     def _session(self) -> Session[BackendT]:
         shared = self._shared
-        session: Session[BackendT] = _load("_core.session", "open_session")(
+        session: Session[BackendT] = _load("_core.session.open_session")(
             shared.backend(), shared.account, shared.budget, self._limits
         )
         return session
@@ -90,19 +92,19 @@ class _BaseClient(Generic[BackendT]):
     @cached_property
     def stk(self) -> Stk[BackendT]:
         """STK collections."""
-        stk: Stk[BackendT] = _load("resources.stk", "Stk")(self._session)
+        stk: Stk[BackendT] = _load("resources.stk.Stk")(self._session)
         return stk
 
     @cached_property
     def payouts(self) -> Payouts[BackendT]:
         """B2C payouts."""
-        payouts: Payouts[BackendT] = _load("resources.payouts", "Payouts")(self._session)
+        payouts: Payouts[BackendT] = _load("resources.payouts.Payouts")(self._session)
         return payouts
 
     @cached_property
     def transactions(self) -> Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        transactions: Transactions[BackendT] = _load("resources.transactions", "Transactions")(
+        transactions: Transactions[BackendT] = _load("resources.transactions.Transactions")(
             self._session, self._shared.coordinator()
         )
         return transactions
@@ -110,13 +112,13 @@ class _BaseClient(Generic[BackendT]):
     @cached_property
     def wallet(self) -> Wallet[BackendT]:
         """The service wallet."""
-        wallet: Wallet[BackendT] = _load("resources.wallet", "Wallet")(self._session)
+        wallet: Wallet[BackendT] = _load("resources.wallet.Wallet")(self._session)
         return wallet
 
     @cached_property
     def channels(self) -> Channels[BackendT]:
         """Payment channels."""
-        channels: Channels[BackendT] = _load("resources.channels", "Channels")(self._session)
+        channels: Channels[BackendT] = _load("resources.channels.Channels")(self._session)
         return channels
 
     def with_options(
@@ -186,12 +188,12 @@ class Client(_BaseClient["SyncBackend"]):
     ) -> None:
         check_collaborators(budget, transport, "handle_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, "SyncBackend")
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, "_transport.sync_backend.SyncBackend")
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            _load("_core.operation", "run_sync")(self._session.close())
+            _load("_core.operation.run_sync")(self._session.close())
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +234,7 @@ class AsyncClient(_BaseClient["AsyncBackend"]):
     ) -> None:
         check_collaborators(budget, transport, "handle_async_request")
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, "AsyncBackend")
+        self._shared = _Shared(Account(api_key, base_url), budget, transport, "_transport.async_backend.AsyncBackend")
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from momopay._transport import AsyncBackend, SyncBackend
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 BackendT = TypeVar("BackendT", "SyncBackend", "AsyncBackend")

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from momopay._core.backend import BackendT
 from momopay._core.session import Session
 from momopay._redaction import clear_frames
-from momopay._transport import AsyncBackend, SyncBackend
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
 from momopay._polling.coordinator import Observation, TransactionReader, WaitCoordinator, Waiter
 from momopay._polling.poll_round import poll
 from momopay._polling.schedule import PollSchedule
-from momopay._transport.async_backend import AsyncBackend
-from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 __all__ = ["WaitIterator"]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from momopay._ratelimit.budget import Budget, Lane
-from momopay._transport import AsyncBackend, SyncBackend
 from momopay.errors import BudgetExhaustedError
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 __all__ = ["SharedBudget"]
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from httpx import Headers
 
-from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.requests import common_headers
 from momopay._transport.response import NoReplyError, NoResponseError, NotSentError, Progress, RawResponse
-from momopay._transport.sync_backend import SyncBackend
 
 __all__ = [
-    "AsyncBackend",
     "Headers",
     "NoReplyError",
     "NoResponseError",
     "NotSentError",
     "Progress",
     "RawResponse",
-    "SyncBackend",
     "common_headers",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
-from momopay._transport.async_backend import AsyncBackend
-from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import ProtocolError
 from momopay.models.transactions import TransactionPage, TransactionSummary
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 __all__ = ["TransactionIterator", "TransactionPages"]
 

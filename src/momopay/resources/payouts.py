@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from decimal import Decimal
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
@@ -12,7 +12,6 @@ from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
-from momopay._transport import AsyncBackend, SyncBackend
 from momopay.journal import Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
 from momopay.models.payouts import Payout
@@ -21,6 +20,10 @@ from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 from momopay.resources.pay_once import PayOnce
 from momopay.resources.reconcile import reconcile_all
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
 
 __all__ = ["Payouts"]
 
