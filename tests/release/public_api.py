@@ -1,4 +1,4 @@
-"""The public names with their signatures, one a line. Run as a script, it writes them down for a release."""
+"""The public names with their signatures, one a line. As a script, it writes them to a file for a release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import momopay
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-ROOMS = ("momopay", "momopay.sandbox")
+MODULES = ("momopay", "momopay.sandbox")
 MORE = (
     "momopay.resources.channels.Channels",
     "momopay.resources.payouts.Payouts",
@@ -31,16 +31,16 @@ MORE = (
 
 
 def public_api() -> list[str]:
-    """Give every public name, with what a caller may rely on."""
+    """Return every public name with its signature or value."""
     lines: set[str] = set()
-    for room in ROOMS:
-        module = import_module(room)
+    for module_name in MODULES:
+        module = import_module(module_name)
         for name in module.__all__:
             if name != "__version__":
-                lines.update(_described(f"{room}.{name}", getattr(module, name)))
+                lines.update(_described(f"{module_name}.{name}", getattr(module, name)))
     for path in MORE:
-        room, _, name = path.rpartition(".")
-        lines.update(_described(path, getattr(import_module(room), name)))
+        module_name, _, name = path.rpartition(".")
+        lines.update(_described(path, getattr(import_module(module_name), name)))
     return sorted(lines)
 
 
