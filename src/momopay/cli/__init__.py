@@ -1,11 +1,15 @@
-"""The command line, extra ``cli``. Knows the client, the journal and the sandbox; nothing knows it."""
+"""The command line, extra ``cli``: each command calls the library and shows what came back. It has no rules of its own.
+
+The modules write ``momopay.Client`` after ``import momopay``, rather than importing the name: the package loads a name
+at its first use, so that ``momopay --help`` waits for no library that it does not need.
+"""
 
 from __future__ import annotations
 
 import sys
 
-_EXTRA = frozenset({"rich", "typer"})
-_CONFIGURATION = 3
+_OUR_EXTRA = frozenset({"rich", "typer"})
+_CONFIGURATION = 3  # ExitCode.CONFIGURATION, which is in a module that may not be importable here
 
 
 def main() -> int:
@@ -17,7 +21,7 @@ def main() -> int:
     try:
         from momopay.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+        if error.name is None or error.name.partition(".")[0] not in _OUR_EXTRA:
             raise
         sys.stderr.write("momopay: the command line is an extra: pip install 'momopay[cli]'\n")
         return _CONFIGURATION

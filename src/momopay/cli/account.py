@@ -1,12 +1,10 @@
-"""The account at a glance: the service wallet and the payment channels. Nothing here moves money."""
+"""The account's service wallet and payment channels. Nothing here moves money."""
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from momopay.cli.credentials import open_client
 from momopay.cli.options import BaseUrl, Json
-from momopay.cli.output import Output, kes, moment, plain, table
+from momopay.cli.output import Output, fields, kes, table
 
 
 def balance(base_url: BaseUrl = None, as_json: Json = False) -> None:
@@ -14,19 +12,14 @@ def balance(base_url: BaseUrl = None, as_json: Json = False) -> None:
 
     The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
     """
-    output = Output(as_json)
     with open_client(base_url) as client:
         wallet = client.wallet.balance()
-    if as_json:
-        output.document(wallet)
-        return
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(justify="right")
-    grid.add_row("Available", f"{plain(wallet.currency)} {kes(wallet.available_balance)}")
-    grid.add_row("Ledger", f"{plain(wallet.currency)} {kes(wallet.ledger_balance)}")
-    grid.add_row("Updated", moment(wallet.updated_at))
-    output.people("Service wallet", grid)
+    shown = {
+        "Available": f"{wallet.currency} {kes(wallet.available_balance)}",
+        "Ledger": f"{wallet.currency} {kes(wallet.ledger_balance)}",
+        "Updated": wallet.updated_at,
+    }
+    Output(as_json).result(wallet, "Service wallet", fields(shown))
 
 
 def channels(base_url: BaseUrl = None, as_json: Json = False) -> None:
@@ -34,15 +27,16 @@ def channels(base_url: BaseUrl = None, as_json: Json = False) -> None:
     output = Output(as_json)
     with open_client(base_url) as client:
         found = client.channels.list()
-    if as_json:
-        output.document({"items": found})
-        return
-    if not found:
-        output.people("This account has no payment channel: an STK prompt would be refused.")
-        return
-    shown = table("Channel", "Type", "Shortcode", "Account")
-    for channel in found:
-        name = plain(channel.name) + (" (default)" if channel.is_default else "")
-        account = output.text(channel.account_number)
-        shown.add_row(f"{name}\n{plain(channel.id)}", plain(channel.type), plain(channel.shortcode), account)
-    output.people(shown)
+    rows = [
+        (
+            f"{channel.name}{' (default)' if channel.is_default else ''}\n{channel.id}",
+            channel.type,
+            channel.shortcode,
+            output.text(channel.account_number),
+        )
+        for channel in found
+    ]
+    shown = table(("Channel", "Type", "Shortcode", "Account"), rows)
+    output.result(
+        {"items": found}, shown if found else "This account has no payment channel: an STK prompt would be refused."
+    )

@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""The program: its commands, and the options that come before them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,21 @@ import typer
 from momopay import __version__
 from momopay.cli import account, callback, doctor, payouts, sandbox, stk, transactions
 from momopay.cli.command import DEBUG, JSON, Command, Group
+from momopay.cli.exit_codes import ExitCode
 
-_EPILOG = """\
-[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument) and MOMOPAY_BASE_URL.
-
-[bold]Exit codes[/bold]
-  0  done
-  1  refused, or ended without success
-  2  wrong arguments or a faulty file; nothing was sent
-  3  wrong set-up: key, address, journal, extras
-  4  the outcome is unknown: money may have moved
-  5  a payroll done in part; the rest is surely not paid
-  6  not now: not reached, throttled, or not ended in time
- 70  a bug
-130  interrupted (143 by SIGTERM)
-"""
+_EPILOG = "\n".join(
+    [
+        "[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument) and MOMOPAY_BASE_URL.\n",
+        "[bold]Exit codes[/bold]",
+        *(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
+    ]
+)
 
 app: typer.Typer = typer.Typer(
     name="momopay",
     cls=Group,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
+    pretty_exceptions_enable=False,  # they would show the locals of frames, with keys and phones
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
@@ -57,18 +51,20 @@ def options(
     ctx: typer.Context,
     *,
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error.")
+        bool,
+        typer.Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error, and the library's log."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --json after the command.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Collect, pay out and look, from a terminal."""
+    """Collect payments, pay out, and read transactions, from a terminal."""
     ctx.find_root().meta[DEBUG] = debug
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.DEBUG if debug else logging.ERROR)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
+    # A process that runs several commands, such as a test, would otherwise log each line several times.
     ctx.call_on_close(lambda: logger.removeHandler(handler))

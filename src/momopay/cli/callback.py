@@ -1,35 +1,35 @@
-"""Callbacks as the service would send them, to an application under development."""
+"""Callbacks (webhooks) as the service would send them, to an application under development."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
+import momopay
 from momopay.cli.command import Command
 from momopay.cli.credentials import open_client
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Json, ShowPhones, amount
-from momopay.cli.output import Output, plain, table
+from momopay.cli.output import Output, table
 from momopay.errors import RequestValidationError
 from momopay.phones import normalise_phone
-
-if TYPE_CHECKING:
-    from momopay.models.transactions import Transaction
+from momopay.urls import check_callback_url, is_loopback
 
 app: typer.Typer = typer.Typer(help="Send callbacks to an application under development.", no_args_is_help=True)
 
-ANSWER_LIMIT = 30.0
-"""Seconds that SPEC.md gives an application to answer."""
-SECRET = "MOMOPAY_CALLBACK_SECRET"  # noqa: S105  the name of a setting
-_SHOWN = 500
+_ANSWER_LIMIT = 30.0
+"""Seconds that the service gives an application to answer."""
+_ANSWER_SHOWN = 500
+"""Characters of an answer that are read and shown."""
 
 
 class End(StrEnum):
@@ -66,14 +66,14 @@ def send(
     end: Annotated[End, typer.Argument(metavar="END", help="success, failed, cancelled or expired.")],
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The application's callback URL.")],
     transaction: Annotated[
-        str | None, typer.Option("--transaction", metavar="ID", help="Tell of this one, read from the service.")
+        str | None, typer.Option("--transaction", metavar="ID", help="Report this one, as read from the service.")
     ] = None,
-    reference: Annotated[str, typer.Option(metavar="TEXT", help="Of a payment that is made up.")] = "INV-42",
-    amount_: Annotated[Decimal, typer.Option("--amount", metavar="KES", parser=amount, help="As above.")] = Decimal(
-        100
-    ),
-    phone: Annotated[str, typer.Option(metavar="PHONE", help="As above.")] = "254712345678",
-    kind: Annotated[Kind, typer.Option("--type", metavar="STK|B2C", help="As above.")] = Kind.STK,
+    reference: Annotated[str, typer.Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
+    amount_: Annotated[
+        Decimal, typer.Option("--amount", metavar="KES", parser=amount, help="Of a made-up payment.")
+    ] = Decimal(100),
+    phone: Annotated[str, typer.Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
+    kind: Annotated[Kind, typer.Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = Kind.STK,
     times: Annotated[
         int, typer.Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")
     ] = 1,
@@ -85,32 +85,36 @@ def send(
     """POST a callback as the service would, and show the answer.
 
     It is made up, unless --transaction reads a payment from the service: then an application that confirms callbacks
-    takes it too, if the payment really ended so. With MOMOPAY_CALLBACK_SECRET set, the URL is signed as CallbackSigner
-    signs it. Exits with 0 if every answer was 2xx, 1 if not, 6 if there was none. With --json, one answer a line.
+    accepts it too, if the payment really ended so. With MOMOPAY_CALLBACK_SECRET set, the URL is signed as
+    CallbackSigner signs it. Exits with 0 if every answer was 2xx, 1 if not, 6 if there was none. With --json, one
+    answer a line.
     """
     output = Output(as_json, show_phones)
     _check_target(to, anywhere=anywhere)
     if transaction is None:
-        told = _made_up(end, reference=reference, amount=amount_, phone=_number_of(phone), kind=kind)
+        try:
+            normalised = normalise_phone(phone)
+        except ValueError as error:
+            raise RequestValidationError({"phone": str(error)}) from error
+        reported = _made_up(end, reference=reference, amount=amount_, phone=normalised, kind=kind)
     else:
         with open_client(base_url) as client:
-            told = _as_read(end, client.transactions.get(transaction))
-    body = json.dumps({"event": "transaction.updated", "event_type": f"transaction.{end}", "transaction": told})
-    signed = _signed(to, reference=str(told["external_reference"] or ""))
-    raise typer.Exit(max(_post(output, signed, body) for _ in range(times)))
+            reported = _as_read(end, client.transactions.get(transaction))
+    body = json.dumps({"event": "transaction.updated", "event_type": f"transaction.{end}", "transaction": reported})
+    url = _signed(to, reference=str(reported["external_reference"] or ""))
+    # The later exit codes are the worse ones: no answer at all, then a refusal.
+    raise typer.Exit(max(_deliver(output, url, body) for _ in range(times)))
 
 
 def _check_target(url: str, *, anywhere: bool) -> None:
-    from momopay.urls import check_callback_url, is_loopback
-
     try:
         check_callback_url(url, on_loopback=True)
     except ValueError as error:
-        raise CommandError(f"--to {error}", remedy="give a URL such as http://127.0.0.1:8000/callbacks") from None
+        raise CommandError(f"--to {error}", remedy="give a URL such as http://127.0.0.1:8000/callbacks") from error
     if not anywhere and not is_loopback(url):
         raise CommandError(
             "--to is not on this machine",
-            remedy="a made-up callback may mislead whoever gets it: give --anywhere if that application is yours",
+            remedy="a made-up callback may mislead its receiver: give --anywhere if that application is yours",
         )
 
 
@@ -123,7 +127,7 @@ def _made_up(end: End, *, reference: str, amount: Decimal, phone: str, kind: Kin
         "tenant_id": str(uuid4()),
         "type": kind.value,
         "status": end.upper(),
-        "amount": _json_number(amount),
+        "amount": int(amount) if amount == amount.to_integral_value() else float(amount),
         "currency": "KES",
         "phone_number": phone,
         "external_reference": reference,
@@ -139,14 +143,14 @@ def _made_up(end: End, *, reference: str, amount: Decimal, phone: str, kind: Kin
     }
 
 
-def _as_read(end: End, transaction: Transaction) -> dict[str, Any]:
-    kind = Kind.B2C if transaction.type == Kind.B2C.value else Kind.STK
-    told = _made_up(
+def _as_read(end: End, transaction: momopay.Transaction) -> dict[str, Any]:
+    """Return the callback of a payment: made up only where a read does not show the field."""
+    made_up = _made_up(
         end,
         reference=transaction.account_reference or "",
         amount=transaction.amount,
         phone=transaction.phone,
-        kind=kind,
+        kind=Kind.B2C if transaction.type == Kind.B2C.value else Kind.STK,
     )
     read = {
         "id": transaction.transaction_id,
@@ -156,69 +160,56 @@ def _as_read(end: End, transaction: Transaction) -> dict[str, Any]:
         "created_at": transaction.created_at.isoformat(),
         "updated_at": transaction.updated_at.isoformat(),
     }
-    return told | {name: value for name, value in read.items() if value is not None}
-
-
-def _number_of(phone: str) -> str:
-    try:
-        return normalise_phone(phone)
-    except ValueError as error:
-        raise RequestValidationError({"phone": str(error)}) from None
-
-
-def _json_number(amount: Decimal) -> int | float:
-    return int(amount) if amount == amount.to_integral_value() else float(amount)
+    return made_up | {name: value for name, value in read.items() if value is not None}
 
 
 def _signed(url: str, *, reference: str) -> str:
-    secret = os.environ.get(SECRET)
-    if not secret:
-        return url
-    from momopay.signing import CallbackSigner
-
-    return CallbackSigner(secret).url(url, reference=reference)
+    secret = os.environ.get("MOMOPAY_CALLBACK_SECRET")
+    return momopay.CallbackSigner(secret).url(url, reference=reference) if secret else url
 
 
-def _post(output: Output, url: str, body: str) -> ExitCode:
+@dataclass(frozen=True)
+class _Delivery:
+    status: int | None
+    acknowledged: bool
+    elapsed_seconds: float
+    answer: str
+    problem: str | None
+
+
+def _deliver(output: Output, url: str, body: str) -> ExitCode:
+    """Send the callback once, and show what came back."""
+    made = _post(url, body)
+    took = f"{made.elapsed_seconds:.3f} s of {_ANSWER_LIMIT:.0f} s"
+    row = (made.status or "none", took, output.text(made.answer or made.problem))
+    hint = [] if made.acknowledged else ["Not acknowledged: the service would deliver it again, five times at most."]
+    output.result(asdict(made), table(("Status", "Took", "Answer"), [row]), *hint)
+    if made.acknowledged:
+        return ExitCode.OK
+    in_time = made.status is not None and made.elapsed_seconds <= _ANSWER_LIMIT
+    return ExitCode.REFUSED if in_time else ExitCode.TRY_LATER
+
+
+def _post(url: str, body: str) -> _Delivery:
     import httpx
 
     headers = {"content-type": "application/json", "user-agent": "momopay"}
     begun = time.monotonic()
     status: int | None = None
-    answer = problem = ""
+    answer, problem = "", None
     try:
         with (
-            httpx.Client(timeout=ANSWER_LIMIT, trust_env=False, follow_redirects=False) as client,
+            httpx.Client(timeout=_ANSWER_LIMIT, trust_env=False, follow_redirects=False) as client,
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
             status = response.status_code
-            for chunk in response.iter_text(_SHOWN):
-                answer = (answer + chunk)[:_SHOWN]
-                if len(answer) == _SHOWN or time.monotonic() - begun > ANSWER_LIMIT:
+            # httpx bounds each read. An application that sends byte by byte is cut off by the whole limit here.
+            for chunk in response.iter_text(_ANSWER_SHOWN):
+                answer = (answer + chunk)[:_ANSWER_SHOWN]
+                if len(answer) == _ANSWER_SHOWN or time.monotonic() - begun > _ANSWER_LIMIT:
                     break
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         problem = f"{type(error).__name__}: {error}"
     elapsed = time.monotonic() - begun
-    in_time = elapsed <= ANSWER_LIMIT
-    acknowledged = status is not None and status // 100 == 2 and in_time  # noqa: PLR2004  any 2xx
-    if output.as_json:
-        output.document(
-            {
-                "status": status,
-                "acknowledged": acknowledged,
-                "elapsed_seconds": round(elapsed, 3),
-                "answer": answer,
-                "problem": problem or None,
-            }
-        )
-    else:
-        shown = table("Status", "Took", "Answer")
-        shown.add_row(
-            str(status or "none"), f"{elapsed:.3f} s of {ANSWER_LIMIT:.0f} s", plain(output.text(answer or problem))
-        )
-        output.people(shown)
-        if not acknowledged:
-            output.people("Not acknowledged: the service would deliver it again, five times at most.")
-    if status is None or not in_time:
-        return ExitCode.LATER
-    return ExitCode.OK if acknowledged else ExitCode.REFUSED
+    acknowledged = status is not None and status // 100 == 2 and elapsed <= _ANSWER_LIMIT  # noqa: PLR2004  any 2xx
+    return _Delivery(status, acknowledged, round(elapsed, 3), answer, problem)

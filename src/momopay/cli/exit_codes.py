@@ -1,25 +1,25 @@
-"""How a command ends: the exit status of each error, and what to do about it. Knows no terminal."""
+"""How a command ends: the exit status of each error, and what to do about it. Pure.
+
+Every command loads this module, so it loads nothing but the errors.
+"""
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from inspect import cleandoc
+from typing import Self
 
 from momopay.errors import (
     APIConnectionError,
-    APIError,
     BudgetExhaustedError,
     ChannelNotFoundError,
     ConfigurationError,
-    DuplicatePayoutError,
-    InsufficientFundsError,
     InsufficientServiceBalanceError,
     InvalidApiKeyError,
-    InvalidPhoneError,
     JournalError,
-    KycNotVerifiedError,
     MomoPayError,
     NoDefaultChannelError,
-    NoPaymentChannelsError,
     ProtocolError,
     RequestValidationError,
     ServerError,
@@ -30,17 +30,26 @@ from momopay.errors import (
 
 
 class ExitCode(IntEnum):
-    """The exit statuses."""
+    """The exit statuses, each with its meaning as the help shows it."""
 
-    OK = 0
-    REFUSED = 1
-    USAGE = 2
-    CONFIGURATION = 3
-    UNKNOWN = 4
-    PARTLY = 5
-    LATER = 6
-    BUG = 70
-    INTERRUPTED = 130
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> Self:
+        """Make a member that is an int and carries its meaning."""
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "done"
+    REFUSED = 1, "refused, or ended without success"
+    USAGE = 2, "wrong arguments or a faulty file; nothing was sent"
+    CONFIGURATION = 3, "wrong set-up: key, address, journal, extras"
+    UNKNOWN = 4, "the outcome is unknown: money may have moved"
+    PARTIAL = 5, "a payroll done in part; the rest was not paid"
+    TRY_LATER = 6, "not now: not reached, throttled, or not ended in time"
+    BUG = 70, "a bug"
+    INTERRUPTED = 130, "interrupted (143 by SIGTERM)"
 
 
 class CommandError(MomoPayError):
@@ -57,6 +66,62 @@ class CommandError(MomoPayError):
         self.code = code
 
 
+def exit_code_of(error: MomoPayError) -> ExitCode:
+    """Return the exit status for an error."""
+    match error:
+        case CommandError():
+            code = error.code
+        # Before the question whether money may have moved: a wait sent nothing, and the journal keeps what is in doubt.
+        case WaitTimeoutError():
+            code = ExitCode.TRY_LATER
+        case RequestValidationError():
+            code = ExitCode.USAGE
+        case ConfigurationError() | JournalError() | InvalidApiKeyError():
+            code = ExitCode.CONFIGURATION
+        case MomoPayError(may_have_executed=True):
+            code = ExitCode.UNKNOWN
+        case APIConnectionError() | BudgetExhaustedError() | ServerError() | ThrottledError():
+            code = ExitCode.TRY_LATER
+        case ProtocolError():
+            code = ExitCode.CONFIGURATION
+        case _:
+            code = ExitCode.REFUSED
+    return code
+
+
+# Only where a command or an option of this program helps, or where the docstring of the error speaks to programmers.
+REMEDIES: dict[type[MomoPayError], str] = {
+    APIConnectionError: "try again later; `momopay doctor` shows how far a request gets",
+    ChannelNotFoundError: "`momopay channels` lists the channels of this account",
+    ConfigurationError: "fix the set-up; `momopay doctor` checks all of it",
+    InsufficientServiceBalanceError: "top up the service wallet, then run the command again",
+    NoDefaultChannelError: "give --channel, or make a channel the default; `momopay channels` lists them",
+    ServerError: "try again later",
+    TransactionNotFoundError: "check the id, and that the key is of the same account",
+    WaitTimeoutError: "it may still succeed: `momopay transactions wait` waits on; do not pay it again",
+}
+_OUTCOME_UNKNOWN = (
+    "do not send it again: look for it with `momopay transactions list --q REFERENCE`, and in the account console"
+)
+
+
+def remedy_of(error: MomoPayError) -> str:
+    """Return what to do about an error; if nothing better is known, what the docstring of its class says."""
+    if isinstance(error, CommandError):
+        return error.remedy
+    if exit_code_of(error) is ExitCode.UNKNOWN:
+        return _OUTCOME_UNKNOWN
+    remedy = next((REMEDIES[kind] for kind in type(error).__mro__ if kind in REMEDIES), None)
+    pause = getattr(error, "retry_after", None)
+    return (remedy or _documented(type(error))) + (f" ({pause:.0f} s)" if pause else "")
+
+
+def _documented(kind: type[MomoPayError]) -> str:
+    """Return a class's docstring as one line: without its list of attributes and without the service's code."""
+    text = cleandoc(kind.__doc__ or "").partition("\n\nAttributes:")[0]
+    return re.sub(r"^[A-Z_]+: ", "", " ".join(text.split())).replace("``", "`")
+
+
 _EXTRAS = {
     "fastapi": "sandbox",
     "filelock": "journal",
@@ -66,64 +131,9 @@ _EXTRAS = {
     "uvicorn": "sandbox",
 }
 
-_CODES: tuple[tuple[tuple[type[MomoPayError], ...], ExitCode], ...] = (
-    ((WaitTimeoutError,), ExitCode.LATER),
-    ((RequestValidationError,), ExitCode.USAGE),
-    ((ConfigurationError, JournalError, InvalidApiKeyError), ExitCode.CONFIGURATION),
-)
-_CODES_WHEN_NOTHING_MOVED: tuple[tuple[tuple[type[MomoPayError], ...], ExitCode], ...] = (
-    ((APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError), ExitCode.LATER),
-    ((ProtocolError,), ExitCode.CONFIGURATION),
-)
-
-_REMEDIES: dict[type[MomoPayError], str] = {
-    InvalidApiKeyError: "take a valid key from the account console, and set MOMOPAY_API_KEY to it",
-    InsufficientFundsError: "fund the B2C wallet, then run the command again",
-    InsufficientServiceBalanceError: "top up the service wallet, then run the command again",
-    KycNotVerifiedError: "finish KYC in the account console",
-    InvalidPhoneError: "ask for the number again",
-    NoPaymentChannelsError: "create a payment channel in the account console or with channels.create",
-    NoDefaultChannelError: "give --channel, or make a channel the default; `momopay channels` lists them",
-    ChannelNotFoundError: "`momopay channels` lists the channels of this account",
-    TransactionNotFoundError: "check the id, and that the key is of the same account",
-    DuplicatePayoutError: "give each payout a reference of its own",
-    WaitTimeoutError: "it may still succeed: look again with `momopay transactions wait`, and do not pay it again",
-    ConfigurationError: "mend the set-up; `momopay doctor` checks all of it",
-    RequestValidationError: "mend the arguments; nothing was sent",
-    JournalError: "mend the journal's database; this command sent nothing that the journal does not know",
-    BudgetExhaustedError: "try again later: the rate budget of the key is used up",
-    ThrottledError: "try again after the pause",
-    ProtocolError: "check the base URL, and what stands between here and there",
-    APIConnectionError: "try again later; `momopay doctor` shows how far the way goes",
-    ServerError: "try again later",
-}
-_IN_DOUBT = (
-    "do not send it again: look for it with `momopay transactions list --q REFERENCE`, and in the account console"
-)
-
-
-def exit_code_of(error: MomoPayError) -> ExitCode:
-    """Give the exit status that an error ends a command with."""
-    if isinstance(error, CommandError):
-        return error.code
-    table = _CODES if error.may_have_executed else (*_CODES, *_CODES_WHEN_NOTHING_MOVED)
-    fallback = ExitCode.UNKNOWN if error.may_have_executed else ExitCode.REFUSED
-    return next((code for kinds, code in table if isinstance(error, kinds)), fallback)
-
-
-def remedy_of(error: MomoPayError) -> str | None:
-    """Say what to do about an error."""
-    if isinstance(error, CommandError):
-        return error.remedy
-    if exit_code_of(error) is ExitCode.UNKNOWN:
-        return _IN_DOUBT
-    remedy = next((_REMEDIES[kind] for kind in type(error).__mro__ if kind in _REMEDIES), None)
-    pause = getattr(error, "retry_after", None)
-    return f"{remedy} ({pause:.0f} s)" if remedy and pause else remedy
-
 
 def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
-    """Tell which extra a missing module belongs to; None if it is none of ours."""
+    """Return an error that names the extra which a missing module belongs to; None if it is none of ours."""
     extra = _EXTRAS.get((error.name or "").partition(".")[0])
     if extra is None:
         return None
@@ -132,8 +142,3 @@ def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
         remedy=f"pip install 'momopay[cli,{extra}]'",
         code=ExitCode.CONFIGURATION,
     )
-
-
-def request_id_of(error: MomoPayError) -> str | None:
-    """Give the service's id of the request that failed, to quote to its support."""
-    return error.request_id if isinstance(error, APIError) else None

@@ -1,4 +1,4 @@
-"""The options that commands share. The key is none of them: it comes from the environment or a hidden prompt."""
+"""The options that several commands share. The key is not among them: other users of the machine see arguments."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import typer
 
 
 def amount(value: str | Decimal) -> Decimal:
-    """Read an amount of KES.
+    """Parse an amount of KES.
+
+    Args:
+        value: What was typed; or a default, which typer passes through its parser too.
 
     Raises:
-        typer.BadParameter: It is none.
+        typer.BadParameter: It is not a number.
     """
-    text = str(value)  # typer brings defaults here too
+    text = str(value)
     try:
-        read = Decimal(text) if text.isascii() and "_" not in text else Decimal("NaN")
+        # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
+        parsed = Decimal(text) if text.isascii() and "_" not in text else Decimal("NaN")
     except InvalidOperation:
-        read = Decimal("NaN")
-    if not read.is_finite():
+        parsed = Decimal("NaN")
+    if not parsed.is_finite():
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas")
-    return read
+    return parsed
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.")]
@@ -36,7 +40,7 @@ JournalAt: TypeAlias = Annotated[
         "--journal",
         metavar="FILE|URL",
         envvar="MOMOPAY_JOURNAL",
-        help="The account's journal: a file of SQLite, or a postgresql+psycopg:// URL.",
+        help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
     ),
 ]
 ConfirmLive: TypeAlias = Annotated[
@@ -57,6 +61,6 @@ Every: TypeAlias = Annotated[
         "--every",
         metavar="SECONDS",
         min=0.1,
-        help="Look this often; a new prompt first after one and a half times this.",
+        help="Time between polls; a new prompt is first polled after one and a half times this.",
     ),
 ]

@@ -1,14 +1,18 @@
-"""What commands show: JSON for machines, tables for people. Phones are masked unless asked for whole."""
+"""What commands show: JSON for machines, tables for people.
+
+Values are formatted here alone, by their type: amounts, times, and texts that must not drive the terminal. Phones are
+masked unless ``--show-phones`` is given.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol, TextIO, cast, runtime_checkable
+from typing import Any, Final, Protocol, TextIO, cast, runtime_checkable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,8 +22,8 @@ from rich.text import Text
 from momopay._redaction import mask_phone, redact
 from momopay.money import format_amount
 
-_PHONES = frozenset({"phone", "phone_number"})
-_STYLES = {
+_PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
+_STYLES: Final = {
     "ACCEPTED": "green",
     "CANCELLED": "yellow",
     "EXPIRED": "yellow",
@@ -32,51 +36,52 @@ _STYLES = {
     "SUCCESS": "green",
     "UNKNOWN": "bold red",
 }
-
-
-_UUID = 36
-_NARROWEST = 80
+_ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
+_UUID_WIDTH: Final = 36
+_MIN_WIDTH: Final = 80
 
 
 def stdout() -> Console:
-    """Where results go."""
+    """Return the console for results."""
     return _console(sys.stdout)
 
 
 def stderr() -> Console:
-    """Where everything else goes."""
+    """Return the console for everything else."""
     return _console(sys.stderr)
 
 
 def _console(file: TextIO) -> Console:
-    """A narrower terminal wraps the lines: rich would cut off amounts and references."""
+    # Never below 80 columns: rich would cut off amounts and references, while a narrow terminal only wraps the lines.
     console = Console(file=file, highlight=False, markup=False, emoji=False)
-    console.width = max(console.width, _NARROWEST)
+    console.width = max(console.width, _MIN_WIDTH)
     return console
 
 
 def plain(text: object) -> str:
-    """Make a text from elsewhere harmless to a terminal."""
+    """Return a text from elsewhere without what a terminal would act on."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in str(text))
 
 
 def kes(amount: Decimal) -> str:
-    """Write an amount for people."""
+    """Format an amount for people."""
     return f"{amount:,.2f}"
 
 
 def moment(when: datetime) -> str:
-    """Write a time for people, in their zone, which is named."""
+    """Format a time for people, in their zone, which is named."""
     return when.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def status(word: str) -> Text:
-    """Write a status in its colour."""
-    return Text(plain(word), style=_STYLES.get(word, ""))
+def status(word: str, label: str | None = None) -> Text:
+    """Return a status, or a label for it, in its colour."""
+    return Text(plain(label or word), style=_STYLES.get(word, ""))
 
 
-def table(*headings: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Make a table; the columns in `right` hold numbers."""
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), title: str | None = None
+) -> Table:
+    """Return a table. The columns in `right` hold numbers; they and ids are never wrapped."""
     made = Table(
         box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
     )
@@ -84,25 +89,50 @@ def table(*headings: str, right: Sequence[str] = (), title: str | None = None) -
         made.add_column(
             heading,
             justify="right" if heading in right else "left",
-            min_width=_UUID if heading in {"Transaction", "Channel"} else None,
-            no_wrap=heading in {"Transaction", "Channel", *right},
+            min_width=_UUID_WIDTH if heading in _ID_COLUMNS else None,
+            no_wrap=heading in _ID_COLUMNS or heading in right,
             overflow="fold",
         )
+    for row in rows:
+        made.add_row(*map(_cell, row))
     return made
+
+
+def fields(values: Mapping[str, object]) -> Table:
+    """Return names and values, a line for each that is not None."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in values.items():
+        if value is not None:
+            grid.add_row(name, _cell(value))
+    return grid
+
+
+def _cell(value: object) -> str | Text:
+    match value:
+        case Text():
+            return value
+        case Decimal():
+            return kes(value)
+        case datetime():
+            return moment(value)
+        case _:
+            return "" if value is None else plain(value)
 
 
 @runtime_checkable
 class HasFields(Protocol):
-    """A record: to know it by its class would load pydantic for ``--help``."""
+    """A record of the library. To test for its class would load pydantic even for ``--help``."""
 
     def model_dump(self) -> dict[str, Any]:
-        """Give the fields by name."""
+        """Return the fields by name."""
         ...
 
 
 @dataclass(frozen=True)
 class Output:
-    """How one command shows what it found.
+    """How one command shows its results.
 
     Attributes:
         as_json: For a machine.
@@ -112,41 +142,41 @@ class Output:
     as_json: bool
     show_phones: bool = False
 
-    def document(self, value: object) -> None:
-        """Write one line of JSON to stdout."""
-        sys.stdout.write(json.dumps(self._data(value)) + "\n")
-        sys.stdout.flush()
-
-    def people(self, *things: object) -> None:
-        """Show things for people on stdout."""
+    def result(self, document: object, *shown: object) -> None:
+        """Show a result on stdout: the document as a line of JSON, or else `shown` for people."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(self._as_json(document)) + "\n")
+            sys.stdout.flush()  # the reader of a pipe acts on each line as it comes
+            return
         console = stdout()
-        for thing in things:
-            console.print(thing, soft_wrap=isinstance(thing, str))
+        for each in shown:
+            console.print(each, soft_wrap=isinstance(each, str))
 
-    def say(self, text: str | Text) -> None:
-        """Tell people something that is no result, on stderr."""
+    def note(self, text: str | Text) -> None:
+        """Tell people something that is not a result, on stderr."""
         stderr().print(text, soft_wrap=True)
 
     def phone(self, phone: str) -> str:
-        """Write a phone as it may be shown."""
-        return plain(phone if self.show_phones else mask_phone(phone))
+        """Return a phone as it may be shown."""
+        return phone if self.show_phones else mask_phone(phone)
 
     def text(self, text: str | None) -> str:
-        """Write a text in which phones may stand."""
-        return "" if text is None else plain(text if self.show_phones else redact(text))
+        """Return a text as it may be shown, with the phones in it masked."""
+        return "" if text is None else text if self.show_phones else redact(text)
 
-    def _data(self, value: object, name: str = "") -> Any:
+    def _as_json(self, value: object, name: str = "") -> Any:
         match value:
             case HasFields():
-                return self._data(value.model_dump(), name)
+                return self._as_json(value.model_dump(), name)
             case Mapping():
                 pairs = cast("Mapping[str, object]", value).items()
-                return {each: self._data(inner, each) for each, inner in pairs}
+                return {key: self._as_json(inner, key) for key, inner in pairs}
             case list() | tuple():
-                return [self._data(inner, name) for inner in cast("Sequence[object]", value)]
+                return [self._as_json(inner, name) for inner in cast("Sequence[object]", value)]
             case Decimal() | datetime():
                 return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
-            case str() if not self.show_phones and not (name.endswith("_id") or name in {"id", "next_cursor"}):
-                return mask_phone(value) if name in _PHONES else redact(value)
+            # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
+            case str() if not (name.endswith("_id") or name in {"id", "next_cursor"}):
+                return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
                 return value

@@ -1,6 +1,9 @@
-"""A payroll under way: what is still to be paid, and paying it, row by row. Knows no terminal.
+"""Paying a payroll: which rows are still to be paid, and paying them one by one. Knows no terminal.
 
-All safety is the journal's and ``pay_once``'s; what is added here is when to pause and when to stop.
+Invariant: nobody is paid twice, because every row goes through ``payouts.pay_once`` with the account's journal. This
+module decides only when to pause and when to stop, so a mistake in it can leave rows unpaid, but not pay them again.
+
+One thread runs a `PayrollRun`. `PayrollRun.stop` may be set from a signal handler.
 """
 
 from __future__ import annotations
@@ -10,10 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from momopay._ratelimit.budget import Budget, Lane
+import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll_file import Row
-from momopay.client import Client
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -31,9 +33,9 @@ from momopay.errors import (
     ThrottledError,
     TransactionNotFoundError,
 )
-from momopay.journal import Journal, JournalEntry, JournalState
 
-STOPPING = (
+# Errors that every other row would meet too. A refusal of one row, such as its phone, is not among them.
+_STOPPING = (
     APIConnectionError,
     BudgetExhaustedError,
     ChannelNotFoundError,
@@ -46,152 +48,183 @@ STOPPING = (
     ProtocolError,
     ThrottledError,
 )
-"""What would meet every other row too."""
-
-IN_DOUBT_AT_MOST = 3
-"""So many outcomes unknown in a row say that the service is in trouble."""
-
+_MAX_UNKNOWN_IN_A_ROW = 3
+"""So many unknown outcomes one after another mean that the service is in trouble."""
 _NAP = 0.2
-"""Seconds after which a wait sees that it is to stop."""
+"""Seconds after which a pause checks again whether it is to stop."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the journal says of a file's rows.
-
-    Attributes:
-        to_pay: New, refused before, or surely not sent before.
-        accepted: The service has them.
-        in_doubt: They may have been paid; they are not sent again.
-        conflicting: Their references stand for another amount or phone.
-    """
-
-    to_pay: list[Row] = field(default_factory=list[Row])
-    accepted: list[tuple[Row, JournalEntry]] = field(default_factory=list[tuple[Row, JournalEntry]])
-    in_doubt: list[tuple[Row, JournalEntry]] = field(default_factory=list[tuple[Row, JournalEntry]])
-    conflicting: list[Row] = field(default_factory=list[Row])
-
-
-def plan(rows: list[Row], journal: Journal | None) -> Plan:
-    """Hold a file's rows against the journal; without one, all are new.
-
-    Raises:
-        JournalError: The journal cannot be read.
-    """
-    made = Plan()
-    for row in rows:
-        entry = None if journal is None else journal.get(row.reference)
-        if entry is None:
-            made.to_pay.append(row)
-        elif (entry.amount, entry.phone) != (row.amount, row.phone):
-            made.conflicting.append(row)
-        elif entry.state is JournalState.ACCEPTED:
-            made.accepted.append((row, entry))
-        elif entry.state is JournalState.UNKNOWN:
-            made.in_doubt.append((row, entry))
-        else:
-            made.to_pay.append(row)
-    return made
-
-
-def refuse_conflicts(made: Plan) -> None:
-    """Refuse a file that gives a reference of the journal another amount or phone.
-
-    Raises:
-        CommandError: It does.
-    """
-    if made.conflicting:
-        lines = ", ".join(str(row.line) for row in made.conflicting)
-        raise CommandError(
-            f"the references on lines {lines} stand for another amount or phone in the journal; nothing was sent",
-            remedy="give each new payout a reference of its own; mend the file if the amount or phone is wrong",
-        )
-
-
-def is_of_this_account(made: Plan, client: Client) -> bool:
-    """Tell whether the account has what the journal calls accepted; one read, none for a new journal.
-
-    A journal filled with a test key would otherwise make a live payroll skip everybody.
-
-    Raises:
-        MomoPayError: The read failed.
-    """
-    known = next((entry.transaction_id for _, entry in made.accepted if entry.transaction_id), None)
-    try:
-        return known is None or bool(client.transactions.get(known))
-    except TransactionNotFoundError:
-        return False
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one row.
+class RowOutcome:
+    """What happened to one row.
 
     Attributes:
         row: The row.
-        state: As the journal has it.
+        state: A `JournalState`.
         transaction_id: The service's id, once it is known.
         error: Why it was not accepted, or is not known to be.
     """
 
     row: Row
-    state: JournalState
+    state: str
     transaction_id: str | None = None
     error: MomoPayError | None = None
 
 
-class Payroll:
+@dataclass(frozen=True)
+class Plan:
+    """What the journal knows of a file's rows.
+
+    Attributes:
+        to_pay: New, or refused or not sent before, or being sent by another process, which `pay_once` waits for.
+        accepted: The service has them.
+        in_doubt: They may have been paid, and are not sent again.
+    """
+
+    to_pay: list[Row] = field(default_factory=list[Row])
+    accepted: list[RowOutcome] = field(default_factory=list[RowOutcome])
+    in_doubt: list[RowOutcome] = field(default_factory=list[RowOutcome])
+
+
+def make_plan(rows: list[Row], journal: momopay.Journal | None) -> Plan:
+    """Compare a file's rows with the journal; without one, all are new.
+
+    Raises:
+        CommandError: A reference is in the journal with another amount or phone.
+        JournalError: The journal cannot be read.
+    """
+    plan = Plan()
+    conflicts: list[Row] = []
+    for row in rows:
+        entry = None if journal is None else journal.get(row.reference)
+        if entry is None:
+            plan.to_pay.append(row)
+        elif (entry.amount, entry.phone) != (row.amount, row.phone):
+            conflicts.append(row)
+        elif entry.state == momopay.JournalState.ACCEPTED:
+            plan.accepted.append(RowOutcome(row, entry.state, entry.transaction_id))
+        elif entry.state == momopay.JournalState.UNKNOWN:
+            plan.in_doubt.append(RowOutcome(row, entry.state, entry.transaction_id))
+        else:
+            plan.to_pay.append(row)
+    # pay_once would refuse each of them, but only after the rows before it have been paid.
+    if conflicts:
+        lines = ", ".join(str(row.line) for row in conflicts)
+        raise CommandError(
+            f"the references on lines {lines} are in the journal with another amount or phone; nothing was sent",
+            remedy="give each new payout a reference of its own; fix the file if the amount or phone is wrong",
+        )
+    return plan
+
+
+def check_account(plan: Plan, client: momopay.Client) -> None:
+    """Check that the account has what the journal calls accepted; one read, none for a new journal.
+
+    A journal that was filled with a test key would otherwise make a live payroll skip everybody.
+
+    Raises:
+        CommandError: The journal is another account's.
+        MomoPayError: The read failed.
+    """
+    known = next((each.transaction_id for each in plan.accepted if each.transaction_id), None)
+    if known is None:
+        return
+    try:
+        client.transactions.get(known)
+    except TransactionNotFoundError as error:
+        raise CommandError(
+            "this account does not have what the journal calls accepted: it is the journal of another account",
+            remedy="keep one journal for each account: one filled on a sandbox ends with that sandbox",
+            code=ExitCode.CONFIGURATION,
+        ) from error
+
+
+@dataclass(frozen=True)
+class Wallet:
+    """What the service says of the money for fees.
+
+    Attributes:
+        available: The service wallet, KES.
+        last_fee: The fee of the newest payout that was not without one, KES.
+    """
+
+    available: Decimal
+    last_fee: Decimal | None
+
+    def estimated_fees(self, payouts: int) -> Decimal | None:
+        """Return about what so many payouts cost in fees, KES; None if no payout is known to go by."""
+        return None if self.last_fee is None else self.last_fee * payouts
+
+
+def read_wallet(client: momopay.Client) -> Wallet:
+    """Read the service wallet and the last fee, with two requests.
+
+    Raises:
+        MomoPayError: A read failed.
+    """
+    available = client.wallet.balance().available_balance
+    newest = client.transactions.list(type="B2C", limit=20).items
+    # The service shows 0 as the fee of a payout that failed (service page, "Transaction").
+    shown = {momopay.TransactionStatus.PENDING, momopay.TransactionStatus.SUCCESS}
+    return Wallet(available, next((item.transaction_fee for item in newest if item.status in shown), None))
+
+
+class PayrollRun:
     """Pays rows, one after another.
 
     Args:
         client: Of the account.
         journal: Of the account.
-        budget: The client's. It is waited for here, between payouts, where a kill leaves nothing in doubt.
-        pausing: Told the seconds of each wait for it.
+        budget: The client's.
+        on_pause: Called when a wait for the budget begins.
 
     Attributes:
-        stop: Set it to stop after the payout under way; a signal's handler may.
-        stopped_by: The error that stopped it, if one did.
-        interrupted: Whether a payout under way was broken off.
+        stop: Set it to stop after the payout under way.
+        stopped_by: The error that stopped the run, if one did.
     """
 
     def __init__(
-        self, client: Client, journal: Journal, *, budget: Budget | None, pausing: Callable[[float], None]
+        self,
+        client: momopay.Client,
+        journal: momopay.Journal,
+        *,
+        budget: momopay.Budget,
+        on_pause: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._journal = journal
         self._budget = budget
-        self._pausing = pausing
+        self._on_pause = on_pause
+        self._was_broken_off = False
         self.stop: bool = False
         self.stopped_by: MomoPayError | None = None
-        self.interrupted: bool = False
 
-    def pay(self, rows: list[Row]) -> Iterator[Result]:
-        """Pay until all is done or there is reason to stop; rows without a result were not begun.
+    def pay(self, rows: list[Row]) -> Iterator[RowOutcome]:
+        """Pay until all is done or there is a reason to stop; rows without an outcome were not begun.
 
         Yields:
-            What became of each row.
+            What happened to each row.
         """
-        in_doubt = 0
+        unknown = 0
         for row in rows:
             self._wait_for_a_slot()
             if self.stop:
                 return
-            result = self._pay(row)
-            yield result
-            in_doubt = in_doubt + 1 if result.state is JournalState.UNKNOWN else 0
-            if isinstance(result.error, STOPPING):
-                self.stopped_by = result.error
-            elif in_doubt == IN_DOUBT_AT_MOST:
+            outcome = self._pay(row)
+            yield outcome
+            unknown = unknown + 1 if outcome.state == momopay.JournalState.UNKNOWN else 0
+            if isinstance(outcome.error, _STOPPING):
+                self.stopped_by = outcome.error
+            elif unknown == _MAX_UNKNOWN_IN_A_ROW:
                 self.stopped_by = CommandError(
-                    f"{in_doubt} outcomes in a row are unknown: the service, or the way to it, is in trouble",
-                    remedy="run again once it has recovered; what is in doubt is looked for first",
+                    f"{unknown} outcomes in a row are unknown: the service, or the way to it, is in trouble",
+                    remedy="run again once it has recovered; what is in doubt is searched for first",
                     code=ExitCode.UNKNOWN,
                 )
-            if self.stopped_by is not None or self.interrupted:
+            if self.stopped_by is not None or self._was_broken_off:
                 return
 
-    def _pay(self, row: Row) -> Result:
+    def _pay(self, row: Row) -> RowOutcome:
         try:
             accepted = self._client.payouts.pay_once(
                 journal=self._journal,
@@ -201,81 +234,51 @@ class Payroll:
                 description=row.description,
             )
         except OutcomeUnknownError as error:
-            return Result(row, JournalState.UNKNOWN, error.transaction_id, error)
+            return RowOutcome(row, momopay.JournalState.UNKNOWN, error.transaction_id, error)
         except MomoPayError as error:
-            return self._as_journalled(row, error)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            return self._as_journalled(row, None)
-        return Result(row, JournalState.ACCEPTED, accepted.transaction_id)
+            return self._from_journal(row, error)
+        except KeyboardInterrupt:  # from the second signal
+            self._was_broken_off = True
+            return self._from_journal(row, None)
+        return RowOutcome(row, momopay.JournalState.ACCEPTED, accepted.transaction_id)
 
-    def _as_journalled(self, row: Row, error: MomoPayError | None) -> Result:
-        """Take the journal's word, which knows more than the error: another process may have paid the row."""
+    def _from_journal(self, row: Row, error: MomoPayError | None) -> RowOutcome:
+        """Return the journal's state, which knows more than the error: another process may have paid the row."""
+        states = momopay.JournalState
         try:
             entry = self._journal.get(row.reference)
         except JournalError:
-            in_doubt = error is None or error.may_have_executed
-            return Result(row, JournalState.UNKNOWN if in_doubt else JournalState.NOT_SENT, error=error)
+            may_be_paid = error is None or error.may_have_executed
+            return RowOutcome(row, states.UNKNOWN if may_be_paid else states.NOT_SENT, error=error)
         if entry is None:
-            return Result(row, JournalState.NOT_SENT, error=error)
-        if isinstance(error, DuplicatePayoutError):
-            return Result(row, JournalState.REFUSED, error=error)
-        return Result(row, entry.state, entry.transaction_id, error)
+            return RowOutcome(row, states.NOT_SENT, error=error)
+        if isinstance(error, DuplicatePayoutError):  # the entry is of another payout
+            return RowOutcome(row, states.REFUSED, error=error)
+        return RowOutcome(row, entry.state, entry.transaction_id, error)
 
     def _wait_for_a_slot(self) -> None:
-        told = False
-        while self._budget is not None and not self.stop:
-            delay = self._budget.reserve(time.monotonic(), Lane.PAYMENT, within=-1.0)  # told, not taken
+        # pay_once would wait too, but then a stop would come only after the wait and the payout behind it. With
+        # `within` below zero, reserve returns the delay and takes no slot.
+        has_paused = False
+        while not self.stop:
+            delay = self._budget.reserve(time.monotonic(), momopay.Lane.PAYMENT, within=-1.0)
             if delay <= 0:
                 return
-            if not told:
-                self._pausing(delay)
-            told = True
+            if not has_paused:
+                self._on_pause()
+            has_paused = True
             time.sleep(min(delay, _NAP))
 
 
-def look_again(journal: Journal, client: Client, results: dict[str, Result]) -> None:
-    """Settle what the service's list shows by now; failures change nothing, for the journal keeps the doubt.
+def reconcile(journal: momopay.Journal, client: momopay.Client, outcomes: dict[str, RowOutcome]) -> None:
+    """Search once more for rows of unknown outcome, and replace the outcomes of those that are found.
 
     Raises:
-        JournalError: The journal cannot be read.
+        MomoPayError: The search failed; the rows stay in doubt.
     """
-    if not any(result.state is JournalState.UNKNOWN for result in results.values()):
+    if not any(each.state == momopay.JournalState.UNKNOWN for each in outcomes.values()):
         return
     for entry in journal.reconcile_all(client):
-        result = results.get(entry.reference)
-        if result is not None and entry.state is JournalState.ACCEPTED:
-            results[entry.reference] = Result(result.row, entry.state, entry.transaction_id)
-
-
-_FEE_IS_SHOWN = frozenset({"PENDING", "SUCCESS"})
-"""SPEC.md, "Fee value by status"."""
-
-
-@dataclass(frozen=True)
-class Hints:
-    """What the service tells of what a payroll will cost.
-
-    Attributes:
-        available: The service wallet, KES.
-        last_fee: The fee of the last payout that the list shows, KES.
-    """
-
-    available: Decimal
-    last_fee: Decimal | None
-
-    def fees(self, payouts: int) -> Decimal | None:
-        """Guess the fees of so many payouts, KES."""
-        return None if self.last_fee is None else self.last_fee * payouts
-
-
-def hints(client: Client) -> Hints:
-    """Read the service wallet and the last fee; two requests.
-
-    Raises:
-        MomoPayError: A read failed.
-    """
-    available = client.wallet.balance().available_balance
-    last = client.transactions.list(type="B2C", limit=20).items
-    fees = (item.transaction_fee for item in last if item.status in _FEE_IS_SHOWN)
-    return Hints(available, next(fees, None))
+        outcome = outcomes.get(entry.reference)
+        if outcome is not None and entry.state == momopay.JournalState.ACCEPTED:
+            outcomes[entry.reference] = RowOutcome(outcome.row, entry.state, entry.transaction_id)

@@ -1,17 +1,17 @@
-"""The payroll file: CSV into rows, or every fault of it at once, by line. Knows no network and shows no value."""
+"""The payroll file: CSV into rows, or every fault of it at once, by line. Shows no value of the file."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
+from momopay.cli.exit_codes import CommandError
 from momopay.errors import RequestValidationError
-from momopay.models.requests import PayoutRequest
 
 _REQUIRED = ("reference", "phone", "amount")
 _KNOWN = (*_REQUIRED, "description")
@@ -46,25 +46,26 @@ class Fault:
     problem: str
 
 
-class FaultyFileError(Exception):
+class FaultyFileError(CommandError):
     """The file cannot be paid from; nothing was sent.
 
     Attributes:
         faults: All of them, by line.
     """
 
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__(f"{len(faults)} faults")
+    def __init__(self, path: Path, faults: list[Fault]) -> None:
+        remedy = "fix all of them; `momopay payouts run FILE --dry-run` lists them"
+        super().__init__(f"{path.name}: {len(faults)} fault(s); nothing was sent", remedy=remedy)
         self.faults = faults
 
 
 @dataclass(frozen=True)
-class Salaries:
+class PayrollFile:
     """A file in which every row can be sent.
 
     Attributes:
         rows: In the file's order.
-        ignored: Columns that mean nothing here.
+        ignored: Columns that are not used.
     """
 
     rows: list[Row]
@@ -76,7 +77,7 @@ class Salaries:
         return total(self.rows)
 
     @property
-    def alike(self) -> list[list[int]]:
+    def possible_duplicates(self) -> list[list[int]]:
         """The lines that pay the same amount to the same phone under several references."""
         lines: dict[tuple[str, Decimal], list[int]] = defaultdict(list)
         for row in self.rows:
@@ -84,62 +85,81 @@ class Salaries:
         return [each for each in lines.values() if len(each) > 1]
 
 
-def total(rows: list[Row]) -> Decimal:
-    """Add up, KES."""
+def total(rows: Iterable[Row]) -> Decimal:
+    """Return the sum of the amounts, KES."""
     return sum((row.amount for row in rows), Decimal(0))
 
 
-def read_salaries(path: Path) -> Salaries:
+def read_payroll(path: Path) -> PayrollFile:
     """Read a payroll file: CSV in UTF-8 with a heading, commas between the columns.
 
     Raises:
-        FaultyFileError: Something is wrong with it, all of which is told.
-        OSError: It cannot be read.
+        FaultyFileError: Something is wrong with it.
+        CommandError: It cannot be read.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path.name} cannot be read: {error.strerror}", remedy="check the file") from error
+    payroll, faults = _parsed(content)
+    if faults:
+        raise FaultyFileError(path, faults)
+    return payroll
+
+
+def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
+    """Return the rows that can be sent, and every fault of the others."""
+    payroll = PayrollFile([], [])
+    try:
+        records = list(_records(content.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise FaultyFileError([Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")]) from None
-    records = _records(text)
-    heading_line, heading = next(records, (1, list[str]()))
+        return payroll, [Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")]
+    except _NotCsvError as error:
+        return payroll, [error.fault]
+    heading_line, heading = records[0] if records else (1, [])
     columns = [name.strip().lower() for name in heading]
     faults = list(_faults_of_heading(heading_line, columns))
     if faults:
-        raise FaultyFileError(faults)
-    rows: list[Row] = []
+        return payroll, faults
+    payroll.ignored.extend(name for name in columns if name not in _KNOWN)
     first_line: dict[str, int] = {}
-    for line, cells in records:
+    for line, cells in records[1:]:
         if len(cells) != len(columns):
             faults.append(Fault(line, "", f"has {len(cells)} columns, the heading has {len(columns)}"))
             continue
-        given = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name in _KNOWN}
-        reference = given["reference"]
-        if reference and first_line.setdefault(reference, line) != line:  # whatever else is wrong with either line
+        values = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name in _KNOWN}
+        reference = values["reference"]
+        # Reported even if either line has other faults: once those are fixed, the reference would be paid once only.
+        if reference and first_line.setdefault(reference, line) != line:
             faults.append(Fault(line, "reference", f"is the same as on line {first_line[reference]}"))
-        found = _row(line, given)
-        if isinstance(found, Row):
-            rows.append(found)
+        row = _row(line, values)
+        if isinstance(row, Row):
+            payroll.rows.append(row)
         else:
-            faults += found
-    if not rows and not faults:
+            faults += row
+    if not payroll.rows and not faults:
         faults.append(Fault(heading_line, "", "nothing follows the heading"))
-    if faults:
-        raise FaultyFileError(faults)
-    return Salaries(rows, [name for name in columns if name not in _KNOWN])
+    return payroll, faults
+
+
+class _NotCsvError(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.problem)
+        self.fault = fault
 
 
 def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Give each record that is not empty, with the line that it begins on."""
+    """Yield each record that is not empty, with the line that it begins on."""
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     begins = 1
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield begins, cells
-            begins = reader.line_num + 1
+            begins = reader.line_num + 1  # a quoted cell may hold line breaks
     except csv.Error as error:
-        raise FaultyFileError([Fault(begins, "", f"is not CSV: {error}")]) from None
+        raise _NotCsvError(Fault(begins, "", f"is not CSV: {error}")) from error
 
 
 def _faults_of_heading(line: int, columns: list[str]) -> Iterator[Fault]:
@@ -154,25 +174,26 @@ def _faults_of_heading(line: int, columns: list[str]) -> Iterator[Fault]:
             yield Fault(line, name, "is there more than once")
 
 
-def _row(line: int, given: dict[str, str]) -> Row | list[Fault]:
+def _row(line: int, values: dict[str, str]) -> Row | list[Fault]:
+    """Return the row, or its faults; what the service takes is the library's to judge."""
+    from momopay.models.requests import PayoutRequest  # loads pydantic
+
     faults: list[Fault] = []
-    if not _AMOUNT.fullmatch(given["amount"]):
+    if not _AMOUNT.fullmatch(values["amount"]):
         faults.append(Fault(line, "amount", "must be digits, such as 2500 or 2500.50, without separators"))
-    amount = Decimal(10) if faults else Decimal(given["amount"])
+    amount = Decimal(10) if faults else Decimal(values["amount"])  # any good amount, to find the other faults too
     try:
         request = PayoutRequest.checked(
-            reference=given["reference"],
-            phone=given["phone"],
+            reference=values["reference"],
+            phone=values["phone"],
             amount=amount,
-            description=given.get("description") or None,
+            description=values.get("description") or None,
         )
     except RequestValidationError as error:
         return faults + [
-            Fault(line, name, _advice(problem, given.get(name, ""))) for name, problem in error.fields.items()
+            Fault(line, name, _advice(problem, values.get(name, ""))) for name, problem in error.fields.items()
         ]
-    if faults:
-        return faults
-    return Row(line, request.reference, request.phone, request.amount, request.description)
+    return faults or Row(line, request.reference, request.phone, request.amount, request.description)
 
 
 def _advice(problem: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""The sandbox, started from a terminal or by a machine."""
+"""The sandbox, started from a terminal or by a program."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from momopay.cli.output import Output
 def sandbox(
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8787,
     speed: Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Virtual seconds to a second.")] = 1.0,
-    state: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the state in this file of SQLite.")] = None,
+    state: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the state in this SQLite file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the payments service on this machine, with a phone page, until Ctrl-C.
 
     Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
     """
+    # An extra that the other commands do without.
     from momopay.sandbox import Sandbox
     from momopay.sandbox.__main__ import announce, stop_on_signals
 
@@ -32,10 +33,10 @@ def sandbox(
     except (OSError, OverflowError, ValueError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         remedy = "give another --port; 0 takes a free one" if in_use else "give another --port, --speed or --state"
-        raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from None
+        raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from error
     try:
         if as_json:
-            Output(as_json=True).document({"base_url": service.base_url, "page": f"{service.url}/"})
+            Output(as_json).result({"base_url": service.base_url, "page": f"{service.url}/"})
         else:
             announce(service, speed=speed, state=state)
         stop.wait()

@@ -1,4 +1,4 @@
-"""One STK prompt, from a terminal."""
+"""One STK prompt."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from momopay.cli.credentials import Consent, api_key, open_client
+import momopay
+from momopay.cli.credentials import api_key, open_client
 from momopay.cli.options import BaseUrl, ConfirmLive, Every, Json, ShowPhones, Timeout, amount
 from momopay.cli.output import Output, kes
-from momopay.cli.transactions import exit_code_of_end, show, wait_for
-
-_FIRST = 1.5
-"""Times the pause between looks: SPEC.md's guidance for a new prompt, 15 seconds of 10."""
+from momopay.cli.prompts import Confirmation
+from momopay.cli.transactions import end_with, show, wait_for
 
 
 def stk(
@@ -43,8 +42,9 @@ def stk(
     output = Output(as_json, show_phones)
     key = api_key()
     with open_client(base_url, key=key) as client:
-        consent = Consent(key, may_move=amount_, yes=True, confirm_live=confirm_live)
-        consent.ask(f"Ask the customer for KES {kes(amount_)}?", to_type="yes")
+        # A test key moves no money, so one prompt to it is never asked about.
+        confirmation = Confirmation(key, may_move=amount_, yes=True, confirm_live=confirm_live)
+        confirmation.ask(f"Ask the customer for KES {kes(amount_)}?", to_type="yes")
         prompt = client.stk.initiate(
             amount=amount_,
             phone=phone,
@@ -56,16 +56,18 @@ def stk(
         if not wait:
             show(output, prompt)
             if not as_json:
-                output.say(f"momopay transactions wait {prompt.transaction_id} follows it")
+                output.note(f"momopay transactions wait {prompt.transaction_id} waits for its end")
             return
         if not as_json:
-            output.say(f"Prompt sent: transaction {prompt.transaction_id}")
+            output.note(f"Prompt sent: transaction {prompt.transaction_id}")
+        # A new prompt is left alone for longer than the time between polls, in the proportion of the library's default.
+        first = every * momopay.PollSchedule.first / momopay.PollSchedule.every
         try:
-            ended = wait_for(client, prompt, first=_FIRST * every, timeout=timeout, every=every)
+            ended = wait_for(client, prompt, first=first, timeout=timeout, every=every)
         except BaseException:
+            # Whatever ends the wait, an interrupt too, must not lose the id of a prompt that can still be paid.
             if as_json:
                 show(output, prompt)
-            output.say(f"The prompt was sent and may still be paid: momopay transactions wait {prompt.transaction_id}")
+            output.note(f"The prompt was sent and may still be paid: momopay transactions wait {prompt.transaction_id}")
             raise
-    show(output, ended)
-    raise typer.Exit(exit_code_of_end(ended))
+    end_with(output, ended)

@@ -1,25 +1,20 @@
-"""Transactions: listed, read and waited for. Nothing here moves money."""
+"""Transactions: list them, read one, wait for one. Nothing here moves money."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
+import momopay
 from momopay.cli.command import Command
 from momopay.cli.credentials import open_client
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Every, Json, ShowPhones, Timeout, amount
-from momopay.cli.output import Output, kes, moment, plain, status, stderr, table
-
-if TYPE_CHECKING:
-    from momopay.client import Client
-    from momopay.models.stk import StkTransaction
-    from momopay.models.transactions import Transaction, TransactionSummary
+from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr, table
 
 app: typer.Typer = typer.Typer(help="List, read and wait for transactions.", no_args_is_help=True)
 
@@ -41,9 +36,9 @@ def list_(
     amount_max: Annotated[
         Decimal | None, typer.Option("--max", metavar="KES", parser=amount, help="This amount and less.")
     ] = None,
-    q: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="What the service finds by this.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="How many to a page.")] = 20,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="The next_cursor of the page before.")] = None,
+    q: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Search text, as the service takes it.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Transactions in a page.")] = 20,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="The next_cursor of the previous page.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All pages, not one; 100 to a request.")] = False,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
@@ -54,7 +49,7 @@ def list_(
     With --json, one document for a page; with --all, one transaction a line.
     """
     output = Output(as_json, show_phones)
-    filters = {
+    filters: dict[str, Any] = {
         "status": status_ and _known_status(status_.upper()),
         "type": type_ and type_.upper(),
         "from_": from_,
@@ -64,30 +59,26 @@ def list_(
         "amount_max": amount_max,
         "q": q,
     }
+    if everything and cursor is not None:
+        raise CommandError("--all begins at the newest", remedy="give --all or --cursor, not both")
     with open_client(base_url) as client:
         if everything:
-            if cursor is not None:
-                raise CommandError("--all begins at the newest", remedy="give --all or --cursor, not both")
-            _show_all(output, client.transactions.iter(**filters))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  names and types are those above
+            _show_all(output, client.transactions.iter(**filters))
             return
-        page = client.transactions.list(limit=limit, cursor=cursor, **filters)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  as above
-    if as_json:
-        output.document(page)
-        return
+        page = client.transactions.list(limit=limit, cursor=cursor, **filters)
     counts = page.overview
-    output.people(
+    output.result(
+        page,
         _table(output, page.items),
         f"{counts.total} in all: {counts.completed} completed, {counts.failed} failed, {counts.pending} pending",
+        *([f"More with --cursor {plain(page.next_cursor)}, or all with --all"] if page.next_cursor else []),
     )
-    if page.next_cursor:
-        output.people(f"More with --cursor {plain(page.next_cursor)}, or all with --all")
 
 
 def _known_status(word: str) -> str:
-    """Refuse a word that is no status. Whether its list can be filtered by EXPIRED is for the service to say."""
-    from momopay.models.enums import TransactionStatus
-
-    known = [each.value for each in TransactionStatus]
+    # The library passes on any word, since the service may learn new ones; here it is most likely mistyped, and an
+    # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
+    known = [each.value for each in momopay.TransactionStatus]
     if word not in known:
         raise CommandError(f"no status is called {plain(word)}", remedy=f"give one of {', '.join(known)}")
     return word
@@ -101,15 +92,14 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Read one transaction."""
-    output = Output(as_json, show_phones)
     with open_client(base_url) as client:
-        show(output, client.transactions.get(transaction_id))
+        show(Output(as_json, show_phones), client.transactions.get(transaction_id))
 
 
 @app.command(cls=Command)
 def wait(
     transaction_id: TransactionId,
-    to_settle: Annotated[
+    until_settled: Annotated[
         bool, typer.Option("--settled", help="For payouts: wait on from FAILED until REVERSED.")
     ] = False,
     timeout: Timeout = 300,
@@ -122,81 +112,76 @@ def wait(
 
     Exits with 0 for SUCCESS, 1 for any other end, 6 if it has not ended in time.
     """
-    output = Output(as_json, show_phones)
     with open_client(base_url) as client:
-        ended = wait_for(client, transaction_id, first=0, timeout=timeout, every=every, to_settle=to_settle)
-    show(output, ended)
-    raise typer.Exit(exit_code_of_end(ended))
+        ended = wait_for(client, transaction_id, first=0, timeout=timeout, every=every, until_settled=until_settled)
+    end_with(Output(as_json, show_phones), ended)
 
 
 def wait_for(
-    client: Client,
-    transaction: str | StkTransaction,
+    client: momopay.Client,
+    transaction: str | momopay.StkTransaction,
     *,
     first: float,
     timeout: float,
     every: float,
-    to_settle: bool = False,
-) -> Transaction:
-    """Wait; `first` is the seconds until the first look."""
-    from momopay._polling.schedule import PollSchedule, settled, terminal
-
-    schedule = PollSchedule(first=first, every=every, limit=timeout)
+    until_settled: bool = False,
+) -> momopay.Transaction:
+    """Wait for the end of a transaction; `first` is the seconds until the first poll."""
+    schedule = momopay.PollSchedule(first=first, every=every, limit=timeout)
+    until = momopay.settled if until_settled else momopay.terminal
     with stderr().status("Waiting for the end"):
-        return client.transactions.wait(transaction, until=settled if to_settle else terminal, schedule=schedule)
+        return client.transactions.wait(transaction, until=until, schedule=schedule)
 
 
-def exit_code_of_end(ended: Transaction) -> ExitCode:
-    """Give the exit status for a transaction that has ended."""
-    return ExitCode.OK if ended.status == "SUCCESS" else ExitCode.REFUSED
+def end_with(output: Output, ended: momopay.Transaction) -> NoReturn:
+    """Show a transaction that has ended, and exit with 0 only if it succeeded."""
+    show(output, ended)
+    raise typer.Exit(ExitCode.OK if ended.status == momopay.TransactionStatus.SUCCESS else ExitCode.REFUSED)
 
 
-def show(output: Output, record: TransactionSummary | StkTransaction) -> None:
+def show(output: Output, record: momopay.TransactionSummary | momopay.StkTransaction) -> None:
     """Show one transaction."""
-    if output.as_json:
-        output.document(record)
-        return
     description = getattr(record, "result_desc", None) or getattr(record, "result_description", None)
-    code = getattr(record, "result_code", None) if record.status.is_terminal else None  # 0 beside PENDING is no payment
-    facts: dict[str, str | Text | None] = {
-        "Transaction": plain(record.transaction_id),
-        "Type": plain(record.type),
-        "Status": status(record.status),
-        "Amount": f"{plain(record.currency)} {kes(record.amount)}",
-        "Fee": None if record.transaction_fee is None else f"{plain(record.currency)} {kes(record.transaction_fee)}",
-        "Phone": output.phone(record.phone),
-        "Reference": output.text(record.account_reference) or None,
-        "Result": None if code is None else f"{plain(code)} {output.text(description)}".strip(),
-        "Created": moment(record.created_at),
-        "Updated": moment(record.updated_at),
-    }
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    for name, fact in facts.items():
-        if fact is not None:
-            grid.add_row(name, fact)
-    output.people(grid)
+    # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
+    code = getattr(record, "result_code", None) if record.status.is_terminal else None
+    fee = record.transaction_fee
+    output.result(
+        record,
+        fields(
+            {
+                "Transaction": record.transaction_id,
+                "Type": record.type,
+                "Status": status(record.status),
+                "Amount": f"{record.currency} {kes(record.amount)}",
+                "Fee": None if fee is None else f"{record.currency} {kes(fee)}",
+                "Phone": output.phone(record.phone),
+                "Reference": output.text(record.account_reference) or None,
+                "Result": None if code is None else f"{code} {output.text(description)}".strip(),
+                "Created": record.created_at,
+                "Updated": record.updated_at,
+            }
+        ),
+    )
 
 
-def _show_all(output: Output, found: Iterable[TransactionSummary]) -> None:
+def _show_all(output: Output, found: Iterable[momopay.TransactionSummary]) -> None:
     if output.as_json:
         for item in found:
-            output.document(item)
+            output.result(item)
         return
     items = list(found)
-    output.people(_table(output, items), f"{len(items)} in all")
+    output.result(None, _table(output, items), f"{len(items)} in all")
 
 
-def _table(output: Output, items: Iterable[TransactionSummary]) -> Table:
-    """Two lines for each, so that ids stay whole on 80 columns."""
-    shown = table("Transaction", "Status", "KES", "Phone and reference", right=("KES",))
-    for item in items:
-        fee = "" if item.transaction_fee is None else f"\nfee {kes(item.transaction_fee)}"
-        shown.add_row(
-            f"{plain(item.transaction_id)}\n{moment(item.created_at)} {plain(item.type)}",
+def _table(output: Output, items: Iterable[momopay.TransactionSummary]) -> Table:
+    # Two lines for each transaction, so that ids stay whole on 80 columns.
+    rows = (
+        (
+            f"{item.transaction_id}\n{moment(item.created_at)} {item.type}",
             status(item.status),
-            kes(item.amount) + fee,
+            kes(item.amount) + ("" if item.transaction_fee is None else f"\nfee {kes(item.transaction_fee)}"),
             f"{output.phone(item.phone)}\n{output.text(item.account_reference)}",
         )
-    return shown
+        for item in items
+    )
+    return table(("Transaction", "Status", "KES", "Phone and reference"), rows, right=("KES",))
