@@ -21,7 +21,7 @@ from sandbox.kit import Receiver
 TESTS = Path(__file__).parent
 WHOLE = (
     "benchmarks",
-    "cli/test_cli_guide.py",
+    "cli/test_guide.py",
     "docs",
     "examples",
     "hostile",

@@ -1,10 +1,14 @@
-"""The command line with the settings of a fresh account of the sandbox."""
+"""The command line, with a fresh account of the sandbox in its settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from cli.kit import Shell
+from cli.kit import PayrollShell, Shell
+from momopay import Client
 from momopay.sandbox import Account, Sandbox
 
 
@@ -19,3 +23,17 @@ def momopay(account: Account, sandbox: Sandbox, key: str) -> Shell:
     """The command line, run with this test's account."""
     assert account.tenant_id
     return Shell({"MOMOPAY_API_KEY": key, "MOMOPAY_BASE_URL": sandbox.base_url})
+
+
+@pytest.fixture
+def client(account: Account, sandbox: Sandbox, key: str) -> Iterator[Client]:
+    """A client of this test's account, to make what commands read."""
+    assert account.tenant_id
+    with Client(key, base_url=sandbox.base_url, budget=None) as client:
+        yield client
+
+
+@pytest.fixture
+def payroll(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> PayrollShell:
+    """`payouts run` with a file and a journal of this test."""
+    return PayrollShell(momopay, sandbox, tmp_path)

@@ -1,25 +1,33 @@
-"""What the command line's tests share: commands run in this process, in one of their own, or at a terminal."""
+"""What the command line's tests share: commands run in this process, as at a terminal, or in a process of their own."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import pty
-import select
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
+from momopay import Journal, JournalState
 from momopay.cli.app import app
+from momopay.sandbox import Sandbox
+from patience import until
 
 PHONE = "0712345678"
-WHOLE = "254712345678"
+NORMALISED = "254712345678"
+PAY = "/b2c/payouts"
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,22 @@ class Done:
     def lines(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
 
+    @property
+    def words(self) -> str:
+        """Everything on stdout, without the line breaks of the terminal."""
+        return " ".join(self.out.split())
+
+
+class Keyboard(io.BytesIO):
+    """What a person types, at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _keyboard(text: str, charset: str) -> Keyboard:
+    return Keyboard(text.encode(charset))
+
 
 @dataclass(frozen=True)
 class Shell:
@@ -53,63 +77,94 @@ class Shell:
         result = CliRunner().invoke(app, list(arguments), input=piped, env=environment, prog_name="momopay")
         return Done(result.exit_code, result.stdout, result.stderr)
 
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL, **settings: str) -> subprocess.Popen[str]:
+    def at_a_terminal(self, *arguments: str, typed: str = "", **settings: str) -> Done:
+        """Run a command in this process, as at a terminal where somebody types so much and then Ctrl-D."""
+        # Typer's runner always pipes; this makes the same input a terminal's.
+        with patch("typer.testing.make_input_stream", _keyboard):
+            return self(*arguments, piped=typed, **settings)
+
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """Run a command in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "momopay", *arguments],
-            env=self.environment(**settings),
+            env=self.environment(),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def process(self, *arguments: str, piped: str | None = None, **settings: str) -> Done:
-        """Run a command in a process of its own, to its end."""
-        stdin = subprocess.DEVNULL if piped is None else subprocess.PIPE
-        started = self.start(*arguments, stdin=stdin, **settings)
-        out, err = started.communicate(piped, timeout=60)
-        return Done(started.returncode, out, err)
-
-    def at_a_terminal(self, arguments: Sequence[str], typed: Sequence[tuple[str, str]], **settings: str) -> Done:
-        """Run a command at a terminal, where somebody answers each question with a line."""
-        ours, theirs = pty.openpty()
-        started = subprocess.Popen(
-            [sys.executable, "-m", "momopay", *arguments],
-            env=self.environment(**settings),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        seen = ""
-        answers = list(typed)
-        give_up = time.monotonic() + 60
-        while time.monotonic() < give_up:
-            if select.select([ours], [], [], 0.1)[0]:
-                try:
-                    read = os.read(ours, 65536).decode()
-                except OSError:  # the terminal's other end was closed
-                    break
-                seen += read
-                if not read:
-                    break
-            if answers and answers[0][0] in seen:
-                time.sleep(0.2)  # a hidden prompt throws away what was typed before it
-                os.write(ours, (answers.pop(0)[1] + "\n").encode())
-        code = started.wait(timeout=10)
-        os.close(ours)
-        assert not answers, seen
-        return Done(code, seen, "")
-
-    def environment(self, **settings: str) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if not name.startswith("MOMOPAY_")}
-        return {**mine, "COLUMNS": "80", "TERM": "xterm", **self.settings, **settings}
+        return {**mine, "COLUMNS": "80", "TERM": "xterm", **self.settings}
 
 
-def write_salaries(path: Path, rows: int, *, prefix: str = "SAL", amount: int = 1000) -> Path:
-    """A payroll file of so many people."""
-    lines = [f"{prefix}-{row},07{row:08},{amount + row}.50,November\n" for row in range(rows)]
-    path.write_text("reference,phone,amount,description\n" + "".join(lines))
-    return path
+@dataclass(frozen=True)
+class PayrollShell:
+    """`payouts run` with a file and a journal of one test; the sandbox's ledger says what was paid."""
+
+    momopay: Shell
+    sandbox: Sandbox
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "salaries.csv"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "payouts.db"
+
+    @property
+    def journal(self) -> tuple[str, str]:
+        return ("--journal", str(self.database))
+
+    def write(self, rows: int, *, prefix: str = "SAL", amount: int = 1000) -> None:
+        """Write a file of so many people."""
+        lines = [f"{prefix}-{row},07{row:08},{amount + row}.50,November\n" for row in range(rows)]
+        self.file.write_text("reference,phone,amount,description\n" + "".join(lines))
+
+    def command(self, *options: str) -> tuple[str, ...]:
+        return ("payouts", "run", str(self.file), *self.journal, *options)
+
+    def run(self, *options: str, piped: str | None = None, **settings: str) -> Done:
+        return self.momopay(*self.command(*options), piped=piped, **settings)
+
+    def state(self, reference: str = "SAL-0") -> JournalState | None:
+        with Journal(f"sqlite:///{self.database}") as journal:
+            entry = journal.get(reference)
+        return None if entry is None else entry.state
+
+    def unresolved(self) -> list[str]:
+        with Journal(f"sqlite:///{self.database}") as journal:
+            return [entry.reference for entry in journal.unresolved()]
+
+    @property
+    def paid(self) -> Counter[str]:
+        return Counter(movement.reference for movement in self.sandbox.ledger if str(movement.kind) == "payout")
+
+    @property
+    def posts(self) -> int:
+        """How many payouts were sent, whatever came of them."""
+        return [request.path for request in self.sandbox.requests].count(PAY)
+
+    def assert_paid_once(self, rows: int, prefix: str = "SAL") -> None:
+        assert self.paid == {f"{prefix}-{row}": 1 for row in range(rows)}
+
+
+@contextmanager
+def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Generator[None]:
+    """Send these signals to this process's main thread, where the command runs, once it holds."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def send() -> None:
+        until(when)
+        for number in numbers:
+            time.sleep(0.2)
+            signal.pthread_kill(main, number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    yield
+    thread.join()

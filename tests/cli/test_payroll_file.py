@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.cli.payroll_file import Fault, FaultyFileError, Row, read_salaries
+from momopay.cli.payroll_file import Fault, FaultyFileError, Row, read_payroll
 
 HEADING = "reference,phone,amount,description\n"
 
@@ -17,7 +17,7 @@ HEADING = "reference,phone,amount,description\n"
 def read(folder: Path, text: str | bytes) -> list[Row]:
     path = folder / "salaries.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_salaries(path).rows
+    return read_payroll(path).rows
 
 
 def faults(folder: Path, text: str | bytes) -> list[tuple[int, str]]:
@@ -38,10 +38,10 @@ def test_a_file_as_spreadsheets_write_it(tmp_path: Path) -> None:
         Row(2, "A", "254712345678", Decimal(1000), "Pay,\r\nNovember"),
         Row(5, "B", "254712345679", Decimal("99.5"), None),
     ]
-    assert read_salaries(tmp_path / "salaries.csv").ignored == ["name"]
+    assert read_payroll(tmp_path / "salaries.csv").ignored == ["name"]
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
     rows = (
         "A,0712345678,100,\n"
         "A,0712345679,100,\n"
@@ -72,7 +72,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["A,0712345679,5,", "A,07,100,", "A,0712345679,100,"])
 @pytest.mark.parametrize(("second", "others"), [("A,0712345679,60,", []), ("A,0712345679,1e3,", [(3, "amount")])])
-def test_a_reference_twice_is_told_whatever_else_is_wrong(
+def test_a_reference_twice_is_a_fault_whatever_else_is_wrong(
     tmp_path: Path, first: str, second: str, others: list[tuple[int, str]]
 ) -> None:
     found = faults(tmp_path, f"{HEADING}{first}\n{second}\n")
@@ -102,13 +102,13 @@ def test_a_dropped_leading_zero_is_explained(tmp_path: Path) -> None:
     assert "may have dropped the leading 0" in caught.value.faults[0].problem
 
 
-def test_rows_that_look_like_each_other_are_noticed(tmp_path: Path) -> None:
+def test_rows_that_may_be_duplicates(tmp_path: Path) -> None:
     read(tmp_path, HEADING + "A,0712345678,100,\nB,0712345679,100,\nC,+254712345678,100.00,\n")
-    assert read_salaries(tmp_path / "salaries.csv").alike == [[2, 4]]
+    assert read_payroll(tmp_path / "salaries.csv").possible_duplicates == [[2, 4]]
 
 
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: (HEADING + text).encode()))
-def test_no_file_is_met_with_another_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_every_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     rows: list[Row] = []
     faulty: list[Fault] = []
     try:

@@ -1,4 +1,4 @@
-"""Every command of the guide, as printed and in its order, at a terminal against a sandbox."""
+"""Every command of the guide, as printed and in its order, as at a terminal, against a sandbox."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from momopay.sandbox import Fault, Sandbox
 from sandbox.kit import Receiver
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/command-line.md"
-ANSWERS = {"payouts run": [("Pay KES", "y")], "payouts release": [("Type the reference", "SAL-2026-11-001")]}
+TYPED = {"payouts run": "y\n", "payouts release": "SAL-2026-11-001\n"}
 IN_DOUBT = 4
 
 
 @pytest.fixture
-def lively() -> Iterator[Sandbox]:
+def moving() -> Iterator[Sandbox]:
     with Sandbox(speed=50) as sandbox:
         yield sandbox
 
@@ -33,21 +33,21 @@ def salaries() -> str:
 
 
 def test_every_command_as_printed(
-    lively: Sandbox, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moving: Sandbox, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("salaries.csv").write_text(salaries())
-    shell = Shell({"MOMOPAY_API_KEY": "pk_test_trial", "MOMOPAY_BASE_URL": lively.base_url})
-    lively.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    shell = Shell({"MOMOPAY_API_KEY": "pk_test_trial", "MOMOPAY_BASE_URL": moving.base_url})
+    moving.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     commands = printed()
     assert len(commands) > 10
     ended: list[tuple[str, int]] = []
     for command in commands:
-        done = at_a_terminal(shell, command, receiver, lively)
-        assert "Traceback" not in done.out
+        done = at_a_terminal(shell, command, receiver, moving)
+        assert "Traceback" not in done.err
         ended.append((" ".join(command[:2]), done.code))
     assert [each for each in ended if each[1] != 0] == [("payouts run", IN_DOUBT), ("payouts status", IN_DOUBT)]
-    paid = [movement.reference for movement in lively.ledger if str(movement.kind) == "payout"]
+    paid = [movement.reference for movement in moving.ledger if str(movement.kind) == "payout"]
     assert sorted(paid) == ["SAL-2026-11-001", "SAL-2026-11-002"]
     first, *others = [body["transaction"]["status"] for body in receiver.bodies]
     assert (first, others) == ("SUCCESS", ["CANCELLED", "CANCELLED", "SUCCESS"])
@@ -58,5 +58,4 @@ def at_a_terminal(shell: Shell, command: list[str], receiver: Receiver, sandbox:
     made = next((movement.transaction_id for movement in sandbox.ledger), "")
     filled = [receiver.url if word.startswith("http://127.0.0.1:8000/") else word for word in command]
     filled = [made if word == "ID" else word for word in filled]
-    is_asked = not {"--dry-run", "--confirm-live"} & set(command)
-    return shell.at_a_terminal(filled, ANSWERS.get(" ".join(command[:2]), []) if is_asked else [])
+    return shell.at_a_terminal(*filled, typed=TYPED.get(" ".join(command[:2]), ""))

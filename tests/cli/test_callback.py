@@ -1,4 +1,4 @@
-"""Callbacks sent to an application: as the service words them, to this machine alone, and what the answer means."""
+"""Callbacks sent to an application: as the service sends them, to this machine alone, and what the answer means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from cli.kit import PHONE, WHOLE, Shell
+from cli.kit import NORMALISED, PHONE, Shell
 from momopay import Client, parse_callback
 from momopay.sandbox import Sandbox
 from momopay.signing import CallbackSigner
@@ -26,7 +26,7 @@ SEND = ("callback", "send")
         ("expired", "EXPIRED", "1037"),
     ],
 )
-def test_a_callback_as_the_service_words_it(
+def test_a_callback_of_each_end(
     momopay: Shell, receiver: Receiver, sandbox: Sandbox, end: str, status: str, code: str
 ) -> None:
     made_up = ("--reference", "INV-7", "--amount", "99.50", "--phone", PHONE, "--type", "B2C")
@@ -36,21 +36,22 @@ def test_a_callback_as_the_service_words_it(
     assert "of 30 s" in sent.out
     (body,) = receiver.bodies
     callback = parse_callback(body)
-    told = callback.transaction
-    assert (callback.event_type, told.status, told.result_code, told.type) == (
+    reported = callback.transaction
+    assert (callback.event_type, reported.status, reported.result_code, reported.type) == (
         f"transaction.{end}",
         status,
         code,
         "B2C",
     )
-    assert (told.external_reference, str(told.amount), told.phone) == ("INV-7", "99.5", WHOLE)
-    assert (told.momo_receipt is None) == (end != "success")
+    assert (reported.external_reference, str(reported.amount), reported.phone) == ("INV-7", "99.5", NORMALISED)
+    assert (reported.momo_receipt is None) == (end != "success")
     assert sandbox.requests == []
 
 
-def test_its_fields_are_those_of_a_real_one(momopay: Shell, receiver: Receiver, sandbox: Sandbox, key: str) -> None:
-    with Client(key, base_url=sandbox.base_url, budget=None) as client:
-        client.stk.initiate(amount=5, phone=PHONE, callback_url=receiver.url)
+def test_its_fields_are_those_of_a_real_one(
+    momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox
+) -> None:
+    client.stk.initiate(amount=5, phone=PHONE, callback_url=receiver.url)
     sandbox.advance(60)
     momopay(*SEND, "success", "--to", receiver.url)
     real, made_up = receiver.bodies
@@ -60,12 +61,13 @@ def test_its_fields_are_those_of_a_real_one(momopay: Shell, receiver: Receiver, 
         assert isinstance(made_up["transaction"][name], type(value)), name
 
 
-def test_one_of_a_real_payment_is_confirmed(momopay: Shell, receiver: Receiver, sandbox: Sandbox, key: str) -> None:
-    with Client(key, base_url=sandbox.base_url, budget=None) as client:
-        paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8")
-        sandbox.advance(60)
-        assert momopay(*SEND, "success", "--to", receiver.url, "--transaction", paid.transaction_id).code == 0
-        assert client.transactions.confirm(parse_callback(receiver.bodies[0])).status == "SUCCESS"
+def test_one_of_a_real_payment_is_confirmed(
+    momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox
+) -> None:
+    paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8")
+    sandbox.advance(60)
+    assert momopay(*SEND, "success", "--to", receiver.url, "--transaction", paid.transaction_id).code == 0
+    assert client.transactions.confirm(parse_callback(receiver.bodies[0])).status == "SUCCESS"
 
 
 def test_what_the_answer_means(momopay: Shell, receiver: Receiver) -> None:
@@ -74,6 +76,10 @@ def test_what_the_answer_means(momopay: Shell, receiver: Receiver) -> None:
     assert refused.code == 1
     assert [(line["status"], line["acknowledged"]) for line in refused.lines] == [(500, False)] * 2
     assert receiver.bodies[0] == receiver.bodies[1]
+    assert "Not acknowledged" in momopay(*SEND, "success", "--to", receiver.url).out
+
+
+def test_no_answer_exits_6(momopay: Shell) -> None:
     away = momopay(*SEND, "success", "--to", "http://127.0.0.1:1/momo")
     assert away.code == 6
     assert "ConnectError" in away.out
@@ -117,9 +123,11 @@ def test_a_signed_url_verifies(momopay: Shell, targets: tuple[str, list[str]]) -
     "url", ["https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "ftp://localhost/x", "x"]
 )
 def test_it_is_sent_to_this_machine_alone(momopay: Shell, url: str) -> None:
-    assert momopay(*SEND, "success", "--to", url).code == 2
+    refused = momopay(*SEND, "success", "--to", url)
+    assert refused.code == 2
+    assert "--to " in refused.err
 
 
-def test_anywhere_has_to_be_said(momopay: Shell) -> None:
-    said = momopay(*SEND, "success", "--to", "http://shop.invalid/momo", "--anywhere")
-    assert said.code == 6
+def test_a_host_elsewhere_takes_an_option(momopay: Shell) -> None:
+    allowed = momopay(*SEND, "success", "--to", "http://shop.invalid/momo", "--anywhere")
+    assert allowed.code == 6

@@ -1,0 +1,107 @@
+"""The exit status and the remedy of every error of the library."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import momopay
+from momopay import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    ConfigurationError,
+    InsufficientFundsError,
+    InvalidApiKeyError,
+    JournalError,
+    MomoPayError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RateLimitExceededError,
+    RequestValidationError,
+    ServerError,
+    WaitTimeoutError,
+)
+from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
+
+ANSWER: Any = {"code": "X", "status_code": 500}
+UNKNOWN = OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (APIError("no", **ANSWER), ExitCode.REFUSED),
+        (InsufficientFundsError("no", **ANSWER), ExitCode.REFUSED),
+        (RequestValidationError({"amount": "no"}), ExitCode.USAGE),
+        (ConfigurationError("no"), ExitCode.CONFIGURATION),
+        (JournalError("no"), ExitCode.CONFIGURATION),
+        (InvalidApiKeyError("no", **ANSWER), ExitCode.CONFIGURATION),
+        (ProtocolError("no"), ExitCode.CONFIGURATION),
+        (UNKNOWN, ExitCode.UNKNOWN),
+        (ProtocolError("no", may_have_executed=True), ExitCode.UNKNOWN),
+        (APIConnectionError("no", may_have_executed=True), ExitCode.UNKNOWN),
+        (ServerError("no", may_have_executed=True, **ANSWER), ExitCode.UNKNOWN),
+        (APIConnectionError("no"), ExitCode.TRY_LATER),
+        (BudgetExhaustedError("no", retry_after=3), ExitCode.TRY_LATER),
+        (ServerError("no", **ANSWER), ExitCode.TRY_LATER),
+        (RateLimitExceededError("no", **ANSWER), ExitCode.TRY_LATER),
+        (WaitTimeoutError("no", last=None, pending=()), ExitCode.TRY_LATER),
+        (CommandError("no", remedy="yes"), ExitCode.USAGE),
+        (CommandError("no", remedy="yes", code=ExitCode.PARTIAL), ExitCode.PARTIAL),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_the_exit_status_of_an_error(error: MomoPayError, code: ExitCode) -> None:
+    assert exit_code_of(error) is code
+
+
+def test_every_error_has_a_remedy_in_one_readable_line() -> None:
+    classes = [value for name in momopay.__all__ if isinstance(value := getattr(momopay, name), type)]
+    errors = [kind for kind in classes if issubclass(kind, MomoPayError)]
+    assert len(errors) > 20
+    for kind in errors:
+        remedy = remedy_of(kind.__new__(kind))
+        assert len(remedy) > 10, kind
+        assert not [part for part in ("``", "\n", "Attributes:") if part in remedy], kind
+        assert not remedy.split(":")[0].isupper(), remedy
+
+
+def test_the_docstring_of_an_error_is_its_remedy_unless_a_command_helps() -> None:
+    assert "Take a valid one from the account console" in remedy_of(InvalidApiKeyError("no", **ANSWER))
+    assert "momopay doctor" in remedy_of(ConfigurationError("no"))
+    assert remedy_of(CommandError("no", remedy="do it")) == "do it"
+
+
+def test_what_may_have_been_paid_is_never_to_be_sent_again() -> None:
+    for error in (UNKNOWN, ServerError("no", may_have_executed=True, **ANSWER)):
+        assert "do not send it again" in remedy_of(error)
+    assert "do not send it again" not in remedy_of(ServerError("no", **ANSWER))
+
+
+def test_a_pause_is_given_in_seconds() -> None:
+    assert remedy_of(RateLimitExceededError("no", retry_after=17.2, **ANSWER)).endswith("(17 s)")
+    assert "(" not in remedy_of(RateLimitExceededError("no", **ANSWER))
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("fastapi", "sandbox"),
+        ("uvicorn.config", "sandbox"),
+        ("sqlalchemy", "journal"),
+        ("psycopg", "journal"),
+        ("filelock", "journal"),
+    ],
+)
+def test_a_missing_module_names_its_extra(module: str, extra: str) -> None:
+    error = missing_extra(ModuleNotFoundError(name=module))
+    assert error is not None
+    assert (error.remedy, error.code) == (f"pip install 'momopay[cli,{extra}]'", ExitCode.CONFIGURATION)
+
+
+@pytest.mark.parametrize("name", ["json", None])
+def test_a_module_of_no_extra_is_a_bug(name: str | None) -> None:
+    assert missing_extra(ModuleNotFoundError(name=name)) is None

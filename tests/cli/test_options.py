@@ -1,0 +1,32 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+import typer
+
+from momopay import PollSchedule
+from momopay.cli.options import amount
+from momopay.cli.stk import stk
+from momopay.cli.transactions import wait
+
+
+@pytest.mark.parametrize(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000")])
+def test_an_amount(text: str, value: str) -> None:
+    assert amount(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,000", "1_000", "nan", "inf", "1e400000000000000000000", "\u0661\u0662"])
+def test_what_is_not_an_amount(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="must be an amount in KES"):
+        amount(text)
+
+
+def test_the_defaults_of_a_wait_are_the_librarys() -> None:
+    for command in (stk, wait):
+        defaults = {**command.__kwdefaults__} if command.__kwdefaults__ else {}
+        names = command.__code__.co_varnames[: command.__code__.co_argcount]
+        defaults |= dict(zip(names[::-1], (command.__defaults__ or ())[::-1], strict=False))
+        assert (defaults["every"], defaults["timeout"]) == (PollSchedule().every, PollSchedule().limit)

@@ -1,0 +1,94 @@
+"""How values are shown: exact as JSON, readable in tables, and harmless to a terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from cli.kit import NORMALISED
+from momopay.cli.output import Output, fields, moment, table
+
+WHEN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+ID = "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f"
+
+
+@pytest.fixture
+def nairobi(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Africa/Nairobi")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def as_json(capsys: pytest.CaptureFixture[str], document: object, *, show_phones: bool = False) -> dict[str, object]:
+    Output(as_json=True, show_phones=show_phones).result(document, "not shown")
+    shown: dict[str, object] = json.loads(capsys.readouterr().out)
+    return shown
+
+
+def as_text(capsys: pytest.CaptureFixture[str], *shown: object) -> str:
+    Output(as_json=False).result({"not": "shown"}, *shown)
+    return capsys.readouterr().out
+
+
+def test_json_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"amounts": [Decimal("1234567.50"), Decimal(100)], "at": WHEN, "none": None, "ok": True, "rows": 3}
+    assert as_json(capsys, document) == {
+        "amounts": ["1234567.50", "100"],
+        "at": "2026-01-05T09:00:00+00:00",
+        "none": None,
+        "ok": True,
+        "rows": 3,
+    }
+
+
+def test_phones_are_masked_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {
+        "phone": "unusual-123456",
+        "reference": f"for {NORMALISED}",
+        "transaction_id": ID,
+        "next_cursor": NORMALISED,
+    }
+    assert as_json(capsys, document) == {
+        "phone": "unus*****456",
+        "reference": "for 2547*****678",
+        "transaction_id": ID,
+        "next_cursor": NORMALISED,
+    }
+    assert as_json(capsys, document, show_phones=True) == document
+
+
+def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str], nairobi: None) -> None:
+    rows = [("a", Decimal("1234567.5"), WHEN, None, 3)]
+    shown = as_text(capsys, table(("Name", "KES", "At", "None", "Rows"), rows, right=("KES",)))
+    assert shown.splitlines()[-1].split() == ["a", "1,234,567.50", "2026-01-05", "12:00:00+03:00", "3"]
+    assert moment(WHEN) == "2026-01-05 12:00:00+03:00"
+    assert as_text(capsys, fields({"Fee": Decimal(1), "Result": None})).split() == ["Fee", "1.00"]
+
+
+def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\x1b[2J[red]x[/red]"
+    for shown in (table(("A",), [(text,)]), fields({"A": text})):
+        written = as_text(capsys, shown)
+        assert "\x1b" not in written
+        assert "[red]x[/red]" in written
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80", "200"])
+def test_a_table_cuts_nothing_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    reference = "SALARY-2026-NOVEMBER-WAREHOUSE-0002"
+    rows = [(ID, Decimal("9123.50"), reference)]
+    shown = as_text(capsys, table(("Transaction", "KES", "Reference"), rows, right=("KES",)))
+    assert ID in shown
+    assert "9,123.50" in shown
+    start = shown.splitlines()[0].index("Reference")
+    assert "".join(line[start:].strip() for line in shown.splitlines()[2:]) == reference

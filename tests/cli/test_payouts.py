@@ -1,0 +1,353 @@
+"""A payroll from a file: nobody is paid twice, whatever interrupts it; and what is left in doubt."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from decimal import Decimal
+
+import pytest
+
+from cli.kit import PAY, Done, PayrollShell, signalling
+from momopay.sandbox import Account, Fault
+from patience import LONGEST, until
+
+
+def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> None:
+    payroll.write(20)
+    first = payroll.run("--yes", "--json")
+    assert first.code == 0
+    plan, *rows, end = first.lines
+    assert plan["to_pay"] == {"rows": 20, "total": "20200"}
+    assert [row["line"] for row in rows] == list(range(2, 22))
+    assert {row["state"] for row in rows} == {"ACCEPTED"}
+    assert end["rows"] == {"accepted": {"rows": 20, "total": "20200"}}
+    payroll.assert_paid_once(20)
+    amounts = {movement.amount for movement in payroll.sandbox.ledger}
+    assert amounts == {Decimal(f"{1000 + row}.50") for row in range(20)} | {1}
+    again = payroll.run("--yes")
+    assert again.code == 0
+    assert "Nothing to pay: all 20 were accepted before" in again.out
+    payroll.assert_paid_once(20)
+    assert payroll.posts == 20
+
+
+def test_only_rows_that_are_new_are_paid(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    payroll.run("--yes")
+    payroll.write(5)
+    more = payroll.run("--yes")
+    assert "Accepted before 2 2,002.00 Accepted now 3 3,010.50" in more.words
+    payroll.assert_paid_once(5)
+
+
+def test_a_dry_run_needs_no_key_sends_nothing_and_leaves_nothing(payroll: PayrollShell) -> None:
+    payroll.write(20)
+    done = payroll.run("--dry-run", MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
+    assert done.code == 0
+    assert "20,200.00" in done.out
+    assert "Dry run: nothing was sent." in done.err
+    assert payroll.sandbox.requests == []
+    assert [path.name for path in payroll.folder.iterdir()] == ["salaries.csv"]
+
+
+def test_a_dry_run_reads_the_journal(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    payroll.run("--yes")
+    before = len(payroll.sandbox.requests)
+    payroll.write(5)
+    assert payroll.run("--dry-run", "--json").json["accepted_before"]["rows"] == 3
+    payroll.write(5, amount=2000)
+    for options in (["--yes"], ["--dry-run"]):
+        done = payroll.run(*options)
+        assert done.code == 2
+        assert "lines 2, 3, 4 are in the journal with another amount" in done.err
+    assert len(payroll.sandbox.requests) == before
+
+
+def test_a_faulty_file_sends_nothing(payroll: PayrollShell) -> None:
+    payroll.write(20)
+    payroll.file.write_text(payroll.file.read_text() + "SAL-3,0712345678,5,\n")
+    done = payroll.run("--yes")
+    assert done.code == 2
+    assert "22 amount must be at least KES 10" in done.words
+    assert "2 fault(s); nothing was sent" in done.err
+    faulty = payroll.run("--yes", "--json")
+    assert [fault["column"] for fault in faulty.json["faults"]] == ["reference", "amount"]
+    assert payroll.sandbox.requests == []
+
+
+def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    unanswered = payroll.run()
+    assert (unanswered.code, payroll.sandbox.requests) == (2, [])
+    assert "--yes" in unanswered.err
+    for no in ("n\n", "\n", "maybe\ny\n"):
+        assert payroll.run(piped=no).code == 1
+    for no in ("n\n", "\n"):
+        assert payroll.momopay.at_a_terminal(*payroll.command(), typed=no).code == 1
+    assert payroll.posts == 0
+    agreed = payroll.momopay.at_a_terminal(*payroll.command(), typed="y\n")
+    assert agreed.code == 0
+    assert "Pay KES 3,004.50 to 3 people now?" in agreed.err
+    payroll.assert_paid_once(3)
+
+
+def test_the_key_and_the_answer_may_come_from_one_pipe(payroll: PayrollShell, key: str) -> None:
+    payroll.write(3)
+    assert payroll.run(piped=f"{key}\n", MOMOPAY_API_KEY="").code == 2
+    assert payroll.sandbox.requests == []
+    assert payroll.run(piped=f"{key}\ny", MOMOPAY_API_KEY="").code == 0
+    payroll.assert_paid_once(3)
+
+
+def test_a_program_that_answers_through_a_pipe_is_asked_first(payroll: PayrollShell) -> None:
+    """In a process of its own: the pipe stays open, and empty, until the question was read."""
+    payroll.write(3)
+    started = payroll.momopay.start(*payroll.command(), stdin=subprocess.PIPE)
+    assert started.stderr is not None
+    assert started.stderr.readline().startswith("Pay KES")
+    assert payroll.posts == 0
+    started.communicate("y\n", timeout=LONGEST)
+    assert started.returncode == 0
+    payroll.assert_paid_once(3)
+
+
+def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell, no_backoff: None) -> None:
+    payroll.write(3)
+    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
+    for options in (("--yes",), ("--confirm-live", "3004.51"), ("--yes", "--confirm-live", "3004")):
+        refused = payroll.run(*options, **live)
+        assert refused.code == 2
+        assert "nothing was sent" in refused.err or "--confirm-live TOTAL" in refused.err
+        assert "secret" not in refused.err
+    assert payroll.run("--confirm-live", "3004.50", **live).code == 6  # the host does not exist
+
+
+def test_a_run_that_was_stopped_is_resumed(payroll: PayrollShell, account: Account) -> None:
+    payroll.write(10)
+    account.b2c_balance = Decimal(2500)
+    stopped = payroll.run("--yes")
+    assert stopped.code == 5
+    assert "Stopped: INSUFFICIENT_FUNDS" in stopped.words
+    assert "Fund it" in stopped.words
+    assert payroll.posts == 3
+    account.b2c_balance = Decimal(100000)
+    assert payroll.run("--yes").code == 0
+    payroll.assert_paid_once(10)
+
+
+def test_the_journal_of_another_account_is_refused(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    assert payroll.run("--yes").code == 0
+    assert payroll.run("--yes", MOMOPAY_API_KEY="pk_test_other").code == 3
+
+
+@pytest.mark.parametrize("journal", ["no/payouts.db", ".", "mysql://host/database"])
+def test_a_journal_that_cannot_be_written_sends_nothing(payroll: PayrollShell, journal: str) -> None:
+    payroll.write(3)
+    where = journal if "://" in journal else str(payroll.folder / journal)
+    done = payroll.momopay("payouts", "run", str(payroll.file), "--journal", where, "--yes")
+    assert done.code == 3
+    assert "What to do: " in done.err
+    assert payroll.sandbox.requests == []
+
+
+def test_a_report_that_cannot_be_written_stops_before_money_moves(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    assert payroll.run("--yes", "--report", str(payroll.folder / "no" / "report.csv")).code == 2
+    assert payroll.posts == 0
+
+
+def test_a_row_of_unknown_outcome_is_found_at_the_end(payroll: PayrollShell) -> None:
+    payroll.write(5)
+    payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit, times=2)
+    done = payroll.run("--yes", "--json")
+    assert done.code == 0
+    assert [line.get("state") for line in done.lines][1:4] == ["UNKNOWN", "UNKNOWN", "ACCEPTED"]
+    assert done.lines[-1]["rows"] == {"accepted": {"rows": 5, "total": "5012.50"}}
+    payroll.assert_paid_once(5)
+
+
+def test_rows_in_doubt_are_reported_and_never_sent_again(payroll: PayrollShell) -> None:
+    payroll.write(4)
+    report = payroll.folder / "report.csv"
+    payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+    done = payroll.run("--yes", "--report", str(report))
+    assert done.code == 4
+    assert "momopay payouts release" in done.words
+    assert "2,INTERNAL_ERROR" not in report.read_text()
+    assert "UNKNOWN,,INTERNAL_ERROR,The service failed (a fault on demand)" in report.read_text()
+    again = payroll.run("--yes", "--json")
+    assert again.code == 4
+    assert again.lines[0]["in_doubt"] == {"rows": 1, "total": "1000.50"}
+    assert payroll.posts == 4
+    assert payroll.paid["SAL-0"] == 0
+
+
+# More rows than the budget of a minute: the run cannot have ended before the signal comes.
+LONG = 70
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_after_the_payout_under_way(
+    payroll: PayrollShell, number: signal.Signals, code: int
+) -> None:
+    """The second waits for the budget when it comes."""
+    payroll.write(LONG)
+    begun = 5 if number == signal.SIGINT else 50
+    with signalling([number], lambda: len(payroll.paid) >= begun):
+        done = payroll.run("--yes", "--json")
+    assert done.code == code
+    assert (done.lines[-1]["interrupted"], done.lines[-1]["exit_code"]) == (True, code)
+    assert payroll.unresolved() == []
+    assert begun <= len(payroll.paid) < LONG
+    assert set(payroll.paid.values()) == {1}
+
+
+def test_a_second_signal_breaks_the_payout_off_and_leaves_it_unknown(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
+    with signalling([signal.SIGINT, signal.SIGINT], lambda: len(payroll.paid) == 1):
+        done = payroll.run("--yes", "--json")
+    assert done.code == 130
+    assert '"error"' not in done.err
+    assert [line["state"] for line in done.lines if line["event"] == "row"] == ["UNKNOWN"]
+    assert payroll.paid == {"SAL-0": 1}
+    assert payroll.run("--yes").code == 0
+    payroll.assert_paid_once(3)
+
+
+def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: PayrollShell) -> None:
+    """In a process of its own, killed with a payout under way that the service has committed."""
+    payroll.write(12)
+    payroll.sandbox.fail_next("POST", PAY, Fault.callback_lost, times=5)  # harms nobody, but counts
+    payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
+    started = payroll.momopay.start(*payroll.command("--yes", "--json"))
+    until(lambda: len(payroll.paid) == 6)
+    started.send_signal(signal.SIGKILL)
+    started.communicate(timeout=LONGEST)
+    assert len(payroll.paid) == 6
+    assert payroll.run("--yes").code == 0
+    payroll.assert_paid_once(12)
+    assert payroll.unresolved() == []
+    # The negative control: the same assertion notices a run that does not have the journal.
+    payroll.database.unlink()
+    payroll.run("--yes")
+    with pytest.raises(AssertionError):
+        payroll.assert_paid_once(12)
+
+
+def test_two_runs_at_the_same_time_pay_nobody_twice(payroll: PayrollShell) -> None:
+    payroll.write(20)
+    other = payroll.momopay.start(*payroll.command("--yes", "--json"))
+    until(payroll.database.exists)
+    done = payroll.run("--yes", "--json")
+    other.communicate(timeout=LONGEST)
+    assert (done.code, other.returncode) == (0, 0)
+    payroll.assert_paid_once(20)
+    assert payroll.posts == 20
+
+
+def test_the_status_needs_no_key_and_makes_no_journal(payroll: PayrollShell) -> None:
+    missing = payroll.momopay("payouts", "status", *payroll.journal)
+    assert missing.code == 3
+    assert not payroll.database.exists()
+    payroll.write(2)
+    payroll.run("--yes")
+    before = len(payroll.sandbox.requests)
+    status = payroll.momopay("payouts", "status", *payroll.journal, MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
+    assert (status.code, status.out) == (0, "Nothing is in doubt.\n")
+    assert len(payroll.sandbox.requests) == before
+
+
+def leave_in_doubt(payroll: PayrollShell, *, paid: bool) -> None:
+    """Run a payroll whose first row ends in doubt, and is on the service's list or never will be."""
+    payroll.write(2)
+    payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit if paid else Fault.error_before_commit)
+    if paid:  # the list shows it neither as the run begins nor as it ends
+        payroll.sandbox.fail_next("GET", "/transactions", Fault.list_lag, times=2)
+    assert payroll.run("--yes").code == 4
+
+
+def test_the_status_of_a_file_and_of_what_is_in_doubt(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    payroll.write(3)
+    command = ("payouts", "status", *payroll.journal, "--file", str(payroll.file))
+    status = payroll.momopay(*command, "--json")
+    assert status.code == 4
+    (entry,) = status.json["unresolved"]
+    assert (entry["reference"], entry["state"], entry["amount"]) == ("SAL-0", "UNKNOWN", "1000.50")
+    assert (entry["phone"], "body_hash" in entry) == ("2547*****000", False)
+    assert status.json["file"] == {"UNKNOWN": 1, "ACCEPTED": 1, "NOT_BEGUN": 1}
+    shown = payroll.momopay(*command).words
+    assert "NOT_BEGUN 1" in shown
+    assert "Give --look" in shown
+    assert "release REFERENCE" in shown
+    payroll.file.write_text("nonsense")
+    faulty = payroll.momopay(*command, "--json")
+    assert (faulty.code, faulty.out) == (2, "")
+    assert "--dry-run" in json.loads(faulty.err)["remedy"]
+
+
+def test_the_status_searches_for_payouts_when_asked(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=True)
+    assert payroll.momopay("payouts", "status", *payroll.journal).code == 4
+    assert payroll.momopay("payouts", "status", *payroll.journal, "--look").code == 0
+    assert payroll.state() == "ACCEPTED"
+
+
+def test_what_a_search_does_not_find_stays_in_doubt(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    searched = payroll.momopay("payouts", "status", *payroll.journal, "--look")
+    assert searched.code == 4
+    assert "does not show them, which proves nothing. What to do: Search again later" in searched.words
+
+
+def release(payroll: PayrollShell, *options: str, typed: str = "SAL-0\n", reference: str = "SAL-0") -> Done:
+    return payroll.momopay.at_a_terminal("payouts", "release", reference, *payroll.journal, *options, typed=typed)
+
+
+def test_a_released_reference_is_paid_by_the_next_run(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    released = release(payroll)
+    assert released.code == 0
+    assert "pays it twice" in released.err
+    assert "younger than ten minutes" in released.err
+    assert (payroll.state(), payroll.paid["SAL-0"]) == ("NOT_SENT", 0)
+    assert payroll.run("--yes").code == 0
+    payroll.assert_paid_once(2)
+
+
+def test_only_a_person_at_a_terminal_releases(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    for piped in (None, "SAL-0\n"):
+        refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
+        assert refused.code == 2
+        assert "a person at a terminal" in refused.err
+    assert release(payroll, typed="SAL-1\n").code == 1
+    assert payroll.state() == "UNKNOWN"
+
+
+def test_what_was_released_as_json(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    entry = release(payroll, "--json").out.splitlines()[-1]
+    assert {"reference": "SAL-0", "state": "NOT_SENT", "phone": "2547*****000"}.items() <= json.loads(entry).items()
+
+
+def test_what_the_service_has_is_settled_and_not_released(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=True)
+    refused = release(payroll)
+    assert refused.code == 1
+    assert "must not be sent again" in refused.err
+    assert payroll.state() == "ACCEPTED"
+
+
+def test_what_is_not_in_doubt_is_not_released(payroll: PayrollShell) -> None:
+    payroll.write(1)
+    payroll.run("--yes")
+    accepted = release(payroll)
+    assert accepted.code == 2
+    assert "ACCEPTED in the journal" in accepted.err
+    assert release(payroll, reference="SAL-9").code == 2
