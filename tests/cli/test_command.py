@@ -30,7 +30,7 @@ def test_an_error_as_json(momopay: Shell) -> None:
         assert (refused.code, refused.out) == (3, "")
         error = json.loads(refused.err)
         assert error.pop("request_id")
-        assert "Take a valid one" in error.pop("remedy")
+        assert "account console" in error.pop("remedy")
         assert "nonsense" not in error.pop("message")
         assert error == {
             "error": "InvalidApiKeyError",

@@ -70,7 +70,8 @@ def test_every_error_has_a_remedy_in_one_readable_line() -> None:
 
 
 def test_the_docstring_of_an_error_is_its_remedy_unless_a_command_helps() -> None:
-    assert "Take a valid one from the account console" in remedy_of(InvalidApiKeyError("no", **ANSWER))
+    remedy = remedy_of(InvalidApiKeyError("no", **ANSWER))
+    assert InvalidApiKeyError.__doc__ == f"INVALID_API_KEY: {remedy}"
     assert "momopay doctor" in remedy_of(ConfigurationError("no"))
     assert remedy_of(CommandError("no", remedy="do it")) == "do it"
 

@@ -59,7 +59,7 @@ def test_a_prompt_that_is_not_answered_says_how_to_go_on(momopay: Shell, sandbox
 
 @pytest.mark.parametrize(
     ("change", "remedy"),
-    [({"service_balance": Decimal(0)}, "top up the service wallet"), ({"channels": []}, "Create one")],
+    [({"service_balance": Decimal(0)}, "top up the service wallet"), ({"channels": []}, "channels.create")],
 )
 def test_a_refusal_brings_its_remedy(
     momopay: Shell, sandbox: Sandbox, account: Account, change: dict[str, object], remedy: str

@@ -119,7 +119,8 @@ def remedy_of(error: MomoPayError) -> str:
 def _documented(kind: type[MomoPayError]) -> str:
     """Return a class's docstring as one line: without its list of attributes and without the service's code."""
     text = cleandoc(kind.__doc__ or "").partition("\n\nAttributes:")[0]
-    return re.sub(r"^[A-Z_]+: ", "", " ".join(text.split())).replace("``", "`")
+    remedy = re.sub(r"^[A-Z_]+: ", "", " ".join(text.split())).replace("``", "`")
+    return remedy[:1].lower() + remedy[1:]
 
 
 _EXTRAS = {
