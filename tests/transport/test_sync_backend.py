@@ -47,24 +47,21 @@ def chain(error: BaseException | None) -> list[BaseException]:
 
 def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_backend, "MAX_CONNECTIONS", 1)
+    answer = threading.Event()
     with (
-        wire.serve(wire.hangs()) as server,
-        Client(KEY, base_url=server.base_url, budget=None, timeout=5.0, max_attempts=1) as client,
+        wire.serve(wire.first(lambda: answer.wait(wire.PATIENCE), wire.succeeds())) as server,
+        Client(KEY, base_url=server.base_url, budget=None, max_attempts=1) as client,
     ):
-
-        def occupy() -> None:
-            with pytest.raises(momopay.MomoPayError):
-                client.with_options(timeout=0.3).wallet.balance()
-
-        thread = threading.Thread(target=occupy)
+        thread = threading.Thread(target=client.wallet.balance)
         thread.start()
         until(lambda: server.requests, "the first request arrives")
         with pytest.raises(momopay.APIConnectionError, match="busy") as caught:
             prompt(client.with_options(timeout=0.05))
+        answer.set()
         thread.join()
         assert not caught.value.may_have_executed
-        server.script = (wire.succeeds(),)
         assert prompt(client).transaction_id == wire.TRANSACTION_ID  # the slot is free again
+        assert [request.method for request in server.requests] == ["GET", "POST"]
 
 
 def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +73,7 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
 
     monkeypatch.setattr("socket.getaddrinfo", resolve)
     with (
-        Client(KEY, base_url="https://slow.example/v1", budget=None, timeout=0.05, max_attempts=1) as client,
+        Client(KEY, base_url="http://localhost:1/v1", budget=None, timeout=0.05, max_attempts=1) as client,
         pytest.raises(momopay.APIConnectionError, match="not resolved") as caught,
     ):
         prompt(client)
