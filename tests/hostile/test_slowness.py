@@ -73,7 +73,7 @@ def test_a_whole_answer_within_tls_is_read(
         assert outcome(driver, PAYOUT).transaction_id == wire.TRANSACTION_ID
 
 
-def test_a_handshake_that_drips_is_surely_not_sent(
+def test_a_handshake_that_drips_means_not_sent(
     drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     with dripping(own_certificate(tmp_path, monkeypatch), wire.succeeds(), encrypted="handshake") as port:

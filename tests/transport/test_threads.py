@@ -45,6 +45,20 @@ def test_a_cancelled_scope_waits_for_the_work(loop: str) -> None:
     anyio.run(main, backend=loop)
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_work_is_done_in_a_scope_that_is_cancelled_already(loop: str) -> None:
+    """As the journal does when it records what a cancelled payment has come to."""
+    done = list[str]()
+
+    async def main() -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await in_thread(lambda: done.append("written"))
+
+    anyio.run(main, backend=loop)
+    assert done == ["written"]
+
+
 def test_a_cancelled_asyncio_task_waits_for_the_work() -> None:
     started, released, done = threading.Event(), threading.Event(), list[str]()
 

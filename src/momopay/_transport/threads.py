@@ -25,7 +25,7 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
 
     async def run() -> None:
         try:
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):  # or a scope that is cancelled already would not let it begin
                 results.append(await anyio.to_thread.run_sync(work, limiter=limiter))
         except Exception as error:  # noqa: BLE001  the task group would wrap it in an ExceptionGroup
             errors.append(error)
