@@ -25,7 +25,8 @@ import momopay
 import wire
 from drivers import KEY
 from momopay import AsyncClient
-from momopay._transport import AsyncBackend, async_backend
+from momopay._transport import async_backend
+from momopay._transport.async_backend import AsyncBackend
 from wire import Server
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])

@@ -15,7 +15,8 @@ import momopay
 import wire
 from drivers import KEY, Driver
 from momopay import Client, Journal, JournalState
-from momopay._transport import NoReplyError, NotSentError, SyncBackend, sync_backend
+from momopay._transport import NoReplyError, NotSentError, sync_backend
+from momopay._transport.sync_backend import SyncBackend
 from patience import until
 
 Drive = Callable[..., Driver]
