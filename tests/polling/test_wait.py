@@ -399,8 +399,8 @@ def test_each_wait_keeps_its_own_pace() -> None:
     service.add("slow")
     service.add("quick", (0.5, "SUCCESS"))
     client, port = waiting_client(service)
-    patient = client.transactions._watch(["slow"], terminal, PollSchedule(first=0.1, every=60.0, limit=100.0))
-    with patient.seated():
+    patient = client.transactions._start_wait(["slow"], terminal, PollSchedule(first=0.1, every=60.0, limit=100.0))
+    with patient.registered():
         quick = PollSchedule(first=0.1, every=0.3, limit=4.0)
         assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
     assert port.clock < 1001.5
@@ -411,8 +411,8 @@ def test_waits_that_are_over_cost_nobody_a_read() -> None:
     service.add("abandoned")
     service.add("a", (100.0, "SUCCESS"))
     client, port = waiting_client(service)
-    held = client.transactions._watch(["abandoned"], terminal, PollSchedule(first=0.0, every=1.0, limit=1.0))
-    with held.seated():
+    held = client.transactions._start_wait(["abandoned"], terminal, PollSchedule(first=0.0, every=1.0, limit=1.0))
+    with held.registered():
         port.clock += 2.0
         assert client.transactions.wait("a").status == "SUCCESS"
     assert {path for _, _, path in port.requests} == {"/transactions/a"}

@@ -1,183 +1,203 @@
-"""One poll for everyone who waits: a sweep over the list, or a read by id, whichever tells most for one request.
+"""One poll round: the requests that one wait makes for all that are registered.
 
-SPEC.md's guidance is a read each, every ten seconds; at 60 requests a minute that serves seven payments. A page of the
-list costs what a read costs and tells of a hundred. A poll knows no budget: where requests take long, slots are short.
-Times are in seconds.
+Why for all: a key has 60 requests a minute, and the service's guidance is a read of each payment every ten seconds,
+which is enough for ten payments. A page of the list costs one request, too, and shows the newest hundred.
+
+A round is one of:
+- A full read: one GET by id for a list row that ended without success, because the row has no result code.
+- A read by id, if only one transaction is due. It costs what a page costs and shows all fields.
+- A list round: the newest page, then what `_search_further` needs for those that are not on it.
+
+Invariants:
+- Only the wait that has the coordinator's turn runs a round, so at most one request is in flight for all waits.
+- No wait is forgotten: after a round, each waiter that was due has been read, or is due again after its interval.
+- A notification that was not served, because no slot was free or the round was cancelled, stays.
+
+Times are in seconds, on the backend's monotonic clock.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Protocol
 
-from momopay._polling.coordinator import Observation, TransactionReader, WaitCoordinator, Waiter, is_transient
-from momopay.errors import APIError, BudgetExhaustedError, MomoPayError
+from momopay._polling.coordinator import WaitCoordinator
+from momopay._polling.waiter import RESULT_POLLS, Observation, Waiter
+from momopay.errors import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    MomoPayError,
+    ProtocolError,
+    ServerError,
+    ThrottledError,
+)
 from momopay.models.transactions import Transaction, TransactionPage
 
 logger = logging.getLogger("momopay")
 
-T = TypeVar("T")
+_DEEP_SCAN_PAUSE: Final = 2
+"""Poll intervals between searches beyond the first page while the rate budget is short."""
 
-_SHORT = 0.1
-"""Slots are short when a request takes longer than this share of the pace of those who wait."""
-_FURTHER = 6
-"""Where slots are short, further than the first page is gone once in the time of so many looks, or sooner the more are
-looked for there."""
-_SELDOM = 12
-"""Where slots are short, one that no page walked shows is read by id once in the time of so many looks."""
+_TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 
 
-async def poll(
-    coordinator: WaitCoordinator, reader: TransactionReader, clock: Callable[[], float], until: float
-) -> bool:
-    """Look once, for everyone: read a reason that is owed, or poll for those who are due.
-
-    Reasons and sweeps take turns. A failure that is_transient leaves everyone to their schedule.
-
-    Args:
-        coordinator: Who waits.
-        reader: How to poll.
-        clock: Tells the monotonic time.
-        until: When whoever looks must be done.
-
-    Returns:
-        Whether there was a slot for it; without one, nobody was looked for.
-    """
-    try:
-        await _PollRound(coordinator, reader, clock, until).make()
-    except BudgetExhaustedError as error:
-        logger.info("a wait goes on: %s", error)
-        return False
-    return True
+def is_transient(error: BaseException) -> bool:
+    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code."""
+    if isinstance(error, _TRANSIENT):
+        return True
+    status = error.status_code if isinstance(error, APIError) else 0
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-class _PollRound:
-    def __init__(
-        self, coordinator: WaitCoordinator, reader: TransactionReader, clock: Callable[[], float], until: float
-    ) -> None:
-        self.coordinator = coordinator
-        self.reader = reader
-        self.clock = clock
-        self.until = until
+class TransactionReader(Protocol):
+    """How a round reads the service; `until` is the monotonic time by which the request must end."""
 
-    async def make(self) -> None:
+    async def read(self, transaction_id: str, until: float) -> Transaction:
+        """Read one transaction by its id."""
+        ...
+
+    async def page(self, cursor: str | None, until: float) -> TransactionPage:
+        """Read a page of the list, newest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class PollRound:
+    """One round. All its requests end by `until`, the deadline of the wait that polls."""
+
+    coordinator: WaitCoordinator
+    reader: TransactionReader
+    clock: Callable[[], float]
+    until: float
+
+    async def run(self) -> bool:
+        """Make the requests and hand the results to the waiters; return False if no slot was free before `until`.
+
+        Raises:
+            MomoPayError: A refusal that is not transient and concerns no single transaction.
+        """
         now = self.clock()
-        waiting = self.coordinator.waiting(now)
-        owed = [waiter for waiter in waiting if waiter.owed]
-        due = [waiter for waiter in waiting if waiter.is_due(now)]
-        if owed and (self.coordinator.reason_next or not due):
-            self.coordinator.reason_next = False
-            first = max(owed, key=lambda waiter: (waiter.looked_last, waiter.patience))
-            await self._read_a_reason(first.transaction_id, owed)
-        elif due:
-            self.coordinator.reason_next = True
-            await self._look_for(due, [waiter for waiter in waiting if waiter.seeks])
-
-    async def _read_a_reason(self, identity: str, owed: list[Waiter]) -> None:
-        waiters = [waiter for waiter in owed if waiter.transaction_id == identity]
+        waiters = self.coordinator.waiters(now)
+        unread = [waiter for waiter in waiters if waiter.needs_full_read]
+        due = [waiter for waiter in waiters if waiter.is_due(now)]
         try:
-            await self._read(identity, waiters, min(self.until, waiters[0].patience))
-        except MomoPayError as error:
-            if not is_transient(error):
-                raise
-            logger.info("an end is told without its reason: %s", error)
-            for waiter in waiters:
-                waiter.forgo(self.clock())
+            # They take turns. If all full reads went first, a run of failures would hold back every success.
+            if unread and (self.coordinator.full_read_next or not due):
+                self.coordinator.full_read_next = False
+                await self._read_in_full(unread)
+            elif due:
+                self.coordinator.full_read_next = True
+                await self._poll(due, waiters)
+        except BudgetExhaustedError as error:
+            logger.info("a wait continues: %s", error)
+            return False
+        return True
 
-    async def _look_for(self, due: list[Waiter], seeking: list[Waiter]) -> None:
-        """Look for those who are due, and for all who would be before their next poll."""
+    async def _read_in_full(self, unread: list[Waiter]) -> None:
+        # The newest request first: when there are more failures than slots, going by age would reach each one just
+        # after its result deadline, and no wait would get a result code.
+        chosen = max(unread, key=lambda waiter: waiter.result_deadline)
+        waiters = [waiter for waiter in unread if waiter.transaction_id == chosen.transaction_id]
+        try:
+            await self._read(waiters, min(self.until, chosen.result_deadline))
+        except MomoPayError as error:
+            # No slot before the deadline of the wait that polls: one that has more time may still get one.
+            if not is_transient(error) or (
+                isinstance(error, BudgetExhaustedError) and self.until < chosen.result_deadline
+            ):
+                raise
+            logger.info("a transaction is not read in full: %s", error)
+            for waiter in waiters:
+                waiter.abandon_full_read(self.clock())
+
+    async def _poll(self, due: list[Waiter], waiters: list[Waiter]) -> None:
         notified = [waiter for waiter in due if waiter.notified]
+        # Cleared before the request: a notification that comes while it is under way must cause another.
         for waiter in notified:
             waiter.notified = False
-        joined = self._joined(due, seeking)
+        polled = self._due_soon(due, waiters)
         try:
-            if self._is_single(due, joined, seeking):
-                joined = due
-                await self._read(due[0].transaction_id, due, self.until)
+            if self._is_one_read(due, polled):
+                polled = due
+                await self._read(due, self.until)
             else:
-                joined = await self._sweep(due, notified)
-        except BudgetExhaustedError:
-            _call_again(notified)  # and nobody is put off: no slot before this poll's end may be one before theirs
-            raise
+                polled = await self._poll_list(due, notified)
         except BaseException as error:
-            if not is_transient(error):
-                _call_again(notified)
+            # `next_poll_at` stays, too: others are polled for by a wait that has more time, or that goes on.
+            if isinstance(error, BudgetExhaustedError) or not is_transient(error):
+                for waiter in notified:
+                    waiter.notified = True
                 raise
-            logger.info("a wait goes on: %s", error)
+            logger.info("a wait continues: %s", error)
         now = self.clock()
-        for waiter in joined:
-            waiter.due = max(waiter.due, now + waiter.every)
+        for waiter in polled:
+            waiter.next_poll_at = max(waiter.next_poll_at, now + waiter.every)
 
-    def _joined(self, due: Iterable[Waiter], seeking: Iterable[Waiter]) -> list[Waiter]:
+    def _due_soon(self, due: list[Waiter], waiters: Iterable[Waiter]) -> list[Waiter]:
+        """Return those that are due, and those that will be within one interval: they share the page."""
         now = self.clock()
-        return list(dict.fromkeys([*due, *(waiter for waiter in seeking if waiter.is_due(now + waiter.every))]))
+        soon = (waiter for waiter in waiters if waiter.is_due(now + waiter.every))
+        return list(dict.fromkeys([*due, *soon]))
 
-    def _is_single(self, due: list[Waiter], joined: list[Waiter], seeking: list[Waiter]) -> bool:
-        """Whether a read by id does as well as a sweep, which costs the same and tells of everyone."""
-        if _count(due) > 1:
-            return False
-        if self._is_slow(seeking):
-            return _count(seeking) == 1
-        woken_early = all(waiter.due > self.clock() for waiter in due)
-        return woken_early or _count(joined) == 1
+    def _is_one_read(self, due: list[Waiter], due_soon: list[Waiter]) -> bool:
+        """Return whether a read by id serves as many as a page would."""
+        # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
+        is_early = all(waiter.next_poll_at > self.clock() for waiter in due)
+        return len(_by_id(due)) == 1 and (is_early or len(_by_id(due_soon)) == 1)
 
-    async def _sweep(self, due: list[Waiter], notified: list[Waiter]) -> list[Waiter]:
-        """Walk the list for those who are due, and for all who are by the time that the answer is there.
+    async def _poll_list(self, due: list[Waiter], notified: list[Waiter]) -> list[Waiter]:
+        """Read the newest page, and further if needed; return the waiters that this round was for."""
+        started = self.clock()
+        page = await self.reader.page(None, self.until)
+        # The request may have queued for its slot: those that came due, or registered, meanwhile take part.
+        waiters = self.coordinator.waiters(self.clock())
+        polled = self._due_soon(due, waiters)
+        missing = _by_id(waiter for waiter in polled if waiter.needs_polling)
+        self._record_page(page, waiters, missing)
+        every = min(waiter.every for waiter in polled)
+        if missing and self.clock() >= self.coordinator.next_deep_scan_at:
+            with suppress(BudgetExhaustedError):  # no slot for more, but the first page was read
+                await self._search_further(page, waiters, missing, started + every)
+            # A round this long had to queue for slots. Most payments are on the first page, so it goes first.
+            if self.clock() > started + every:
+                self.coordinator.next_deep_scan_at = self.clock() + _DEEP_SCAN_PAUSE * every
+        # Those that cannot wait for another deep scan get a read of their own.
+        for waiter in (waiter for group in missing.values() for waiter in group):
+            if waiter in notified or waiter.deadline < self.clock() + RESULT_POLLS * every:
+                waiter.needs_full_read = True
+        return polled
 
-        Who was notified or is about to give up, and is not on the first page, is owed a read, or a further page if
-        there are several. Gives everyone whom it looked for.
+    async def _search_further(
+        self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]], stop_at: float
+    ) -> None:
+        """Look for those that the first page does not show; remove from `missing` what is found.
+
+        The walk down the list stops at the last page, at a repeated cursor, at rows older than all that is missing,
+        and when it has read as many pages as transactions are missing: reading those by id costs no more.
         """
-        page = await self._timed(self.reader.page(None, self.until))
-        now = self.clock()
-        waiting = self.coordinator.waiting(now)
-        sought = self._joined(due, (waiter for waiter in waiting if waiter.seeks))
-        unseen = _by_id(waiter for waiter in sought if waiter.seeks)
-        _tell(page, waiting, unseen, now)
-        self.coordinator.wake()
-        pressing = [waiter for waiter in notified if waiter.transaction_id in unseen]
-        held_back = now < self.coordinator.further_at
-        if held_back:
-            pressing += [each for waiters in unseen.values() for each in waiters if each.take_last_look(now)]
-        if _count(pressing) == 1:
-            for waiter in pressing:
-                waiter.owed = True
-            del unseen[pressing[0].transaction_id]
-        if unseen and (_count(pressing) > 1 or not held_back):
-            rest = min(_FURTHER, _count(sought) / len(unseen)) * min(waiter.every for waiter in sought)
-            with suppress(BudgetExhaustedError):  # the first page was read all the same
-                await self._go_further(page, waiting, unseen)
-            if self._is_slow(sought):
-                self.coordinator.further_at = now + rest
-        return sought
-
-    async def _go_further(self, page: TransactionPage, waiting: list[Waiter], unseen: dict[str, list[Waiter]]) -> None:
-        """Walk back to the oldest one looked for, taking those seen out of `unseen`; read by id those then missing.
-
-        The walk stops where as many pages were walked as transactions are missing: reading those costs no more.
-        Longest unseen first, so that one whose reads keep failing holds nobody else back; where slots are short,
-        only one, and none that was seen lately.
-        """
-        walked: set[str | None] = {None}
-        while len(unseen) > len(walked) and page.next_cursor not in walked and not _is_older(page, unseen):
-            walked.add(page.next_cursor)
-            page = await self._timed(self.reader.page(page.next_cursor, self.until))
-            _tell(page, waiting, unseen, self.clock())
-            self.coordinator.wake()
-        for identity, waiters in sorted(unseen.items(), key=lambda entry: entry[1][0].seen_at):
-            lately = self.clock() < waiters[0].seen_at + _SELDOM * waiters[0].every
-            if lately and self._is_slow(waiters):
-                return
-            await self._read(identity, waiters, self.until)
-            if self._is_slow(waiters):
+        cursors: set[str | None] = {None}
+        while len(missing) > len(cursors) and page.next_cursor not in cursors and not _is_older(page, missing):
+            cursors.add(page.next_cursor)
+            page = await self.reader.page(page.next_cursor, self.until)
+            self._record_page(page, waiters, missing)
+        # The longest unread first, so that one whose reads keep failing holds back no other; at least one each time.
+        for identity, group in sorted(missing.items(), key=lambda entry: entry[1][0].last_read_at):
+            await self._read(group, self.until)
+            del missing[identity]
+            if self.clock() > stop_at:
                 return
 
-    async def _read(self, identity: str, waiters: list[Waiter], until: float) -> None:
+    async def _read(self, waiters: list[Waiter], until: float) -> None:
+        """Read the one transaction of these waiters by its id."""
         for waiter in waiters:
-            waiter.seen_at = self.clock()
+            waiter.last_read_at = self.clock()  # also if it fails: the next one has its turn first
         try:
-            news = Observation(await self._timed(self.reader.read(identity, until)), whole=True)
+            observation = Observation(await self.reader.read(waiters[0].transaction_id, until), is_full=True)
         except APIError as error:
             if is_transient(error):
                 raise
@@ -185,49 +205,30 @@ class _PollRound:
                 waiter.failure = error
         else:
             for waiter in waiters:
-                waiter.tell(news, self.clock())
-                waiter.owed = False
+                waiter.record(observation, self.clock())
 
-    async def _timed(self, request: Awaitable[T]) -> T:
-        begun = self.clock()
-        try:
-            return await request
-        finally:
-            self.coordinator.took = self.clock() - begun
-
-    def _is_slow(self, waiters: Iterable[Waiter]) -> bool:
-        return self.coordinator.took > _SHORT * min(waiter.every for waiter in waiters)
-
-
-def _call_again(notified: Iterable[Waiter]) -> None:
-    for waiter in notified:
-        waiter.notified = True
-
-
-def _tell(page: TransactionPage, waiting: Iterable[Waiter], unseen: dict[str, list[Waiter]], now: float) -> None:
-    """Tell everyone what the page shows of their transaction."""
-    by_id = _by_id(waiting)
-    for item in page.items:
-        for waiter in by_id.get(item.transaction_id, ()):
-            waiter.tell(Observation(Transaction.from_summary(item), whole=False), now)
-        unseen.pop(item.transaction_id, None)
+    def _record_page(self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]]) -> None:
+        by_id = _by_id(waiters)
+        for item in page.items:
+            missing.pop(item.transaction_id, None)
+            for waiter in by_id.get(item.transaction_id, ()):
+                waiter.record(Observation(Transaction.from_summary(item), is_full=False), self.clock())
+        # At once: further requests may queue for slots, and nobody on this page must wait for them.
+        self.coordinator.wake()
 
 
 def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:
+    """Group the waiters by their transaction: several waits may be for the same one."""
     grouped: dict[str, list[Waiter]] = {}
     for waiter in waiters:
         grouped.setdefault(waiter.transaction_id, []).append(waiter)
     return grouped
 
 
-def _count(waiters: Iterable[Waiter]) -> int:
-    return len({waiter.transaction_id for waiter in waiters})
-
-
-def _is_older(page: TransactionPage, unseen: dict[str, list[Waiter]]) -> bool:
-    """Whether the list, walked this far, is already older than everything looked for."""
+def _is_older(page: TransactionPage, missing: dict[str, list[Waiter]]) -> bool:
+    """Return whether everything missing is newer than the end of this page, so that no further page can show it."""
     if not page.items:
         return True
     oldest = page.items[-1].created_at
-    missing = (waiter.created_at for waiters in unseen.values() for waiter in waiters)
-    return all(created_at is not None and created_at > oldest for created_at in missing)
+    created = [waiter.created_at for waiters in missing.values() for waiter in waiters]
+    return all(created_at is not None and created_at > oldest for created_at in created)

@@ -1,4 +1,4 @@
-"""When to look at a transaction that is waited for, and when it has ended. Times are in seconds."""
+"""When to poll for a transaction, and when it has ended. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from momopay.models.transactions import Transaction
 __all__ = ["PollSchedule", "settled", "terminal"]
 
 _LONGEST: Final = 1e9
-"""Seconds; a thread cannot wait for much longer."""
+"""A thread cannot wait for much longer."""
 
 
 @dataclass(frozen=True)
 class PollSchedule:
-    """When to look (SPEC.md, "GET /transactions/{id}").
+    """When to poll; the defaults are the service's guidance (service page, "GET /transactions/{id}").
 
     Args:
-        first: Seconds from the start of the wait to the first look.
-        every: Seconds between looks.
+        first: Seconds from the start of the wait to the first poll.
+        every: Seconds between polls.
         limit: Seconds after which the wait gives up.
 
     Raises:
-        ConfigurationError: Not finite (or over 1e9), negative, or without a pause between looks.
+        ConfigurationError: A time is not finite (or over 1e9), or negative, or there is no pause between polls.
     """
 
     first: float = 15.0
@@ -43,11 +43,11 @@ class PollSchedule:
 
 
 def terminal(transaction: Transaction) -> bool:
-    """Tell whether the transaction has ended."""
+    """Return whether the transaction has ended."""
     return transaction.status.is_terminal
 
 
 def settled(transaction: Transaction) -> bool:
-    """Tell whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
+    """Return whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
     failed_payout = transaction.type == TransactionType.B2C and transaction.status == TransactionStatus.FAILED
     return transaction.status.is_terminal and not failed_payout

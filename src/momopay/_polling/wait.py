@@ -1,17 +1,25 @@
-"""One wait, for a transaction or for many: when it looks, what it makes of the news, how it ends."""
+"""One wait, for one transaction or many: when it polls, what it concludes from what was read, and how it ends.
+
+Invariants:
+- A wait ends by its own deadline, whatever others do: it never sleeps past it, and never waits for the turn.
+- Only the owner of a wait judges its transactions, so the caller's `until` runs in the caller's own thread or task.
+- An end without success is returned with its result code, or without it after `RESULT_POLLS` intervals: a caller
+  that learns late that a payment failed loses more than one that does not learn why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
-from momopay._polling.coordinator import Observation, TransactionReader, WaitCoordinator, Waiter
-from momopay._polling.poll_round import poll
+from momopay._polling.coordinator import WaitCoordinator
+from momopay._polling.poll_round import PollRound, TransactionReader
 from momopay._polling.schedule import PollSchedule
+from momopay._polling.waiter import Observation, Waiter
 from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
 
@@ -23,14 +31,17 @@ __all__ = ["WaitIterator"]
 
 
 class TransactionWait:
-    """A wait for one transaction or many: `next` gives each as it ends."""
+    """A wait. It belongs to one thread or task; others call only `wake` and `waiters`.
+
+    `wanted` maps transaction ids to what the caller gave: an id, or a record that carries one.
+    """
 
     def __init__(
         self,
         coordinator: WaitCoordinator,
         reader: TransactionReader,
         backend: SyncBackend | AsyncBackend,
-        wanted: dict[str, datetime | None],
+        wanted: Mapping[str, object],
         until: Callable[[Transaction], bool],
         schedule: PollSchedule,
     ) -> None:
@@ -40,106 +51,118 @@ class TransactionWait:
         self._until = until
         self._limit = schedule.limit
         now = backend.now()
-        self._end = now + schedule.limit
-        self._pending = {
-            identity: Waiter(identity, created_at, due=now + schedule.first, every=schedule.every, end=self._end)
-            for identity, created_at in wanted.items()
-        }
-        self._resting = now
-        """Until when it leaves looking to others, having found no slot."""
+        first_poll_at = now + schedule.first
+        self._deadline = now + schedule.limit
+        # Only the owner removes from it, and others copy it in one step, so it needs no lock.
+        self._pending: dict[str, Waiter] = {}
+        for identity, given in wanted.items():
+            waiter = Waiter(
+                identity, _created_at(given), every=schedule.every, deadline=self._deadline, next_poll_at=first_poll_at
+            )
+            if isinstance(given, Transaction) and until(given):
+                waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request
+            self._pending[identity] = waiter
+        # After it found no slot before its deadline, it leaves polling to waits that have more time.
+        self._no_poll_before = now
         self._signal = backend.signal()
 
-    def know(self, ended: Iterable[Transaction]) -> None:
-        """Take the ends that were known before the wait began; they cost no poll."""
-        for transaction in ended:
-            self._pending[transaction.transaction_id].tell(Observation(transaction, whole=True), self._backend.now())
-
     def wake(self) -> None:
-        """Let the wait poll at what it was told."""
+        """Make the wait examine its waiters."""
         self._signal.set()
 
     def waiters(self) -> list[Waiter]:
-        """Give those still waited for."""
+        """Return the transactions that it still waits for."""
         return list(self._pending.values())
 
-    def seated(self) -> AbstractContextManager[None]:
-        """Wait among the others, as a context."""
-        return self._coordinator.seat(self)
+    def registered(self) -> AbstractContextManager[None]:
+        """Return a context in which the wait takes part in polling."""
+        return self._coordinator.register(self)
 
     async def next(self) -> Transaction | None:
-        """Wait for the next one to end; None when all have.
+        """Return the next transaction that has ended, or None if all have been returned.
 
         Raises:
             WaitTimeoutError: The schedule's limit passed.
+            APIError: The service refused the request for a reason that waiting does not change.
         """
         while self._pending:
             now = self._backend.now()
             for waiter in self.waiters():
-                ended = self._ended(waiter, now)
+                ended = self._judge(waiter, now)
                 if ended is not None:
                     del self._pending[waiter.transaction_id]
                     return ended
-            if now >= self._end:
+            if now >= self._deadline:
                 raise self._timeout()
-            due = min(now if waiter.notified or waiter.owed else waiter.due for waiter in self.waiters())
-            due = max(due, self._resting)
-            if now < due:
-                await self._signal.wait(min(due, *(waiter.answers_by for waiter in self.waiters())) - now)
-            else:
-                await self._look(now)
+            waiters = self.waiters()
+            answers_by = min(waiter.answers_by for waiter in waiters)
+            poll_at = min(
+                now if waiter.notified or waiter.needs_full_read else waiter.next_poll_at for waiter in waiters
+            )
+            poll_at = max(poll_at, self._no_poll_before)
+            if poll_at > now:
+                await self._signal.wait(min(poll_at, answers_by) - now)
+            elif not await self._poll(now):
+                await self._signal.wait(max(0.0, answers_by - now))
         return None
 
-    async def _look(self, now: float) -> None:
-        with self._coordinator.turn() as mine:
-            if mine and not await poll(self._coordinator, self._reader, self._backend.now, self._end):
-                self._resting = now + min(waiter.every for waiter in self.waiters())
-        if not mine:
-            await self._signal.wait(max(0.0, min(waiter.answers_by for waiter in self.waiters()) - now))
+    async def _poll(self, now: float) -> bool:
+        """Make a poll round for all waits; return False if another wait is polling."""
+        with self._coordinator.take_turn() as taken:
+            if taken:
+                poll_round = PollRound(self._coordinator, self._reader, self._backend.now, self._deadline)
+                if not await poll_round.run():
+                    self._no_poll_before = now + min(waiter.every for waiter in self.waiters())
+            return taken
 
-    def _ended(self, waiter: Waiter, now: float) -> Transaction | None:
-        """Give the transaction if what is known of it ends the wait; an end without success waits for its reason."""
+    def _judge(self, waiter: Waiter, now: float) -> Transaction | None:
+        """Return the transaction if what is known of it ends the wait."""
         if waiter.failure is not None:
             raise waiter.failure
-        news, waiter.news = waiter.news, None
-        if news is None:
+        observation = waiter.take_observation()
+        if observation is None:
             return waiter.ended if now >= waiter.answers_by else None
-        seen = news.transaction
-        done = self._until(seen)
-        failed = seen.status.ended_without_success
-        if news.whole:
-            return seen if done else waiter.ended
-        if done and not failed:
-            return seen
-        if failed and (waiter.ended is None if done else seen.status != waiter.judged):
-            waiter.owe(now, seen if done else None)
+        seen = observation.transaction
+        ended = seen if self._until(seen) else None
+        if observation.is_full:
+            return ended or waiter.ended
+        if not seen.status.ended_without_success:
+            return ended
+        # A list row has no result code. It is read even if it does not end the wait: `until` may depend on it.
+        if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
+            waiter.request_full_read(seen.status, ended, now)
         return None
 
     def _timeout(self) -> WaitTimeoutError:
-        waiting = self.waiters()
-        who = (
-            f"transaction {waiting[0].transaction_id} has" if len(waiting) == 1 else f"{len(waiting)} transactions have"
-        )
+        pending = list(self._pending)
+        who = f"transaction {pending[0]} has" if len(pending) == 1 else f"{len(pending)} transactions have"
+        observation = self._pending[pending[0]].observation
         return WaitTimeoutError(
             f"{who} not ended after {self._limit:g} s, and may still succeed: read again later",
-            last=waiting[0].last,
-            pending=[waiter.transaction_id for waiter in waiting],
+            last=None if observation is None else observation.transaction,
+            pending=pending,
         )
 
 
 class WaitIterator(Generic[BackendT]):
-    """Transactions, each as it ends. Each `for`, or `async for`, waits anew."""
+    """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
 
     def __init__(self, start: Callable[[], TransactionWait]) -> None:
         self._start = start
 
     def __iter__(self: WaitIterator[SyncBackend]) -> Iterator[Transaction]:
-        watch = self._start()
-        with watch.seated():
-            while (ended := run_sync(watch.next())) is not None:
+        wait = self._start()
+        with wait.registered():
+            while (ended := run_sync(wait.next())) is not None:
                 yield ended
 
     async def __aiter__(self: WaitIterator[AsyncBackend]) -> AsyncIterator[Transaction]:
-        watch = self._start()
-        with watch.seated():
-            while (ended := await run_async(watch.next())) is not None:
+        wait = self._start()
+        with wait.registered():
+            while (ended := await run_async(wait.next())) is not None:
                 yield ended
+
+
+def _created_at(given: object) -> datetime | None:
+    when = getattr(given, "created_at", None)
+    return when if isinstance(when, datetime) and when.tzinfo is not None else None

@@ -1,9 +1,8 @@
-"""Transactions: waited for, and held against a callback; read and listed by what they inherit."""
+"""Wait for transactions and confirm callbacks; `Listing` reads and lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from functools import partial
 
 from momopay._core.backend import BackendT
@@ -51,7 +50,7 @@ class Transactions(Listing[BackendT]):
         Raises:
             CallbackMismatchError: They disagree; answer non-2xx and act on nothing.
             TransactionNotFoundError: The account has no such transaction; act on nothing.
-            MomoPayError: Whatever `get` raises; answer non-2xx, so that the callback comes again.
+            MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
         transaction = await self._read(callback.transaction.id)
         check_agreement(callback, transaction)
@@ -67,17 +66,17 @@ class Transactions(Listing[BackendT]):
     ) -> Transaction:
         """Wait until a transaction has ended.
 
-        Looks by the schedule, SPEC.md's guidance by default, and at once when `notify` says that news
-        came. Waits on one client share what they read: a success may come from the list, with the fields
-        that only a single read shows None. An end without success is read in full, for its result code and
-        description; where the rate budget has no slot for that in the time of three looks, it comes as the
-        list has it, too. A passing failure or a 429 does not end the wait.
+        Polls by the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and
+        at once after `notify`. Waits on one client share what they read: a success may come from the list, and
+        the fields that only a single read has are then None. An end without success is read by id for its result
+        code and description; if no slot of the rate budget is free for that within three poll intervals, you
+        get the fields that the list has. A transient failure or a 429 does not end the wait.
 
         Args:
             transaction_id: The id that an initiation returned, or a record that carries it. A `Transaction` that
-                has ended already is given back at once.
+                has already ended is returned at once, without a request.
             until: What counts as an end: `terminal`, `settled`, or a function of your own.
-            schedule: When to look, seconds.
+            schedule: When to poll, in seconds.
 
         Returns:
             The transaction, ended.
@@ -87,12 +86,12 @@ class Transactions(Listing[BackendT]):
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. It may still
                 succeed, so money may yet move: read it again later.
             TransactionNotFoundError: The account has no such transaction.
-            APIError: A refusal that waiting does not mend, such as a revoked key.
+            APIError: A refusal that waiting does not change, such as a revoked key.
         """
-        watch = self._watch([transaction_id], until, schedule)
-        with watch.seated():
-            ended = await watch.next()
-        assert ended is not None  # noqa: S101  one was waited for
+        wait = self._start_wait([transaction_id], until, schedule)
+        with wait.registered():
+            ended = await wait.next()
+        assert ended is not None  # noqa: S101  it waits for one
         return ended
 
     def wait_all(
@@ -102,33 +101,33 @@ class Transactions(Listing[BackendT]):
         until: Callable[[Transaction], bool] = terminal,
         schedule: PollSchedule = GUIDANCE,
     ) -> WaitIterator[BackendT]:
-        """Wait for many transactions, giving each as it ends; otherwise as `wait`.
+        """Wait for many transactions and return each as it ends; otherwise as `wait`.
 
         Args:
             ids: Ids, or records that carry them.
             until: What counts as an end.
-            schedule: When to look, seconds, for all of them.
+            schedule: When to poll, in seconds, for all of them.
 
         Returns:
-            Something to go over with ``for`` or, from an `AsyncClient`, ``async for``.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``.
 
         Raises:
             RequestValidationError: Not ids.
-            WaitTimeoutError: On the way, when the limit passed; ``.pending`` names those without an end.
-            TransactionNotFoundError: On the way, for the first one that the account does not have.
-            APIError: On the way: a refusal that waiting does not mend.
+            WaitTimeoutError: During the iteration, when the limit passed; ``.pending`` has those that did not end.
+            TransactionNotFoundError: During the iteration, for the first one that the account does not have.
+            APIError: During the iteration: a refusal that waiting does not change.
         """
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)
-        return WaitIterator(partial(self._watch, wanted, until, schedule))
+        return WaitIterator(partial(self._start_wait, wanted, until, schedule))
 
     def notify(self, callback: Callback | TransactionRef) -> None:
-        """Tell the waits on this client that there is news; those for that transaction look now.
+        """Wake the waits on this client for a transaction, so that they poll at once.
 
-        A wait that is told alone reads its transaction once; several that are told at about the same time, or
-        while the rate budget is short, share a page of the list. Sends nothing itself, in neither colour. On an
-        `AsyncClient`, call it from its own event loop.
+        One notified wait reads its transaction once. Several that are notified at about the same time, or while
+        the rate budget is short, share a page of the list. Nothing in the callback is trusted. Sends nothing
+        itself, and is not awaited on an `AsyncClient` either; call it there from the client's own event loop.
 
         Args:
             callback: The callback that came, or the transaction's id.
@@ -139,28 +138,22 @@ class Transactions(Listing[BackendT]):
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
         self._coordinator.notify(transaction_id_of(callback), failed=failed)
 
-    def _watch(
+    def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> TransactionWait:
-        given = list(ids)
-        wanted = {transaction_id_of(each): _created_at(each) for each in given}
-        watch = TransactionWait(self._coordinator, _Poll(self._session), self._session.backend, wanted, until, schedule)
-        watch.know([each for each in given if isinstance(each, Transaction) and until(each)])
-        return watch
+        wanted = {transaction_id_of(each): each for each in ids}
+        reader = _PollReader(self._session)
+        return TransactionWait(self._coordinator, reader, self._session.backend, wanted, until, schedule)
 
 
-def _created_at(record: object) -> datetime | None:
-    when = getattr(record, "created_at", None)
-    return when if isinstance(when, datetime) and when.tzinfo is not None else None
-
-
-class _Poll(Resource[BackendT]):
-    """How a wait looks: in the lane that leaves coordinator for payments, and done before the wait ends."""
+class _PollReader(Resource[BackendT]):
+    """Reads for waits, in the lane that leaves slots for payments and reads."""
 
     async def read(self, transaction_id: str, until: float) -> Transaction:
         path = transaction_path(transaction_id)
         return await call(self._session, GET, path, lane=Lane.POLL, until=until)
 
     async def page(self, cursor: str | None, until: float) -> TransactionPage:
+        # No status filter: a transaction that has ended meanwhile must be on the page.
         query = TransactionQuery.checked(limit=100, cursor=cursor).to_query()
         return await call(self._session, LIST, "/transactions" + query, lane=Lane.POLL, until=until)
