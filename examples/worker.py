@@ -43,7 +43,7 @@ from momopay import (
 )
 from momopay.redis import RedisRateBudget
 
-TODO, DOING, PAID, REFUSED, DOUBT = (f"payouts:{name}" for name in ("todo", "doing", "paid", "refused", "doubt"))
+TODO, DOING, PAID, REFUSED, UNKNOWN = (f"payouts:{name}" for name in ("todo", "doing", "paid", "refused", "unknown"))
 LATER = (APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError)
 
 
@@ -66,12 +66,12 @@ def pay(client: Client, journal: Journal, job: str) -> str:
             journal=journal, reference=order["reference"], amount=Decimal(order["amount"]), phone=order["phone"]
         )
     except OutcomeUnknownError:
-        return DOUBT  # it may be paid: a person decides; never retry with another reference
+        return UNKNOWN  # it may be paid: a person decides; never retry with another reference
     except LATER:
         raise  # retry the same job later: the journal knows whether it was paid
     except (DuplicatePayoutError, APIError) as refused:
         print(f"refused: {refused}", flush=True)
-        return DOUBT if refused.may_have_executed else REFUSED
+        return UNKNOWN if refused.may_have_executed else REFUSED
     except (ValueError, KeyError, TypeError, ArithmeticError) as invalid:
         print(f"invalid job: {invalid!r}", flush=True)
         return REFUSED
@@ -119,7 +119,7 @@ def run(workers: int, redis_url: str, journal_url: str) -> int:
                 time.sleep(0.5)
                 pool[number] = start(number)
     with connect(redis_url) as queue, Client() as client:
-        counts = {name: int(queue.llen(name)) for name in (PAID, REFUSED, DOUBT)}
+        counts = {name: int(queue.llen(name)) for name in (PAID, REFUSED, UNKNOWN)}
         print(", ".join(f"{count} jobs in {name}" for name, count in counts.items()))
         with Journal(journal_url) as journal:
             unknown = [entry for entry in journal.reconcile_all(client) if entry.state == "UNKNOWN"]

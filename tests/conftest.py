@@ -22,7 +22,9 @@ TESTS = Path(__file__).parent
 WHOLE = (
     "benchmarks",
     "cli/test_guide.py",
-    "docs",
+    "docs/test_pages.py",
+    "docs/test_site.py",
+    "docs/test_site_in_chromium.py",
     "examples",
     "hostile",
     "integrations/test_callback_campaign.py",

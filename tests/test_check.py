@@ -17,7 +17,7 @@ from mutants.catalogue import ROOT
         ("tests/cli/kit.py", {"tests/cli"}),
         ("examples/payroll.py", {"tests/examples"}),
         ("docs/guides/collect.md", {"tests/docs"}),
-        ("LICENSE", set[str]()),
+        ("pyproject.toml", set[str]()),
     ],
 )
 def test_a_change_selects_its_tests(changed: str, tests: set[str]) -> None:

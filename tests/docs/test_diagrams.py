@@ -38,6 +38,13 @@ def test_every_state_and_label_is_drawn_inside_the_picture() -> None:
         assert 0 <= y < y + h <= height
 
 
+def test_a_label_beside_the_last_column_is_inside_the_picture() -> None:
+    (svg,) = picture = drawing("A\nB\n\nA -> B: a long label")
+    label = picture.find(".//text[@text-anchor='start']/tspan")
+    assert label is not None
+    assert float(label.attrib["x"]) + len("a long label") * 6 <= float(svg.attrib["viewBox"].split()[2])
+
+
 def test_the_title_says_what_the_drawing_shows() -> None:
     title = drawing(FENCE).findtext(".//title")
     assert title == (

@@ -53,7 +53,7 @@ def test_a_worker_is_killed_and_jobs_come_twice_and_nobody_is_paid_twice(
         assert paid == {reference: 1 for reference in jobs if reference not in unknown or paid[reference]}
         assert queue.llen("payouts:refused") == 3
         assert queue.exists("payouts:todo", "payouts:doing:0", "payouts:doing:1") == 0
-        lists = queue.exists("payouts:paid", "payouts:refused", "payouts:doubt")
+        lists = queue.exists("payouts:paid", "payouts:refused", "payouts:unknown")
         assert queue.dbsize() > lists, "the log of the shared budget is in Redis too"
     assert {request.status for request in service.sandbox.requests[begun:]} <= {200, None}, "no response was 429"
 
