@@ -91,7 +91,7 @@ class Request:
 
 
 def record_for(request: Request) -> Mapping[str, Any]:
-    """The `data` of SPEC.md's normal answer to a request."""
+    """Return the `data` of a normal response to a request."""
     if request.method == "DELETE":
         return {}
     for ending, record in (("/payments/stk", _STK), ("/payouts", _PAYOUT), ("/topups", _STK), ("/balance", _BALANCE)):

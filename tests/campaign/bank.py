@@ -123,18 +123,18 @@ class Bank:
 
 
 def accepted(data: object) -> Answer:
-    """SPEC.md's success envelope."""
+    """The service's success envelope."""
     return 200, json.dumps({"success": True, "data": data, "requestId": "r"}).encode()
 
 
 def refused(status: int, code: str) -> Answer:
-    """SPEC.md's error envelope."""
+    """The service's error envelope."""
     error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
     return status, json.dumps({"success": False, "error": error, "requestId": "r"}).encode()
 
 
 def callback_body(payment: Payment, status: str) -> bytes:
-    """SPEC.md's callback payload."""
+    """The service's callback payload."""
     transaction = {
         "id": payment.transaction_id,
         "tenant_id": "t",

@@ -33,7 +33,7 @@ def repeat_on_read_timeout() -> list[Patch]:
 
 
 def repeat_on_5xx() -> list[Patch]:
-    """A payout that the server failed on goes out again, as SPEC.md says of clients."""
+    """A payout that the server failed on is sent again, as the service advises clients."""
     return [_repeating(FailureKind.SERVER_ERROR)]
 
 

@@ -2,7 +2,7 @@
 
 Half of them are blocking and half asyncio. Together they wait for 300 outstanding payments, begin others (STK prompts
 and payouts), read, and share one Redis. Every row of the table is one such run against the sandbox, which limits as
-SPEC.md says: 60 requests in a window of 60 seconds, fixed or sliding. `--speed` shortens that window on the wall's
+The service allows 60 requests in a window of 60 seconds, fixed or sliding. `--speed` shortens that window on the wall's
 clock, and the budget's with it; `--speed 1` is the real thing. In an outage, Redis is killed for a fifth of the run and
 comes back empty. The control gives each process a budget of its own. Times are in seconds on the wall's clock.
 """

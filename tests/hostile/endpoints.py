@@ -115,7 +115,7 @@ def outcome(driver: Driver, call: Call) -> Any:
 
 
 def is_definite_refusal(status: int, body: bytes) -> bool:
-    """An independent reading of SPEC.md's error envelope: only this lets a payment count as not made."""
+    """Return whether it is the service's error envelope: only that lets a payment count as not made."""
     try:
         envelope: Any = json.loads(body.decode())
     except (ValueError, RecursionError):

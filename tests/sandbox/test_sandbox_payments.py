@@ -282,7 +282,7 @@ def test_the_same_idempotency_key_gets_the_original_answer(service: Service, san
     assert again.json()["requestId"] != first.json()["requestId"]
     assert data(service.top_up("attempt-2"))["transactionId"] != transaction_id(first)
     assert len(sandbox.ledger) == 1
-    # "The original response is returned": SPEC.md makes no exception for a body that would be refused today.
+    # The first response is returned, without an exception for a body that would be refused today.
     for changes in ({"phone": "12"}, {"amount": 0}, {"amount": None, "phone": None}):
         assert data(service.top_up("attempt-1", **changes)) == data(first)
     unkeyed = {transaction_id(service.top_up(key)) for key in (None, None, "", "")}

@@ -59,7 +59,7 @@ class Life:
 
 @dataclass
 class Limiter:
-    """SPEC.md does not show the window: a request that any 60 seconds, fixed or sliding, do not hold is refused."""
+    """The window is not specified: a request that exceeds any 60 seconds, fixed or sliding, is refused."""
 
     phase: float
     admitted: deque[float] = field(default_factory=deque[float])

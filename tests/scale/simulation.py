@@ -127,7 +127,7 @@ def by_the_guidance(plan: Plan, workers: int) -> Report:
 
 
 class Reader:
-    """SPEC.md's own reader: a read each, 15 s after the payment and every 10 s from then on, for five minutes.
+    """A reader that follows the service's advice: a read 15 s after the payment and every 10 s, for five minutes.
 
     Written with care: all requests pass one limiter, the SDK's own, first come first served, and heed a 429.
     """

@@ -148,7 +148,7 @@ async def with_the_sdk(way: Way, receiver: Receiver) -> None:
 
 
 async def by_the_guidance(way: Way) -> None:
-    """SPEC.md's own reader behind the SDK's own limiter: see the simulation."""
+    """The reader that follows the service's advice, behind the SDK's limiter: see the simulation."""
     budget, schedule = way.plan.budget(), way.plan.schedule
     clock = asyncio.get_running_loop().time
     async with (

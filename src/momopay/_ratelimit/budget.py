@@ -1,6 +1,6 @@
 """The rate budget of one key: pure arithmetic over a log of slots. It sleeps never and reads no clock.
 
-SPEC.md allows 60 requests a minute and does not show the window. A log in which no span of `window` seconds
+The service allows 60 requests a minute and does not specify the window (service page, "Limits"). A log in which no span of `window` seconds
 holds more than `requests` slots keeps within fixed and sliding windows alike, and lets a burst go out at once.
 Times are in seconds on one monotonic clock.
 """
@@ -65,8 +65,8 @@ class RateBudget:
     the window, so that waits hear at a steady pace however many payments queue. Safe to use from many threads.
 
     Args:
-        requests: How many requests a window holds. Two below SPEC.md's 60, for clocks that differ.
-        window: Its length, seconds. One above SPEC.md's 60, for requests that travel at different speeds.
+        requests: How many requests a window holds. Two below the service's 60, for clocks that differ.
+        window: Its length, seconds. One above the service's 60, for requests that travel at different speeds.
 
     Raises:
         ConfigurationError: Not at least one request, or a window that is not a positive number.

@@ -41,8 +41,8 @@ class RedisRateBudget:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a client: a `redis.Redis` serves both
             clients, a `redis.asyncio.Redis` serves `AsyncClient` on the event loop that it belongs to. A client brings
             its own timeouts and retries; keep them under a second, for a payment waits for them.
-        requests: How many requests a window holds, for all who share it. Two below SPEC.md's 60.
-        window: Its length, seconds. One above SPEC.md's 60.
+        requests: How many requests a window holds, for all who share it. Two below the service's 60.
+        window: Its length, seconds. One above the service's 60.
         sharers: Among how many processes the budget is divided while Redis is away; by default as many as Redis
             has seen in the last two windows, and at least 8 where it has not watched for a whole window.
         timeout: Seconds to connect to Redis, and again for its answer.
