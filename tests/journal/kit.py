@@ -1,45 +1,114 @@
-"""What the tests of the journal are made of."""
+"""What the tests of the journal share."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
+from sqlalchemy import event
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
 from momopay.journal.journal import payments_of
+from momopay.journal.lease import Lease
 
+T = TypeVar("T")
 PHONE = "254712345678"
 TESTS = Path(__file__).parents[1]
 
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
-def begin(journal: Journal, lease: Any, reference: str = "r", *, amount: int = 10, seconds: float = 600) -> Any:
+
+def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
+    """Take a lease, which ends with the context."""
+    return payments_of(journal).leases.lease()
+
+
+def begin(
+    journal: Journal, lease: Lease, reference: str = "r", *, amount: Decimal | int = 10, seconds: float = 600
+) -> JournalEntry | None:
+    """Begin a payout; None if it may be sent."""
     return payments_of(journal).begin(
         lease, reference=reference, amount=Decimal(amount), phone=PHONE, body_hash="hash", seconds=seconds
     )
 
 
+def record(journal: Journal, lease: Lease, state: JournalState, reference: str = "r", **known: str) -> None:
+    """Record how a payout ended."""
+    payments_of(journal).record_outcome(lease, reference, state, **known)
+
+
 def put(journal: Journal, reference: str, state: JournalState, **known: str) -> JournalEntry:
     """Bring a new reference into a state."""
-    with payments_of(journal).leases.lease() as lease:
+    with lease_of(journal) as lease:
         assert begin(journal, lease, reference) is None
-        payments_of(journal).record_outcome(lease, reference, state, **known)
+        record(journal, lease, state, reference, **known)
     return found(journal, reference)
 
 
 def found(journal: Journal, reference: str = "r") -> JournalEntry:
+    """Return the entry of a reference that is in the journal."""
     entry = journal.get(reference)
     assert entry is not None
     return entry
 
 
-def payout(reference: str = "r", **fields: Any) -> Transaction:
+def execute(journal: Journal, statement: str) -> None:
+    """Change the journal's database behind its back."""
+    with journal._database.connection() as connection:
+        connection.exec_driver_sql(statement)
+
+
+@contextmanager
+def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
+    """Do something in the moment before the journal's next statement of that kind."""
+    engine = journal._database._own.database.engine
+    pending = [work]
+
+    def interfere(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
+        if pending and text.startswith(statement):
+            pending.pop()()
+
+    event.listen(engine, "before_cursor_execute", interfere)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", interfere)
+    assert not pending, f"there was no {statement}"
+
+
+def in_threads(count: int, work: Callable[[], T]) -> list[T]:
+    """Do the same in so many threads at once; return what each returned."""
+    together = threading.Barrier(count)
+
+    def start(_number: int) -> T:
+        together.wait()
+        return work()
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(start, range(count)))
+
+
+def in_a_fork(work: Callable[[], object]) -> int | None:
+    """Do something in a forked child; return its exit status."""
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(30)
+    return child.exitcode
+
+
+def payout(reference: str | None = "r", **fields: Any) -> Transaction:
+    """Make the service's record of a payout."""
     return Transaction.model_validate(
         {
             "transactionId": "the-id",
@@ -56,6 +125,7 @@ def payout(reference: str = "r", **fields: Any) -> Transaction:
 
 
 def callback_body(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Any:
+    """Make the body of a payout's callback."""
     return {
         "event": "transaction.updated",
         "event_type": f"transaction.{status.lower()}",
@@ -74,6 +144,7 @@ def callback_body(reference: str = "r", identity: str = "the-id", status: str = 
 
 
 def callback(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Callback:
+    """Make a payout's callback."""
     return parse_callback(callback_body(reference, identity, status, **fields))
 
 
@@ -103,7 +174,7 @@ class Sender:
         self.process.wait()
 
     def end(self) -> None:
-        """Let it end well."""
+        """Let it return."""
         self.process.communicate()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from journal.kit import begin, callback
+from journal.kit import begin, callback, lease_of
 from momopay import Journal
-from momopay.journal.journal import payments_of
 
 
 def say(word: str) -> None:
@@ -22,8 +21,8 @@ def main(url: str, kind: str, reference: str) -> None:
                 sys.stdin.read()
             return
         if kind == "race":
-            sys.stdin.read(1)  # until all may go
-        with payments_of(journal).leases.lease() as lease:
+            sys.stdin.read(1)  # all begin at once
+        with lease_of(journal) as lease:
             entry = begin(journal, lease, reference)
             say("held" if entry is None else entry.state)
             sys.stdin.read()

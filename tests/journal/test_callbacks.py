@@ -1,0 +1,148 @@
+"""Callbacks are handled once, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from journal.kit import callback, execute, in_threads, just_before, sender
+from momopay import CallbackError, Journal
+from patience import until
+
+END_LEASES = "UPDATE momopay_callbacks SET lease_until = 0"
+
+
+@pytest.fixture
+def other(url: str) -> Generator[Journal]:
+    """The journal as another process has it."""
+    with Journal(url) as other:
+        yield other
+
+
+def is_handled(journal: Journal) -> bool:
+    """Return whether the callback was handled; False if it was free to be."""
+    with journal.handling(callback()) as is_new:
+        return not is_new
+
+
+@contextmanager
+def left_to_its_successor(journal: Journal, other: Journal, successor: ExitStack) -> Generator[None]:
+    """Handle the callback for so long that another process takes it over."""
+    with journal.handling(callback()) as is_new:
+        assert is_new
+        execute(other, END_LEASES)
+        assert successor.enter_context(other.handling(callback()))
+        yield
+
+
+def test_a_callback_is_new_once(journal: Journal, other: Journal) -> None:
+    assert journal.first_seen(callback())
+    assert not other.first_seen(callback())
+
+
+def test_another_status_of_the_same_transaction_is_new(journal: Journal) -> None:
+    assert journal.first_seen(callback(status="FAILED"))
+    assert journal.first_seen(callback(status="SUCCESS"))
+    assert journal.first_seen(callback(identity="another"))
+    assert not journal.first_seen(callback(status="FAILED"))
+
+
+def test_a_callback_is_new_to_one_of_many_threads(journal: Journal) -> None:
+    assert sorted(in_threads(8, lambda: journal.first_seen(callback()))) == [False] * 7 + [True]
+
+
+def test_what_was_handled_is_not_handled_again(journal: Journal) -> None:
+    assert not is_handled(journal)
+    assert is_handled(journal)
+    assert not journal.first_seen(callback())
+
+
+def test_what_failed_is_handled_when_it_comes_again(journal: Journal) -> None:
+    with pytest.raises(KeyError), journal.handling(callback()):
+        raise KeyError
+    assert not is_handled(journal)
+
+
+def test_what_is_being_handled_is_left_alone(journal: Journal, url: str) -> None:
+    with sender(url, "callback") as process:
+        assert process.says() == "held"
+        with pytest.raises(CallbackError, match="another call is handling"), journal.handling(callback()):
+            pytest.fail("it was handled twice")
+        process.end()
+        assert is_handled(journal)
+
+
+def test_what_a_killed_process_was_handling_is_handled_again(journal: Journal, url: str) -> None:
+    with sender(url, "callback") as process:
+        assert process.says() == "held"
+        process.kill()
+
+    def handled() -> bool:
+        with suppress(CallbackError):
+            return not is_handled(journal)
+        return False
+
+    until(handled, "the database saw the process go")
+    assert is_handled(journal)
+
+
+def test_a_handler_that_takes_too_long_is_succeeded(journal: Journal, other: Journal) -> None:
+    with ExitStack() as successor, left_to_its_successor(journal, other, successor):
+        pass
+    assert is_handled(journal)
+
+
+def test_a_late_failure_does_not_give_back_its_successors_callback(journal: Journal, other: Journal, url: str) -> None:
+    with ExitStack() as successor:
+        with pytest.raises(KeyError), left_to_its_successor(journal, other, successor):
+            raise KeyError
+        with Journal(url) as third, pytest.raises(CallbackError), third.handling(callback()):
+            pytest.fail("its successor is still handling it")
+    assert is_handled(journal)
+
+
+def test_a_late_success_does_not_mark_its_successors_callback(journal: Journal, other: Journal) -> None:
+    def handle() -> None:
+        with ExitStack() as successor:
+            with left_to_its_successor(journal, other, successor):
+                pass
+            raise KeyError  # in the successor
+
+    with pytest.raises(KeyError):
+        handle()
+    assert not is_handled(journal)
+
+
+def test_one_of_two_takes_an_abandoned_callback_over(journal: Journal, other: Journal, url: str) -> None:
+    with ExitStack() as taken:
+        with Journal(url) as died:
+            died.first_seen(callback())
+        execute(journal, "UPDATE momopay_callbacks SET lease_until = 0, handled = (1 = 0)")
+        take = just_before("UPDATE", journal, lambda: taken.enter_context(other.handling(callback())))
+        with take, pytest.raises(CallbackError), journal.handling(callback()):
+            pytest.fail("the other took it over first")
+
+
+def test_a_callback_that_was_handled_meanwhile_is_not_taken_over(journal: Journal, other: Journal) -> None:
+    """The row that was read as abandoned is marked as handled before it is taken over."""
+    other.first_seen(callback())
+    execute(journal, "UPDATE momopay_callbacks SET lease_until = 0, handled = (1 = 0)")
+    marked = "UPDATE momopay_callbacks SET handled = (1 = 1)"
+    with (
+        just_before("UPDATE", journal, lambda: execute(other, marked)),
+        pytest.raises(CallbackError),
+        journal.handling(callback()),
+    ):
+        pytest.fail("it was handled twice")
+
+
+def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(journal: Journal) -> None:
+    def handle() -> None:
+        with journal.handling(callback()):
+            journal.close()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        handle()

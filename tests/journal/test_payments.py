@@ -1,0 +1,280 @@
+"""The rows of payouts, on both databases: who may change one from what to what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from journal.kit import (
+    PHONE,
+    begin,
+    callback,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    lease_of,
+    payout,
+    put,
+    record,
+    sender,
+)
+from momopay import Journal, JournalError, JournalState, RequestValidationError
+from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.journal import payments_of
+from patience import until
+
+ACCEPTED, REFUSED, NOT_SENT, UNKNOWN, SENDING = (
+    JournalState.ACCEPTED,
+    JournalState.REFUSED,
+    JournalState.NOT_SENT,
+    JournalState.UNKNOWN,
+    JournalState.SENDING,
+)
+ENDS = [ACCEPTED, UNKNOWN, REFUSED, NOT_SENT]
+
+
+@pytest.fixture
+def other(url: str) -> Generator[Journal]:
+    """The journal as another process has it."""
+    with Journal(url) as other:
+        yield other
+
+
+def test_a_payout_is_written_before_it_is_sent(journal: Journal, other: Journal) -> None:
+    assert journal.get("r") is None
+    before = datetime.now(UTC)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease) is None
+        entry = found(other)
+    assert (entry.reference, entry.amount, entry.phone) == ("r", Decimal(10), PHONE)
+    assert (entry.state, entry.transaction_id, entry.code, entry.body_hash) == (SENDING, None, None, "hash")
+    assert before <= entry.sent_at <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_from_each_end_to_sending(journal: Journal, other: Journal, state: JournalState) -> None:
+    first = put(journal, "r", state, transaction_id="t", code="c")
+    assert first == found(other)
+    assert (first.state, first.transaction_id, first.code) == (state, "t", "c")
+    with lease_of(journal) as lease:
+        if state in MAY_BE_SENT:
+            assert begin(journal, lease, amount=11) == first
+            assert begin(journal, lease, amount=Decimal("10.00")) is None
+            again = found(journal)
+            assert (again.state, again.code, again.transaction_id) == (SENDING, None, None)
+            assert again.sent_at > first.sent_at
+        else:
+            assert begin(journal, lease) == first == found(journal)
+
+
+def test_a_lease_that_ended_reads_as_unknown(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        assert found(journal).state is SENDING
+        assert journal.unresolved() == []
+    assert found(journal).state is UNKNOWN
+    assert journal.unresolved() == [found(journal)]
+
+
+def test_a_live_process_holds_its_row(journal: Journal, url: str) -> None:
+    with sender(url) as process:
+        assert process.says() == "held"
+        assert found(journal).state is SENDING
+        assert journal.unresolved() == []
+        with lease_of(journal) as lease:
+            assert begin(journal, lease) == found(journal)
+        with pytest.raises(RequestValidationError, match="is being sent"):
+            journal.release("r")
+        process.kill()
+    until(lambda: found(journal).state is UNKNOWN, "the database saw the process go")
+    with lease_of(journal) as lease:
+        assert begin(journal, lease) == found(journal)
+
+
+def test_a_lease_ends_by_its_time_for_other_processes(journal: Journal, other: Journal) -> None:
+    with lease_of(other) as lease:
+        begin(other, lease, seconds=0)
+        assert found(journal).state is UNKNOWN
+        assert found(other).state is SENDING
+
+
+def test_one_of_many_processes_begins(url: str) -> None:
+    with ExitStack() as stack:
+        processes = [stack.enter_context(sender(url, kind="race")) for _ in range(4)]
+        for each in processes:
+            each.go()
+        said = sorted(each.says() for each in processes)
+    assert said == ["SENDING"] * 3 + ["held"]
+
+
+@pytest.mark.parametrize("earlier", [None, REFUSED])
+def test_one_of_many_threads_begins(journal: Journal, earlier: JournalState | None) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier)
+    with ExitStack() as held:
+        began = in_threads(8, lambda: begin(journal, held.enter_context(lease_of(journal))) is None)
+    assert sorted(began) == [False] * 7 + [True]
+
+
+@pytest.mark.parametrize("state", [REFUSED, NOT_SENT, UNKNOWN])
+def test_an_old_sender_does_not_end_its_successors_payout(
+    journal: Journal, other: Journal, state: JournalState
+) -> None:
+    """Both leases are held: only the row tells which of them it is."""
+    with lease_of(journal) as old, lease_of(other) as new:
+        begin(journal, old, seconds=0)
+        other.release("r")
+        begin(other, new)
+        record(journal, old, state)
+        assert found(other).state is SENDING
+        record(other, new, ACCEPTED, transaction_id="t")
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t")
+
+
+def test_a_lease_that_ended_records_nothing(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+    record(journal, lease, NOT_SENT)
+    assert found(journal).state is UNKNOWN
+
+
+def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal, other: Journal) -> None:
+    with lease_of(other) as lease:
+        begin(other, lease, seconds=0)
+        assert found(journal).state is UNKNOWN
+        record(other, lease, UNKNOWN, transaction_id="seen")
+        record(other, lease, REFUSED, code="c")
+    assert (found(journal).state, found(journal).code) == (REFUSED, "c")
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_after_a_release_only_an_acceptance_counts(journal: Journal, other: Journal, state: JournalState) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=0)
+        other.release("r")
+        record(journal, lease, state, transaction_id="t")
+    assert found(journal).state is (ACCEPTED if state is ACCEPTED else NOT_SENT)
+
+
+def test_what_the_service_says_counts_more_than_the_sender(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        journal.settle(callback(status="FAILED"))
+        record(journal, lease, UNKNOWN)
+        record(journal, lease, NOT_SENT)
+    assert found(journal).state is ACCEPTED
+
+
+def test_a_release_lets_it_be_sent_and_searched_for_from_the_first_time(journal: Journal) -> None:
+    first = put(journal, "r", UNKNOWN)
+    assert payments_of(journal).release("r")
+    assert journal.unresolved() == []
+    with lease_of(journal) as lease:
+        assert begin(journal, lease) is None
+        assert found(journal).sent_at == first.sent_at
+
+
+@pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT])
+def test_a_release_of_anything_else_changes_nothing(journal: Journal, state: JournalState) -> None:
+    entry = put(journal, "r", state)
+    assert not payments_of(journal).release("r")
+    assert not payments_of(journal).release("another")
+    assert found(journal) == entry
+
+
+def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journal, other: Journal) -> None:
+    """The row is SENDING as it was read, under another lease."""
+    with lease_of(other) as frozen:
+        begin(other, frozen, seconds=0)
+
+    def send_again() -> None:
+        other.release("r")
+        assert begin(other, lease) is None
+
+    with lease_of(other) as lease:
+        with just_before("UPDATE", journal, send_again):
+            assert not payments_of(journal).release("r")
+        assert found(journal).state is SENDING
+
+
+def test_a_release_of_what_was_accepted_meanwhile_does_nothing(journal: Journal, other: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    with just_before("UPDATE", journal, lambda: other.settle(payout())):
+        assert not payments_of(journal).release("r")
+    assert found(journal).state is ACCEPTED
+
+
+def first_by_the_service(journal: Journal, _other: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        journal.settle(payout(transactionId="first"))
+        record(journal, lease, ACCEPTED, transaction_id="second")
+
+
+def first_after_a_release(journal: Journal, other: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=0)
+        other.release("r")
+        with lease_of(other) as new:
+            begin(other, new)
+            record(other, new, ACCEPTED, transaction_id="first")
+        record(journal, lease, ACCEPTED, transaction_id="second")
+
+
+def second_by_the_service(journal: Journal, _other: Journal) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="first")
+    assert journal.settle(payout(transactionId="second")) == found(journal)
+
+
+@pytest.mark.parametrize("twice", [first_by_the_service, first_after_a_release, second_by_the_service])
+def test_a_second_payout_of_one_reference_is_critical_and_the_first_is_kept(
+    journal: Journal,
+    other: Journal,
+    caplog: pytest.LogCaptureFixture,
+    twice: Callable[[Journal, Journal], None],
+) -> None:
+    twice(journal, other)
+    assert found(journal).transaction_id == "first"
+    (line,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert "transaction second" in line.getMessage()
+    assert "paid twice" in line.getMessage()
+    assert PHONE not in caplog.text
+
+
+def test_the_same_transaction_again_is_not_critical(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        journal.settle(payout())
+        record(journal, lease, ACCEPTED, transaction_id="the-id")
+        journal.settle(callback())
+    assert caplog.records == []
+
+
+def test_unresolved_is_what_needs_a_search_oldest_first(journal: Journal) -> None:
+    for number, state in enumerate([*ENDS, UNKNOWN]):
+        put(journal, f"r{number}", state)
+    execute(journal, "UPDATE momopay_payouts SET sent_at = '2020-01-01T00:00:00+00:00' WHERE reference = 'r4'")
+    with lease_of(journal) as lease:
+        begin(journal, lease, "r9")
+        assert [entry.reference for entry in journal.unresolved()] == ["r4", "r1"]
+
+
+def test_references_that_look_alike_are_not_the_same(journal: Journal) -> None:
+    put(journal, "r", ACCEPTED)
+    for reference in ["r ", " r", "R", "\u202er", "😀", "'; --", "\u00e9", "e\u0301", "x" * 2000]:
+        assert journal.get(reference) is None
+        assert put(journal, reference, NOT_SENT).reference == reference
+
+
+def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'lossy.db'}") as journal, lease_of(journal) as lease:
+        execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(IGNORE); END")
+        with pytest.raises(JournalError, match="neither took the row"):
+            begin(journal, lease)

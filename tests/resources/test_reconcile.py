@@ -1,0 +1,245 @@
+"""Payouts in doubt: only the one that fits resolves one, and a walk of the list reaches back to the oldest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import momopay
+from drivers import Driver
+from journal.kit import PHONE, begin, execute, found, lease_of, put
+from momopay import Journal, JournalState, OutcomeUnknownError, Transaction
+from momopay.sandbox import Account, Fault, Sandbox
+from resources.payout_service import PayoutService, listed, pay, record
+from virtual import envelope
+
+UNKNOWN = JournalState.UNKNOWN
+
+
+@pytest.fixture
+def colour(request: pytest.FixtureRequest) -> str:
+    """The blocking client, unless a test asks for both."""
+    return str(getattr(request, "param", "blocking"))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'payouts.db'}"
+
+
+on_both_clients = pytest.mark.parametrize("colour", ["blocking", "async"], indirect=True)
+
+
+@on_both_clients
+def test_all_in_doubt_is_reconciled_in_one_walk(
+    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
+) -> None:
+    account.rate_limit = None
+    for number in range(3):
+        sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay(journal, reference=f"r{number}"))
+    put(journal, "never sent", UNKNOWN)
+    before = len(sandbox.requests)
+    entries = sdk(journal.reconcile_all)
+    assert len(sandbox.requests) == before + 1
+    accepted = [(f"r{number}", JournalState.ACCEPTED) for number in range(3)]
+    assert [(entry.reference, entry.state) for entry in entries] == [*accepted, ("never sent", UNKNOWN)]
+    assert [entry.reference for entry in journal.unresolved()] == ["never sent"]
+
+
+def test_nothing_in_doubt_costs_no_request(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    put(journal, "accepted", JournalState.ACCEPTED)
+    with lease_of(journal) as lease:
+        begin(journal, lease, "being sent")
+        assert sdk(journal.reconcile_all) == []
+    assert sandbox.requests == []
+
+
+def test_a_walk_reaches_back_to_the_oldest_and_no_further(drive: Callable[..., Driver], journal: Journal) -> None:
+    for reference in ("yesterday's", "today's"):
+        put(journal, reference, UNKNOWN)
+    # The service's clock and ours may differ by five minutes.
+    day = timedelta(days=1)
+    execute(journal, f"UPDATE momopay_payouts SET sent_at = '{_ago(day)}' WHERE reference = 'yesterday''s'")
+    pages = [
+        [listed("today's", transactionId="new"), listed("another's", age=timedelta(hours=1))],
+        [listed("yesterday's", age=day + timedelta(minutes=4), transactionId="old")],
+        [listed("another's", age=2 * day)],
+        [listed("another's", age=3 * day)],
+    ]
+    service = PayoutService(pages=pages)
+    entries = drive(transport=service.transport)(journal.reconcile_all)
+    assert [(entry.reference, entry.transaction_id) for entry in entries] == [
+        ("yesterday's", "old"),
+        ("today's", "new"),
+    ]
+    assert service.requests == ["GET /transactions"] * 3
+
+
+def _ago(age: timedelta) -> str:
+    return str(listed(age=age)["createdAt"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "STK"},
+        {"type": "WALLET_TOPUP"},
+        {"amount": 11},
+        {"phone": "254712345679"},
+        {"accountReference": "R"},
+        {"createdAt": _ago(timedelta(minutes=6))},
+    ],
+)
+def test_another_transaction_of_the_reference_resolves_nothing(
+    drive: Callable[..., Driver], journal: Journal, other: dict[str, Any]
+) -> None:
+    put(journal, "r", UNKNOWN)
+    service = PayoutService(pages=[[listed(**other)]])
+    sdk = drive(transport=service.transport)
+    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
+    with pytest.raises(OutcomeUnknownError, match="the list does not show it"):
+        sdk(pay(journal))
+    assert found(journal).state is UNKNOWN
+    assert service.initiations == 0
+
+
+def test_several_that_fit_are_shown_to_a_human(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    service = PayoutService(pages=[[listed(transactionId="t-1"), listed(transactionId="t-2")]])
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError, match="several transactions fit") as caught:
+        sdk(pay(journal))
+    assert [each.transaction_id for each in caught.value.matches] == ["t-1", "t-2"]
+    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
+
+
+def test_one_that_a_shifting_list_shows_twice_is_one(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    service = PayoutService(pages=[[listed()], [listed()]])
+    assert [entry.transaction_id for entry in drive(transport=service.transport)(journal.reconcile_all)] == ["t-1"]
+
+
+BROKEN = {"transactionId": "queued"}
+"""A response that lacks everything else."""
+
+
+@pytest.mark.parametrize(
+    "other", [{"accountReference": "another"}, {"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}]
+)
+def test_the_id_of_a_broken_response_is_held_against_the_payout(
+    drive: Callable[..., Driver], journal: Journal, other: dict[str, Any]
+) -> None:
+    read = listed(transactionId="queued") | other
+    service = PayoutService(BROKEN, read=read, pages=[[listed()]])
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(pay(journal))
+    assert caught.value.transaction_id == found(journal).transaction_id == "queued"
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert found(journal).transaction_id == "t-1"
+    assert service.initiations == 1
+
+
+def test_the_id_of_a_broken_response_spares_a_search(drive: Callable[..., Driver], journal: Journal) -> None:
+    service = PayoutService(BROKEN, read=listed(transactionId="queued"))
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert isinstance(sdk(pay(journal)), Transaction)
+    assert found(journal).state is JournalState.ACCEPTED
+    assert service.requests == ["POST /b2c/payouts", "GET /transactions/queued"]
+
+
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize("status", [404, 500])
+def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(
+    drive: Callable[..., Driver], journal: Journal, status: int
+) -> None:
+    service = PayoutService(BROKEN, status=status, pages=[[listed()]])
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert found(journal).state is JournalState.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "initiation", [record(reference="another"), record(transactionId=" "), record(transactionId="")]
+)
+def test_the_record_of_another_payout_is_not_taken_for_this_one(
+    drive: Callable[..., Driver], journal: Journal, initiation: Any
+) -> None:
+    service = PayoutService(initiation, pages=[[listed()]])
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(pay(journal))
+    assert found(journal).state is UNKNOWN
+    assert caught.value.transaction_id == found(journal).transaction_id
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert service.initiations == 1
+
+
+def test_a_response_without_a_reference_is_this_payouts(drive: Callable[..., Driver], journal: Journal) -> None:
+    sdk = drive(transport=PayoutService(record(reference="")).transport)
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert found(journal).state is JournalState.ACCEPTED
+
+
+def test_a_payment_that_the_list_shows_late_is_not_sent_again(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.list_lag)
+    sdk(lambda client: client.payouts.initiate(reference="r", amount=10, phone=PHONE))
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    sandbox.advance(3600)
+    assert isinstance(sdk(pay(journal)), Transaction)
+    assert [request.method for request in sandbox.requests].count("POST") == 1
+
+
+def test_a_search_that_fails_leaves_it_unknown(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    sdk = drive(transport=httpx.MockTransport(lambda _request: httpx.Response(400, text="<html>")))
+    with pytest.raises(OutcomeUnknownError, match="search failed") as caught:
+        sdk(pay(journal))
+    assert isinstance(caught.value.__cause__, momopay.ProtocolError)
+    with pytest.raises(momopay.ProtocolError):
+        sdk(journal.reconcile_all)
+    assert found(journal).state is UNKNOWN
+
+
+def test_a_search_ends_with_the_calls_deadline(drive: Callable[..., Driver], journal: Journal) -> None:
+    pages: list[int] = []
+
+    def a_page(_request: httpx.Request) -> httpx.Response:
+        pages.append(len(pages))
+        time.sleep(0.02)
+        overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
+        more = str(len(pages)) if len(pages) < 200 else None
+        return httpx.Response(
+            200, json=envelope({"items": [listed("another's")], "overview": overview, "nextCursor": more})
+        )
+
+    put(journal, "r", UNKNOWN)
+    with pytest.raises(OutcomeUnknownError, match="the search failed") as caught:
+        drive(transport=httpx.MockTransport(a_page), deadline=0.3)(pay(journal))
+    assert caught.value.may_have_executed
+    assert 0 < len(pages) < 200
+
+
+def test_a_confirmed_callback_resolves_what_is_in_doubt(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal, callback_url="http://127.0.0.1:9/nobody"))
+    sandbox.advance(600)
+    callback = momopay.parse_callback(sandbox.callbacks[0].payload)
+    entry = journal.settle(sdk(lambda client: client.transactions.confirm(callback)))
+    assert entry is not None
+    assert (entry.state, entry.transaction_id) == (JournalState.ACCEPTED, callback.transaction_id)
