@@ -1,7 +1,8 @@
 """The rate budget of one key: pure arithmetic over a log of slots. It sleeps never and reads no clock.
 
-The service allows 60 requests a minute and does not specify the window (service page, "Limits"). A log in which no span of `window` seconds
-holds more than `requests` slots keeps within fixed and sliding windows alike, and lets a burst go out at once.
+The service allows 60 requests a minute and does not specify the window (service page, "Limits"). A log in which no
+span of `window` seconds holds more than `requests` slots keeps within fixed and sliding windows alike, and lets a burst
+go out at once.
 Times are in seconds on one monotonic clock.
 """
 
