@@ -28,8 +28,8 @@ WHOLE = (
     "examples",
     "hostile",
     "integrations/test_callback_campaign.py",
-    "sandbox/test_sandbox_load.py",
-    "sandbox/test_sandbox_page.py",
+    "sandbox/test_load.py",
+    "sandbox/test_page_html.py",
     "scale",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""

@@ -1,4 +1,4 @@
-"""Plain HTTP clients for the sandbox."""
+"""Plain HTTP clients for the sandbox that all tests share."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
-from sandbox.kit import KEY, Service
+from sandbox.kit import KEY, Service, client
 
 
 @pytest.fixture
@@ -15,16 +15,28 @@ def sandbox(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
-@pytest.fixture
-def api(sandbox: Sandbox) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=sandbox.base_url, auth=(KEY, ""), timeout=5, trust_env=False) as client:
-        yield client
+@pytest.fixture(scope="session")
+def shared_api(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
+    with client(still_sandbox.base_url) as api:
+        yield api
+
+
+@pytest.fixture(scope="session")
+def shared_control(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=still_sandbox.url, timeout=30, trust_env=False) as control:
+        yield control
 
 
 @pytest.fixture
-def control(sandbox: Sandbox) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=sandbox.url, timeout=5, trust_env=False) as client:
-        yield client
+def api(sandbox: Sandbox, shared_api: httpx.Client) -> httpx.Client:
+    """A client of the service, after the reset that `sandbox` makes."""
+    return shared_api
+
+
+@pytest.fixture
+def control(sandbox: Sandbox, shared_control: httpx.Client) -> httpx.Client:
+    """A client of the pages and the control routes."""
+    return shared_control
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
-"""What the sandbox's tests share: a receiver of callbacks, the endpoints, envelope checks."""
+"""Shared by the tests of the sandbox: a receiver of callbacks, the endpoints, checks of the envelope."""
 
 import json
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from momopay.sandbox import Sandbox
 
 KEY = "pk_test_suite"
 
@@ -48,8 +48,24 @@ class Receiver:
         self._thread.join()
 
 
+class BusyReceiver:
+    """Makes a receiver hold each callback until `release`; `finished` lists what it has answered."""
+
+    def __init__(self, receiver: Receiver, status: int = 200) -> None:
+        self.arrived, self.release = threading.Event(), threading.Event()
+        self.finished: list[int] = []
+
+        def answer(_body: dict[str, Any]) -> int:
+            self.arrived.set()
+            self.release.wait(30)
+            self.finished.append(status)
+            return status
+
+        receiver.answer = answer
+
+
 class Service:
-    """The endpoints, with bodies that are right unless told otherwise."""
+    """The endpoints, with bodies that are valid unless changed."""
 
     def __init__(self, api: httpx.Client) -> None:
         self.api = api
@@ -74,6 +90,18 @@ class Service:
     def channel(self, **changes: Any) -> httpx.Response:
         body: dict[str, Any] = {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345"}
         return self.api.post("/payment-wallet/channels", json={**body, **changes})
+
+
+def client(base_url: str, key: str = KEY) -> httpx.Client:
+    """Return a client of the service with a key."""
+    return httpx.Client(base_url=base_url, auth=(key, ""), timeout=30, trust_env=False)
+
+
+@contextmanager
+def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Service]]:
+    """Run a sandbox that no other test uses."""
+    with Sandbox(**options) as sandbox, client(sandbox.base_url) as api:
+        yield sandbox, Service(api)
 
 
 def data(response: httpx.Response) -> Any:

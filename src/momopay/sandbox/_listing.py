@@ -104,10 +104,11 @@ def list_page(account_state: AccountState, filters: Filters, now: datetime) -> P
     items: list[Transaction] = []
     while index > 0:
         index -= 1
-        if filters.match(history[index], now):
+        transaction = history[index]
+        if filters.match(transaction, now):
             if len(items) == filters.limit:
                 return Page(items, _encode(items[-1].number), _overview(account_state, filters, now))
-            items.append(history[index])
+            items.append(transaction)
     return Page(items, None, _overview(account_state, filters, now))
 
 

@@ -1,18 +1,34 @@
+"""Money and phone numbers."""
+
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.sandbox._values import normalise_phone
-from momopay.sandbox._refusals import Refusal
+from momopay.sandbox import Refusal
+from momopay.sandbox._values import json_number, normalise_phone
 
 
-@pytest.mark.parametrize("phone", ["0712345678", "+254712345678", "254712345678"])
-def test_the_forms_of_the_service_become_one(phone: str) -> None:
-    assert normalise_phone(phone) == "254712345678"
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [("1", "1"), ("100.00", "100"), ("0.10", "0.1"), ("250.5", "250.5"), ("999999999.99", "999999999.99")],
+)
+def test_money_is_a_json_number_exact_to_the_cent(amount: str, text: str) -> None:
+    assert repr(json_number(Decimal(amount))) == text
 
 
-def test_01_numbers_are_numbers_too() -> None:
-    assert normalise_phone("0112345678") == "254112345678"
+@pytest.mark.parametrize(
+    ("phone", "normal"),
+    [
+        ("0712345678", "254712345678"),
+        ("0112345678", "254112345678"),
+        ("+254712345678", "254712345678"),
+        ("254712345678", "254712345678"),
+    ],
+)
+def test_the_four_forms_become_one(phone: str, normal: str) -> None:
+    assert normalise_phone(phone) == normal
 
 
 @pytest.mark.parametrize(
@@ -34,7 +50,7 @@ def test_01_numbers_are_numbers_too() -> None:
         "\u0660712345678",
     ],
 )
-def test_anything_else_is_refused(phone: str) -> None:
+def test_any_other_text_is_refused(phone: str) -> None:
     with pytest.raises(Refusal, match="INVALID_PHONE"):
         normalise_phone(phone)
 

@@ -1,3 +1,5 @@
+"""Payment channels: order, the default, changes and deletion."""
+
 import httpx
 
 from momopay.sandbox import Sandbox
@@ -56,11 +58,6 @@ def test_a_paybill_needs_an_account_number(service: Service, api: httpx.Client) 
     assert data(api.patch(f"{PATH}/{send_money['id']}", json={"accountNumber": None}))["accountNumber"] is None
 
 
-def test_bad_channels_are_refused(service: Service) -> None:
-    for changes in ({"type": "TILL"}, {"type": None}, {"name": ""}, {"shortcode": 5}, {"isDefault": "yes"}):
-        assert refusal(service.channel(**changes)) == (400, "VALIDATION_ERROR")
-
-
 def test_only_what_is_sent_changes(service: Service, api: httpx.Client) -> None:
     record = data(service.channel(type="PAYBILL", accountNumber="A1", isDefault=True))
     path = f"{PATH}/{record['id']}"
@@ -71,8 +68,7 @@ def test_only_what_is_sent_changes(service: Service, api: httpx.Client) -> None:
         "name": "New",
         "accountNumber": "A2",
     }
-    for body in ({"name": None}, {"name": ""}, {"isDefault": None}, {"isDefault": 1}):
-        assert refusal(api.patch(path, json=body)) == (400, "VALIDATION_ERROR")
+    assert refusal(api.patch(path, json={"name": None})) == (400, "VALIDATION_ERROR")
 
 
 def test_type_and_shortcode_cannot_change(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
@@ -85,7 +81,7 @@ def test_type_and_shortcode_cannot_change(service: Service, api: httpx.Client, s
     assert data(api.patch(path, json={"type": "PAYBILL", "shortcode": "9"})) == record
 
 
-def test_a_deleted_channel_is_gone_for_every_read(service: Service, api: httpx.Client) -> None:
+def test_no_read_returns_a_deleted_channel(service: Service, api: httpx.Client) -> None:
     identifier = data(service.channel(isDefault=True))["id"]
     path = f"{PATH}/{identifier}"
     assert data(api.delete(path)) == {}
@@ -112,10 +108,7 @@ def test_another_accounts_channel_is_unknown(service: Service, sandbox: Sandbox)
         assert refusal(other.delete(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
 
 
-def test_two_answers_are_switches(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
-    switches = sandbox.account(KEY).switches
-    switches.patch_unknown_channel = "TRANSACTION_NOT_FOUND"
-    switches.delete_answer = "empty"
+def test_the_code_of_an_unknown_channel_is_a_switch(api: httpx.Client, sandbox: Sandbox) -> None:
+    assert refusal(api.patch(f"{PATH}/nope", json={})) == (404, "CHANNEL_NOT_FOUND")
+    sandbox.account(KEY).switches.patch_unknown_channel = "TRANSACTION_NOT_FOUND"
     assert refusal(api.patch(f"{PATH}/nope", json={})) == (404, "TRANSACTION_NOT_FOUND")
-    response = api.delete(f"{PATH}/{data(service.channel())['id']}")
-    assert (response.status_code, response.content) == (204, b"")

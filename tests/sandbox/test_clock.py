@@ -1,3 +1,5 @@
+"""Virtual time."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,7 +28,7 @@ def test_time_runs_at_its_speed() -> None:
     assert clock.wall_seconds_until(START) == 0.0
 
 
-def test_a_held_clock_moves_only_by_hand_and_never_back() -> None:
+def test_a_held_clock_is_only_moved_forwards() -> None:
     wall = Wall()
     clock = Clock(START, speed=1, wall=wall)
     assert clock.hold() == START
@@ -41,7 +43,7 @@ def test_a_held_clock_moves_only_by_hand_and_never_back() -> None:
     assert clock.now() == START + timedelta(seconds=8)
 
 
-def test_speed_0_stands_still_and_nothing_is_ever_due_by_itself() -> None:
+def test_at_speed_0_time_stops_and_nothing_is_ever_due_by_itself() -> None:
     wall = Wall()
     clock = Clock(START, speed=0, wall=wall)
     wall.seconds += 1000
@@ -49,8 +51,18 @@ def test_speed_0_stands_still_and_nothing_is_ever_due_by_itself() -> None:
     assert clock.wall_seconds_until(START + timedelta(seconds=1)) is None
 
 
-@pytest.mark.parametrize("speed", [-1, float("inf"), float("nan")])
-def test_a_senseless_speed_is_refused(speed: float) -> None:
+def test_a_restart_goes_back_but_leaves_a_held_clock_alone() -> None:
+    clock = Clock(START, speed=0, wall=Wall())
+    earlier = START - timedelta(days=1)
+    clock.restart(earlier)
+    assert clock.now() == earlier
+    clock.hold()
+    clock.restart(START)
+    assert clock.now() == earlier
+
+
+@pytest.mark.parametrize("speed", [-1, 1_000_001, float("inf"), float("nan")])
+def test_an_impossible_speed_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="speed"):
         Clock(START, speed=speed, wall=Wall())
 

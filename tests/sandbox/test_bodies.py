@@ -1,0 +1,131 @@
+"""Request bodies: what is JSON, which fields are refused, and what the limits are."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from momopay.sandbox import Refusal, Sandbox
+from momopay.sandbox._bodies import (
+    Body,
+    ChannelChangesBody,
+    NewChannelBody,
+    PayoutBody,
+    StkBody,
+    TopUpBody,
+    parse_json,
+    read_body,
+)
+from sandbox.kit import KEY, Service, data, refusal
+
+VALID: dict[type[Body], dict[str, Any]] = {
+    StkBody: {"amount": 1, "phone": "x"},
+    PayoutBody: {"amount": 10, "phone": "x"},
+    TopUpBody: {"amount": 1, "phone": "x"},
+    NewChannelBody: {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "1"},
+    ChannelChangesBody: {},
+}
+
+
+def read(model: type[Body], **changes: Any) -> Body:
+    return read_body(model, json.dumps({**VALID[model], **changes}).encode())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"NaN", b"[Infinity]", b"\xff", b"[" * 100_000, b"1e99999999999999999999999"],
+    ids=["empty", "cut", "nan", "infinity", "bytes", "deep", "huge"],
+)
+def test_what_is_not_json_is_refused(raw: bytes) -> None:
+    with pytest.raises(Refusal, match="VALIDATION_ERROR"):
+        parse_json(raw)
+
+
+@pytest.mark.parametrize("raw", [b"[]", b'"x"', b"1", b"null"])
+def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(Refusal, match="not a JSON object"):
+        read_body(StkBody, raw)
+
+
+def test_numbers_are_exact() -> None:
+    assert parse_json(b"[0.1, 1]") == [Decimal("0.1"), Decimal(1)]
+    assert isinstance(parse_json(b"1", integer=int), int)
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "value"),
+    [
+        *((StkBody, "amount", value) for value in (0, 0.99, -5, 1.001, "100", True, None, 1e300)),
+        *((StkBody, "phone", value) for value in (None, 254712345678)),
+        (StkBody, "accountReference", "x" * 13),
+        (StkBody, "accountReference", 5),
+        (StkBody, "transactionDesc", "x" * 14),
+        (StkBody, "callbackUrl", "x" * 2049),
+        (StkBody, "credential_id", "not-a-uuid"),
+        (StkBody, "channelId", 7),
+        (PayoutBody, "amount", 9.99),
+        (PayoutBody, "currency", "USD"),
+        (TopUpBody, "amount", 0.5),
+        (TopUpBody, "accountReference", "x" * 121),
+        (TopUpBody, "transactionDesc", "x" * 256),
+        (NewChannelBody, "type", "TILL"),
+        (NewChannelBody, "type", None),
+        (NewChannelBody, "name", ""),
+        (NewChannelBody, "shortcode", 5),
+        (NewChannelBody, "isDefault", "yes"),
+        *((ChannelChangesBody, "name", value) for value in (None, "")),
+        *((ChannelChangesBody, "isDefault", value) for value in (None, 1)),
+    ],
+)
+def test_a_field_at_fault_is_named(model: type[Body], field: str, value: Any) -> None:
+    with pytest.raises(Refusal, match="VALIDATION_ERROR") as refused:
+        read(model, **{field: value})
+    fields: Any = refused.value.details["fields"]
+    assert list(fields) == [field]
+
+
+def test_limits_are_inclusive() -> None:
+    read(StkBody, amount=1, accountReference="x" * 12, transactionDesc="x" * 13, callbackUrl="x" * 2048)
+    read(StkBody, amount=999999999.99, credential_id="5b0f1c1e-0000-4000-8000-000000000001")
+    read(PayoutBody, amount=10, currency="KES")
+    read(TopUpBody, amount=1, accountReference="x" * 120, transactionDesc="x" * 255)
+
+
+@pytest.mark.parametrize("model", [StkBody, PayoutBody, TopUpBody, NewChannelBody])
+def test_a_required_field_cannot_be_left_out(model: type[Body]) -> None:
+    for field in VALID[model]:
+        body = {name: value for name, value in VALID[model].items() if name != field}
+        with pytest.raises(Refusal, match="VALIDATION_ERROR"):
+            read_body(model, json.dumps(body).encode())
+
+
+def test_a_fault_is_answered_and_moves_no_money(service: Service, sandbox: Sandbox) -> None:
+    for answer in (service.stk(amount=0.5), service.payout(amount=9), service.top_up(amount=0)):
+        assert refusal(answer) == (400, "VALIDATION_ERROR")
+        assert list(answer.json()["error"]["details"]["fields"]) == ["amount"]
+    assert data(service.api.get("/transactions"))["items"] == []
+    assert sandbox.ledger == []
+
+
+def test_null_is_the_same_as_nothing_and_unknown_fields_do_not_matter(service: Service) -> None:
+    sent = service.stk(accountReference=None, transactionDesc=None, callbackUrl=None, channelId=None, more=1)
+    assert data(sent)["accountReference"] == ""
+
+
+def test_with_strict_fields_everything_not_called_optional_is_required(service: Service, sandbox: Sandbox) -> None:
+    sandbox.account(KEY).switches.strict_fields = True
+    url = "https://shop.example/momo"
+    response = service.stk()
+    assert refusal(response) == (400, "VALIDATION_ERROR")
+    assert response.json()["error"]["details"] == {"fields": {"callbackUrl": "is required"}}
+    assert refusal(service.payout(callbackUrl=url)) == (400, "VALIDATION_ERROR")
+    data(service.stk(callbackUrl=url))
+    data(service.payout(currency="KES", callbackUrl=url))
+
+
+def test_a_body_over_1_mib_is_refused(api: httpx.Client, sandbox: Sandbox) -> None:
+    assert refusal(api.post("/payments/stk", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
+    # Kept to one byte over the limit, so that a client cannot fill the memory.
+    assert len(sandbox.requests[0].body) == (1 << 20) + 1

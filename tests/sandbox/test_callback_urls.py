@@ -1,0 +1,60 @@
+"""Which callback URLs are accepted, and which are ever sent to."""
+
+import pytest
+
+from momopay.sandbox import Refusal
+from momopay.sandbox._callback_urls import check_callback_url, is_loopback, may_be_sent
+
+LOOPBACK = ["http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/x"]
+PUBLIC = ["https://shop.example/momo", "https://8.8.8.8/momo", "https://shop.example.:8443/momo"]
+
+
+@pytest.mark.parametrize("url", [*LOOPBACK, *PUBLIC])
+def test_public_https_and_loopback_are_accepted(url: str) -> None:
+    assert check_callback_url(url, strict=False) == url
+
+
+def test_strictly_loopback_is_refused_too() -> None:
+    for url in [*LOOPBACK, "https://a.localhost/x"]:
+        with pytest.raises(Refusal, match="public host"):
+            check_callback_url(url, strict=True)
+    assert check_callback_url(PUBLIC[0], strict=True) == PUBLIC[0]
+    assert check_callback_url(None, strict=True) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "not a url",
+        "ftp://shop.example/momo",
+        "http://shop.example/momo",
+        "https://shop.example/mo mo",
+        "https://shop.example/\u00e9",
+        "https://shop.example\t/momo",
+        "https://10.0.0.5/momo",
+        "https://192.168.1.5/momo",
+        "https://224.0.0.1/momo",
+        "https://intranet/momo",
+        "https://printer.local/momo",
+        "https://shop.example:99999/momo",
+        "https://[oops/momo",
+        "https:///momo",
+        # What a resolver takes for an address, or for this machine.
+        "https://10.1/momo",
+        "https://127.1/momo",
+        "https://0x7f.1/momo",
+        "https://10.0.0.0x1/momo",
+        "https://localhost./momo",
+        "https://./momo",
+    ],
+)
+def test_anything_else_is_refused(url: str) -> None:
+    with pytest.raises(Refusal, match="callbackUrl"):
+        check_callback_url(url, strict=False)
+
+
+def test_callbacks_go_to_loopback_alone() -> None:
+    assert all(map(may_be_sent, LOOPBACK))
+    assert not any(map(may_be_sent, [*PUBLIC, "https://192.168.1.5/x", "ftp://127.0.0.1/x"]))
+    assert is_loopback("127.8.8.8")
+    assert not is_loopback("localhost.evil.example")

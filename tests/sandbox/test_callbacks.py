@@ -1,0 +1,178 @@
+"""Callbacks: what they say, when they come, and how faults misdirect them."""
+
+from typing import Any
+
+import pytest
+
+from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from sandbox.kit import KEY, Receiver, Service, transaction_id
+
+
+def offsets(sandbox: Sandbox) -> list[float]:
+    records = sandbox.callbacks
+    return [(record.at - records[0].at).total_seconds() for record in records]
+
+
+def test_the_payload_of_a_success(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    sent = service.stk(callbackUrl=receiver.url, amount=10.5)
+    sandbox.advance(34)
+    assert receiver.bodies == []
+    sandbox.advance(1)
+    (body,) = receiver.bodies
+    record = service.read(sent)
+    receipt = body["transaction"].pop("momo_receipt")
+    assert len(receipt) == 10
+    assert body == {
+        "event": "transaction.updated",
+        "event_type": "transaction.success",
+        "transaction": {
+            "id": record["transactionId"],
+            "tenant_id": record["tenantId"],
+            "type": "STK",
+            "status": "SUCCESS",
+            "amount": 10.5,
+            "currency": "KES",
+            "phone_number": "254712345678",
+            "external_reference": "INV-42",
+            "provider": record["provider"],
+            "provider_request_id": record["providerRequestId"],
+            "provider_checkout_id": record["providerCheckoutId"],
+            "transaction_fee": 1,
+            "result_code": "0",
+            "result_desc": record["resultDesc"],
+            "created_at": record["createdAt"],
+            "updated_at": record["updatedAt"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (Outcome.insufficient_funds, ("transaction.failed", "FAILED", "1")),
+        (Outcome.cancelled, ("transaction.cancelled", "CANCELLED", "1032")),
+        (Outcome.expired, ("transaction.expired", "EXPIRED", "1037")),
+    ],
+)
+def test_the_payload_of_an_end_without_success(
+    service: Service, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, says: tuple[str, str, str]
+) -> None:
+    service.stk(callbackUrl=receiver.url, phone=phone_for(outcome))
+    sandbox.advance(60)
+    (body,) = receiver.bodies
+    transaction = body["transaction"]
+    assert (body["event_type"], transaction["status"], transaction["result_code"]) == says
+    assert transaction["momo_receipt"] is None
+    assert transaction["transaction_fee"] == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (Outcome.cancelled, ("transaction.cancelled", "FAILED")),
+        (Outcome.expired, ("transaction.expired", "EXPIRED")),
+    ],
+)
+def test_cancelled_and_expired_may_read_as_failed(
+    service: Service, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, says: tuple[str, str]
+) -> None:
+    switches = sandbox.account(KEY).switches
+    switches.cancel_ends_as, switches.expired_reads_as = "FAILED", "FAILED"
+    sent = service.stk(phone=phone_for(outcome), callbackUrl=receiver.url)
+    sandbox.advance(60)
+    assert service.read(sent)["status"] == "FAILED"
+    (body,) = receiver.bodies
+    assert (body["event_type"], body["transaction"]["status"]) == says
+
+
+def test_a_failed_payout_calls_back_at_failed_and_by_a_switch_at_reversed(
+    service: Service, sandbox: Sandbox, receiver: Receiver
+) -> None:
+    service.payout(callbackUrl=receiver.url, phone=phone_for(Outcome.reversed))
+    sandbox.advance(60)
+    assert [body["transaction"]["status"] for body in receiver.bodies] == ["FAILED"]
+    assert all(
+        isinstance(receiver.bodies[0]["transaction"][f"provider_{name}_id"], str) for name in ("request", "checkout")
+    )
+    sandbox.account(KEY).switches.callback_on_reversed = True
+    service.payout(callbackUrl=receiver.url, phone=phone_for(Outcome.reversed))
+    sandbox.advance(60)
+    assert [body["transaction"]["status"] for body in receiver.bodies] == ["FAILED", "FAILED", "REVERSED"]
+    assert receiver.bodies[-1]["event_type"] == "transaction.failed"
+
+
+@pytest.mark.parametrize(("posts", "expected"), [(6, [0, 10, 40, 100, 220, 520]), (5, [0, 10, 40, 100, 220])])
+def test_a_refused_callback_is_retried_until_it_is_given_up(
+    service: Service, sandbox: Sandbox, receiver: Receiver, posts: Any, expected: list[float]
+) -> None:
+    sandbox.account(KEY).switches.callback_posts = posts
+    receiver.answer = lambda _body: 500
+    service.stk(callbackUrl=receiver.url)
+    sandbox.advance(44)
+    assert len(receiver.bodies) == 1
+    sandbox.advance(10_000)
+    assert offsets(sandbox) == expected
+    assert [record.attempt for record in sandbox.callbacks] == list(range(posts))
+    assert {record.status for record in sandbox.callbacks} == {500}
+    assert not any(record.acknowledged for record in sandbox.callbacks)
+    assert all(body == receiver.bodies[0] for body in receiver.bodies)
+
+
+def test_an_acknowledged_callback_is_not_sent_again(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    receiver.answer = lambda _body: 500 if len(receiver.bodies) < 3 else 204
+    service.stk(callbackUrl=receiver.url)
+    sandbox.advance(10_000)
+    assert [record.status for record in sandbox.callbacks] == [500, 500, 204]
+    assert sandbox.callbacks[-1].acknowledged
+
+
+def test_a_callback_to_another_host_is_recorded_and_not_sent(service: Service, sandbox: Sandbox) -> None:
+    service.stk(callbackUrl="https://shop.example/momo")
+    sandbox.advance(10_000)
+    assert [record.error for record in sandbox.callbacks] == ["not sent: not loopback"] * 6
+
+
+def test_no_callback_url_no_callback(service: Service, sandbox: Sandbox) -> None:
+    service.stk()
+    service.top_up()
+    sandbox.advance(100)
+    assert sandbox.callbacks == []
+
+
+def test_lost_by_the_number_or_by_a_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.callback_lost)
+    service.stk(callbackUrl=receiver.url)
+    lost = service.stk(callbackUrl=receiver.url, phone=phone_for(Outcome.callback_lost))
+    sandbox.advance(10_000)
+    assert receiver.bodies == []
+    assert [record.error for record in sandbox.callbacks] == ["lost on purpose: never sent"] * 2
+    assert service.read(lost)["status"] == "SUCCESS"
+
+
+def test_duplicate_and_late(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+    service.stk(callbackUrl=receiver.url)
+    sandbox.advance(36)
+    assert len(receiver.bodies) == 2
+    assert receiver.bodies[0] == receiver.bodies[1]
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.callback_late)
+    service.payout(callbackUrl=receiver.url)
+    sandbox.advance(334)
+    assert len(receiver.bodies) == 2
+    sandbox.advance(1)
+    assert len(receiver.bodies) == 3
+
+
+def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.callback_reordered, times=2)
+    first = service.stk(callbackUrl=receiver.url)
+    sandbox.advance(1)
+    second = service.payout(callbackUrl=receiver.url)
+    sandbox.advance(35)
+    order = [body["transaction"]["id"] for body in receiver.bodies]
+    assert order == [transaction_id(second), transaction_id(first)]
+    alone = service.stk(callbackUrl=receiver.url)
+    sandbox.advance(94)
+    assert len(receiver.bodies) == 2
+    sandbox.advance(1)
+    assert receiver.bodies[-1]["transaction"]["id"] == transaction_id(alone)

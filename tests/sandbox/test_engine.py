@@ -1,0 +1,131 @@
+"""Time, callbacks and the end of a sandbox, seen from outside."""
+
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from momopay.sandbox import Sandbox
+from patience import until
+from sandbox.kit import KEY, BusyReceiver, Receiver, Service, data, own_sandbox, transaction_id
+
+
+def test_advance_is_exact_and_refuses_to_go_back(sandbox: Sandbox) -> None:
+    before = sandbox.now
+    sandbox.advance(12.345)
+    assert (sandbox.now - before).total_seconds() == 12.345
+    sandbox.advance(0)
+    for seconds in (-1, float("nan"), float("inf"), 1e30):
+        with pytest.raises(ValueError, match="seconds"):
+            sandbox.advance(seconds)
+
+
+def test_without_advance_time_runs_by_itself_and_callbacks_go_out(receiver: Receiver) -> None:
+    with own_sandbox(speed=1000) as (sandbox, service):
+        receiver.answer = lambda _body: 200 if len(receiver.bodies) > 1 else 500
+        sent = service.stk(callbackUrl=receiver.url)
+        until(lambda: len(sandbox.callbacks) == 2, "a callback and its retry")
+        assert [record.status for record in sandbox.callbacks] == [500, 200]
+        assert service.read(sent)["status"] == "SUCCESS"
+
+
+def test_a_handler_may_read_while_time_is_advanced(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    seen: list[str] = []
+
+    def handle(body: dict[str, Any]) -> int:
+        url = f"{sandbox.base_url}/transactions/{body['transaction']['id']}"
+        seen.append(data(httpx.get(url, auth=(KEY, ""), trust_env=False))["status"])
+        assert sandbox.now == datetime.fromisoformat(body["transaction"]["updated_at"])
+        return 200
+
+    receiver.answer = handle
+    service.stk(callbackUrl=receiver.url)
+    sandbox.advance(600)
+    assert seen == ["SUCCESS"]
+
+
+def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiver) -> None:
+    busy = BusyReceiver(receiver)
+    with own_sandbox(speed=0.001) as (sandbox, service):
+        sandbox.cancel(transaction_id(service.stk(callbackUrl=receiver.url)))
+        assert busy.arrived.wait(30)
+        mover = threading.Thread(target=sandbox.advance, args=(0,))
+        mover.start()
+        until(lambda: vars(sandbox)["_engine"].clock.held, "advance holds the clock")
+        busy.release.set()
+        mover.join()
+        assert [record.status for record in sandbox.callbacks] == [200]
+
+
+def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    busy = BusyReceiver(receiver)
+    service.stk(callbackUrl=receiver.url)
+    before = sandbox.now
+    movers = [threading.Thread(target=sandbox.advance, args=(40,)) for _ in range(2)]
+    for mover in movers:
+        mover.start()
+    assert busy.arrived.wait(30)
+    busy.release.set()
+    for mover in movers:
+        mover.join()
+    assert (sandbox.now - before).total_seconds() == 80
+
+
+def test_reset_forgets_a_callback_under_way(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    busy = BusyReceiver(receiver, status=500)
+    service.stk(callbackUrl=receiver.url)
+    mover = threading.Thread(target=sandbox.advance, args=(35,))
+    mover.start()
+    assert busy.arrived.wait(30)
+    sandbox.reset()
+    busy.release.set()
+    mover.join()
+    sandbox.advance(1000)
+    assert sandbox.callbacks == []
+    assert len(receiver.bodies) == 1
+
+
+def test_a_reset_returns_to_the_present(sandbox: Sandbox) -> None:
+    before = sandbox.now
+    sandbox.advance(86_400)
+    sandbox.reset()
+    assert abs((sandbox.now - before).total_seconds()) < 3600
+
+
+def test_closing_does_not_wait_for_a_slow_receiver(receiver: Receiver) -> None:
+    busy = BusyReceiver(receiver)
+    with own_sandbox(speed=1) as (sandbox, service):
+        sandbox.cancel(transaction_id(service.stk(callbackUrl=receiver.url)))
+        assert busy.arrived.wait(30)
+    assert busy.finished == []
+    busy.release.set()
+
+
+@pytest.mark.parametrize("by_route", [False, True])
+def test_close_ends_an_advance_that_waits_for_an_answer(
+    receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, by_route: bool
+) -> None:
+    busy, seen = BusyReceiver(receiver), list[int]()
+
+    def advance() -> None:
+        if by_route:
+            url = f"{sandbox.url}/sandbox/advance"
+            seen.append(httpx.post(url, json={"seconds": 100}, trust_env=False, timeout=30).status_code)
+        else:
+            with pytest.raises(RuntimeError, match="closed before the time had passed"):
+                sandbox.advance(100)
+            seen.append(503)
+
+    with own_sandbox(speed=0, state=tmp_path / "state.db") as (sandbox, service):
+        service.stk(callbackUrl=receiver.url)
+        mover = threading.Thread(target=advance)
+        mover.start()
+        assert busy.arrived.wait(30)
+    mover.join()
+    assert busy.finished == []
+    busy.release.set()
+    assert seen == [503]
+    assert caplog.records == []

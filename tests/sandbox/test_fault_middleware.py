@@ -1,0 +1,178 @@
+"""Each fault as a client sees it, and whether the payment was made."""
+
+import json
+import socket
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
+from patience import until
+from sandbox.kit import KEY, Receiver, Service, client, data, own_sandbox, refusal
+
+PAYOUT = ("POST", "/b2c/payouts")
+BROKEN = (httpx.ReadError, httpx.RemoteProtocolError)
+HALF_A_PAYOUT = (
+    b"POST /v1/b2c/payouts HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic cGtfdGVzdF9zdWl0ZTo=\r\n"
+    b'Content-Length: 500\r\n\r\n{"amount": 10, "phone": "0712345678"}'
+)
+
+
+def payouts(sandbox: Sandbox) -> int:
+    return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
+
+
+def connected(sandbox: Sandbox) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0), timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "committed"),
+    [
+        # A hang-up that meets a client still writing shows as a reset to some clients, and a reset as a hang-up.
+        (Fault.refuse, BROKEN, 0),
+        (Fault.reset_before_read, BROKEN, 0),
+        (Fault.reset_after_commit, httpx.ReadError, 1),
+        (Fault.truncated, httpx.RemoteProtocolError, 1),
+    ],
+)
+def test_faults_that_break_the_connection(
+    service: Service, sandbox: Sandbox, fault: Fault, error: Any, committed: int
+) -> None:
+    sandbox.fail_next(*PAYOUT, fault)
+    with pytest.raises(error):
+        service.payout()
+    assert payouts(sandbox) == committed
+    assert sandbox.requests[-1].status == (200 if fault is Fault.truncated else None)
+    data(service.payout())
+    assert payouts(sandbox) == committed + 1
+
+
+def test_a_reset_is_a_reset(sandbox: Sandbox) -> None:
+    sandbox.fail_next("GET", "/transactions", Fault.reset_after_commit)
+    with connected(sandbox) as connection:
+        connection.sendall(b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "committed"),
+    [(Fault.error_before_commit, 500, 0), (Fault.error_after_commit, 500, 1), (Fault.html_502, 502, 0)],
+)
+def test_faults_that_answer(service: Service, sandbox: Sandbox, fault: Fault, status: int, committed: int) -> None:
+    sandbox.fail_next(*PAYOUT, fault)
+    response = service.payout()
+    assert response.status_code == status
+    if status == 500:
+        assert refusal(response) == (500, "INTERNAL_ERROR")
+    else:
+        assert response.headers["content-type"] == "text/html"
+    assert payouts(sandbox) == committed
+    assert sandbox.requests[-1].status == status
+
+
+def test_truncated_without_content_length_is_a_whole_answer_with_broken_json(
+    service: Service, sandbox: Sandbox
+) -> None:
+    sandbox.fail_next(*PAYOUT, Fault.truncated, content_length=False)
+    response = service.payout()
+    assert response.status_code == 200
+    assert "content-length" not in response.headers
+    with pytest.raises(json.JSONDecodeError):
+        response.json()
+
+
+def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox, service: Service) -> None:
+    sandbox.fail_next(*PAYOUT, "hang_after_commit")
+    with client(sandbox.base_url) as hasty:
+        hasty.timeout = httpx.Timeout(30, read=0.1)
+        with pytest.raises(httpx.ReadTimeout):
+            Service(hasty).payout()
+    until(lambda: payouts(sandbox) == 1, "the payout was made")
+    assert sandbox.requests[-1].status is None
+    data(service.payout())
+    assert payouts(sandbox) == 2
+
+
+def test_a_slow_drip_is_a_whole_answer(api: httpx.Client, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0)
+    sandbox.fail_next("DELETE", "/payment-wallet/channels/{id}", Fault.slow_drip)
+    assert refusal(api.delete("/payment-wallet/channels/nope")) == (404, "CHANNEL_NOT_FOUND")
+
+
+@pytest.mark.parametrize("fault", [Fault.hang_after_commit, Fault.slow_drip])
+def test_closing_waits_for_no_fault(fault: Fault) -> None:
+    failed = threading.Event()
+    with own_sandbox(speed=0) as (sandbox, service):
+        sandbox.fail_next("GET", "/transactions", fault)
+
+        def read() -> None:
+            with pytest.raises(httpx.HTTPError):
+                service.api.get("/transactions")
+            failed.set()
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        until(lambda: vars(sandbox)["_connections"].held, "the connection is held")
+        sandbox.close()
+        thread.join()
+    assert failed.is_set()
+
+
+def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, sandbox: Sandbox) -> None:
+    sandbox.fail_next("GET", "/transactions/{id}", Fault.html_502)
+    assert api.get("/transactions/a%2Fb").status_code == 502
+    assert sandbox.requests[-1].path == "/transactions/a%2Fb"
+    assert refusal(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
+
+
+def test_a_fault_applies_whatever_the_query_is(api: httpx.Client, sandbox: Sandbox) -> None:
+    sandbox.fail_next("GET", "/transactions", Fault.error_before_commit)
+    assert api.get("/wallets/service/balance").status_code == 200
+    assert api.get("/transactions?limit=5").status_code == 500
+
+
+def test_a_refused_payment_uses_up_its_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    sandbox.fail_next(*PAYOUT, Fault.callback_late)
+    assert refusal(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
+    service.payout(callbackUrl=receiver.url)
+    sandbox.advance(35)
+    assert len(receiver.bodies) == 1
+
+
+def test_requests_are_logged_without_their_key(service: Service, sandbox: Sandbox) -> None:
+    service.api.get("/transactions", params={"limit": 5})
+    service.stk()
+    first, second = sandbox.requests
+    assert (first.method, first.path, first.query, first.status) == ("GET", "/transactions", "limit=5", 200)
+    assert (second.method, second.path, second.status) == ("POST", "/payments/stk", 200)
+    body: Any = second.json
+    assert body["amount"] == 100
+    assert first.json is None
+    assert "user-agent" in first.headers
+    for request in (first, second):
+        assert "authorization" not in request.headers
+        assert KEY not in repr(request)
+
+
+def test_half_a_request_moves_no_money(sandbox: Sandbox, service: Service) -> None:
+    with connected(sandbox) as half:
+        half.sendall(HALF_A_PAYOUT)
+        half.shutdown(socket.SHUT_WR)
+        while half.recv(1000):
+            pass
+    assert data(service.api.get("/transactions"))["items"] == []
+    assert sandbox.ledger == []
+
+
+def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    with Sandbox() as sandbox:
+        half = connected(sandbox)
+        half.sendall(HALF_A_PAYOUT)
+        until(lambda: vars(sandbox)["_connections"].held, "the request is being read")
+    half.close()
+    assert caplog.records == []
+    assert sandbox.ledger == []

@@ -1,0 +1,160 @@
+"""Transactions move through their states; a random walk checks that money adds up and states follow the arrows."""
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from momopay.sandbox import MovementKind, Outcome, Refusal, Sandbox, phone_for
+from momopay.sandbox import _callbacks as callbacks
+from momopay.sandbox import _lifecycle as lifecycle
+from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
+from momopay.sandbox._deliveries import PostResult
+from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
+from momopay.sandbox._state import AccountState, ServiceState
+from sandbox.kit import Receiver, Service, transaction_id
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ARROWS = {
+    "PENDING": {"PROCESSING", "CANCELLED", "EXPIRED"},
+    "PROCESSING": {"SUCCESS", "FAILED"},
+    "FAILED": {"REVERSED"},
+}
+AMOUNTS = st.decimals(10, 400_000, places=2)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["stk", "payout", "top_up", "enter_pin", "cancel", "ignore"]),
+        st.sampled_from(list(Outcome)),
+        AMOUNTS,
+        st.integers(0, 90),
+    ),
+    max_size=25,
+)
+
+
+def run_until(state: ServiceState, until: datetime) -> None:
+    while entry := state.scheduler.pop(until):
+        due, _, what, subject = entry
+        if what == "transaction":
+            lifecycle.take_step(state, subject, due)
+        elif delivery := callbacks.take_due(state, subject, due):
+            callbacks.report(state, delivery, PostResult(status=500), due, due)
+
+
+def act(state: ServiceState, account_state: AccountState, step: tuple[str, Outcome, Decimal], now: datetime) -> None:
+    name, outcome, amount = step
+    body = {"amount": amount, "phone": phone_for(outcome), "callbackUrl": "https://shop.example/momo"}
+    match name:
+        case "stk":
+            initiate_stk(state, account_state, StkBody.model_validate(body), now)
+        case "payout":
+            initiate_payout(state, account_state, PayoutBody.model_validate(body), now)
+        case "top_up":
+            initiate_top_up(state, account_state, TopUpBody.model_validate(body), now)
+        case _:
+            newest = account_state.history[-1].id if account_state.history else "none"
+            getattr(lifecycle, name)(state, newest, now)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_money_adds_up_and_states_follow_the_arrows(
+    steps: list[tuple[str, Outcome, Decimal, int]],
+) -> None:
+    state, now = ServiceState(), START
+    account_state = state.account_of("pk_test_any", now)
+    seen: dict[str, str] = {}
+    for name, outcome, amount, seconds in steps:
+        with suppress(Refusal):
+            act(state, account_state, (name, outcome, amount), now)
+        for _ in range(seconds):
+            now += timedelta(seconds=1)
+            run_until(state, now)
+            for transaction in account_state.history:
+                before = seen.get(transaction.id, "PENDING")
+                after = transaction.status.value
+                assert after == before or after in ARROWS[before]
+                seen[transaction.id] = after
+    run_until(state, now + timedelta(days=1))
+
+    moved = dict.fromkeys(MovementKind, Decimal(0))
+    for entry in state.ledger:
+        moved[entry.kind] += entry.amount
+    account = account_state.account
+    assert account.b2c_balance == 1_000_000 - moved[MovementKind.payout] + moved[MovementKind.reversal]
+    assert account.service_balance == 10_000 - moved[MovementKind.fee] + moved[MovementKind.top_up]
+    assert account.b2c_balance >= 0
+    assert sum(account_state.counts.values()) == len(account_state.history)
+    for (kind, status), count in account_state.counts.items():
+        assert count == sum(one.kind is kind and one.status is status for one in account_state.history)
+    assert not state.deliveries
+
+
+def test_a_payment_takes_its_time(service: Service, sandbox: Sandbox) -> None:
+    stk, payout = service.stk(), service.payout()
+    seen: list[tuple[str, str]] = []
+    for seconds in (4.999, 0.001, 29.999, 0.001):
+        sandbox.advance(seconds)
+        seen.append((service.read(stk)["status"], service.read(payout)["status"]))
+    assert seen == [(status, status) for status in ("PENDING", "PROCESSING", "PROCESSING", "SUCCESS")]
+    record = service.read(stk)
+    assert record["resultCode"] == "0"
+    assert record["resultDesc"]
+    assert [
+        (entry.kind, entry.amount) for entry in sandbox.ledger if entry.transaction_id == record["transactionId"]
+    ] == [
+        (MovementKind.fee, Decimal(1)),
+        (MovementKind.stk, Decimal(100)),
+    ]
+
+
+def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    def prompt() -> httpx.Response:
+        return service.stk(phone=phone_for(Outcome.by_hand), callbackUrl=receiver.url)
+
+    paid, cancelled, ignored = prompt(), prompt(), prompt()
+    sandbox.enter_pin(transaction_id(paid))
+    assert service.read(paid)["status"] == "PROCESSING"
+    sandbox.cancel(transaction_id(cancelled))
+    assert service.read(cancelled)["status"] == "CANCELLED"
+    sandbox.ignore(transaction_id(ignored))
+    sandbox.advance(59)
+    assert service.read(paid)["status"] == "SUCCESS"
+    assert service.read(ignored)["status"] == "PENDING"
+    sandbox.advance(1)
+    assert service.read(ignored)["status"] == "EXPIRED"
+    called = [(body["event_type"], body["transaction"]["result_code"]) for body in receiver.bodies]
+    assert called == [
+        ("transaction.cancelled", "1032"),
+        ("transaction.success", "0"),
+        ("transaction.expired", "1037"),
+    ]
+
+
+class Named:
+    def __init__(self, transaction_id: str) -> None:
+        self.transaction_id = transaction_id
+
+
+def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox: Sandbox) -> None:
+    ordinary = service.stk()
+    sandbox.cancel(Named(transaction_id(ordinary)))
+    poor = service.stk(phone=phone_for(Outcome.insufficient_funds))
+    sandbox.enter_pin(transaction_id(poor))
+    sandbox.advance(60)
+    assert service.read(ordinary)["status"] == "CANCELLED"
+    assert service.read(poor)["status"] == "SUCCESS"
+
+
+def test_an_action_needs_an_open_prompt(service: Service, sandbox: Sandbox) -> None:
+    payout, paid = service.payout(), service.stk()
+    sandbox.enter_pin(transaction_id(paid))
+    for identifier in (transaction_id(payout), transaction_id(paid)):
+        with pytest.raises(Refusal, match="NOT_PENDING"):
+            sandbox.enter_pin(identifier)
+    with pytest.raises(Refusal, match="TRANSACTION_NOT_FOUND"):
+        sandbox.ignore("nope")

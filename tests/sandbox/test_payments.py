@@ -1,0 +1,206 @@
+"""How prompts, payouts and top-ups are accepted: records, checks in their order, money, channels."""
+
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from momopay.sandbox import Channel, Credential, MovementKind, Outcome, Sandbox, phone_for
+from sandbox.kit import KEY, Service, client, data, refusal, transaction_id
+
+
+def test_an_stk_prompt_as_it_is_answered(service: Service, sandbox: Sandbox) -> None:
+    record = data(service.stk(amount=99.95))
+    account = sandbox.account(KEY)
+    made = {name: record.pop(name) for name in ("transactionId", "providerRequestId", "providerCheckoutId")}
+    assert all(isinstance(value, str) for value in made.values())
+    assert record.pop("createdAt") == record.pop("updatedAt")
+    assert record == {
+        "tenantId": account.tenant_id,
+        "channelId": account.channels[0].id,
+        "type": "STK",
+        "status": "PENDING",
+        "amount": 99.95,
+        "currency": "KES",
+        "phone": "254712345678",
+        "accountReference": "INV-42",
+        "transactionDesc": "Order 42",
+        "transactionFee": 1,
+        "resultCode": "0",
+        "resultDescription": "Request accepted for processing",
+    }
+    assert account.service_balance == 9_999
+    again = data(service.stk())
+    assert all(again[name] != value for name, value in made.items())
+
+
+def test_a_payout_as_it_is_answered(service: Service, sandbox: Sandbox) -> None:
+    record = data(service.payout())
+    account = sandbox.account(KEY)
+    assert isinstance(record.pop("transactionId"), str)
+    assert record.pop("createdAt") == record.pop("updatedAt")
+    assert record == {
+        "tenantId": account.tenant_id,
+        "channelId": None,
+        "type": "B2C",
+        "status": "PENDING",
+        "amount": 250.5,
+        "currency": "KES",
+        "phone": "254712345678",
+        "reference": "SAL-7",
+        "description": "Salary",
+        "transactionFee": 1,
+        "resultDescription": "Payout queued for processing",
+    }
+    assert account.b2c_balance == Decimal("999749.50")
+    assert [(entry.kind, entry.reference, entry.phone) for entry in sandbox.ledger] == [
+        (MovementKind.payout, "SAL-7", "254712345678"),
+        (MovementKind.fee, "SAL-7", "254712345678"),
+    ]
+
+
+def test_a_top_up_credits_the_service_wallet(service: Service, sandbox: Sandbox, api: httpx.Client) -> None:
+    sent = service.top_up(amount=500.25)
+    record = data(sent)
+    assert set(record) == set(data(service.stk()))
+    assert (record["type"], record["status"], record["transactionFee"]) == ("STK", "PENDING", 0)
+    sandbox.account(KEY).service_balance = Decimal(0)
+    sandbox.advance(64)
+    assert data(api.get("/wallets/service/balance"))["availableBalance"] == 0
+    sandbox.advance(1)
+    balance = data(api.get("/wallets/service/balance"))
+    assert set(balance) == {"walletId", "tenantId", "currency", "availableBalance", "ledgerBalance", "updatedAt"}
+    assert balance["availableBalance"] == balance["ledgerBalance"] == 500.25
+    read = service.read(sent)
+    assert (read["type"], read["status"], read["updatedAt"]) == ("WALLET_TOPUP", "SUCCESS", balance["updatedAt"])
+    assert [entry.kind for entry in sandbox.ledger] == [MovementKind.fee, MovementKind.stk, MovementKind.top_up]
+
+
+def test_a_phone_in_no_known_form(service: Service, sandbox: Sandbox) -> None:
+    for response in (service.stk(phone="0712 345 678"), service.payout(phone=""), service.top_up(phone="712345678")):
+        assert refusal(response) == (400, "INVALID_PHONE")
+    assert sandbox.ledger == []
+
+
+def test_a_callback_url_that_is_refused(service: Service, sandbox: Sandbox) -> None:
+    for response in (service.stk(callbackUrl="http://shop.example/x"), service.payout(callbackUrl="nope")):
+        assert refusal(response) == (400, "VALIDATION_ERROR")
+    sandbox.account(KEY).switches.strict_callback_urls = True
+    assert refusal(service.stk(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
+    assert refusal(service.payout(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
+
+
+def test_a_payout_is_checked_in_the_order_of_its_rules(service: Service, sandbox: Sandbox) -> None:
+    account = sandbox.account(KEY)
+    account.kyc_approved, account.b2c_balance, account.service_balance = False, Decimal(0), Decimal(0)
+    assert refusal(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
+    assert refusal(service.payout(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
+    assert refusal(service.payout()) == (403, "KYC_NOT_VERIFIED")
+    account.kyc_approved = True
+    assert refusal(service.payout()) == (409, "INSUFFICIENT_FUNDS")
+    account.b2c_balance = Decimal("250.50")
+    assert refusal(service.payout()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
+    assert sandbox.ledger == []
+    assert account.b2c_balance == Decimal("250.50")
+    account.service_balance = Decimal(1)
+    data(service.payout(channelId=account.channels[0].id))
+    assert account.b2c_balance == account.service_balance == 0
+
+
+def test_an_stk_prompt_is_checked_in_order(service: Service, sandbox: Sandbox) -> None:
+    account = sandbox.account(KEY)
+    account.service_balance = Decimal("0.99")
+    sandbox.ban_stk(KEY)
+    assert refusal(service.stk(phone="x", channelId="nope")) == (400, "INVALID_PHONE")
+    assert refusal(service.stk(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
+    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
+    sandbox.advance(3600)
+    assert refusal(service.stk()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
+    assert sandbox.ledger == []
+
+
+def test_no_fee_without_a_pricing_rule(service: Service, sandbox: Sandbox) -> None:
+    account = sandbox.account(KEY)
+    account.fee, account.service_balance = Decimal(0), Decimal(0)
+    assert data(service.stk())["transactionFee"] == 0
+    assert data(service.payout())["transactionFee"] == 0
+    assert [entry.kind for entry in sandbox.ledger] == [MovementKind.payout]
+
+
+def test_which_channel_an_stk_prompt_is_routed_to(service: Service, sandbox: Sandbox) -> None:
+    account = sandbox.account(KEY)
+    default = account.channels[0]
+    till = data(service.channel())["id"]
+    assert data(service.stk())["channelId"] == default.id
+    assert data(service.stk(channelId=till))["channelId"] == till
+    for unknown in ("nope", "5b0f1c1e-0000-4000-8000-000000000000"):
+        assert refusal(service.stk(channelId=unknown)) == (400, "CHANNEL_NOT_FOUND")
+    default.is_default = False
+    assert refusal(service.stk()) == (400, "NO_DEFAULT_CHANNEL")
+    account.channels = []
+    assert refusal(service.stk()) == (400, "NO_PAYMENT_CHANNELS")
+    account.channels = [Channel(type="TILL_NUMBER", shortcode="1", is_default=True)]
+    assert data(service.stk())["channelId"] == account.channels[0].id
+
+
+def test_a_credential_profile_with_and_without_a_channel(
+    service: Service, sandbox: Sandbox, control: httpx.Client
+) -> None:
+    def newest() -> tuple[str, str]:
+        shown = control.get("/sandbox/state").json()["data"]["transactions"][0]
+        return shown["shortcode"], shown["transaction_type"]
+
+    account = sandbox.account(KEY)
+    profile, unknown = "5b0f1c1e-0000-4000-8000-000000000001", "5b0f1c1e-0000-4000-8000-000000000002"
+    account.credentials = {profile: Credential(shortcode="777", transaction_type="CustomerBuyGoodsOnline")}
+    till = data(service.channel(shortcode="888"))["id"]
+    assert data(service.stk(credential_id=profile, channelId=till))["channelId"] == till
+    assert newest() == ("888", "CustomerBuyGoodsOnline")
+    service.stk(credential_id=profile)
+    assert newest() == ("600100", "CustomerPayBillOnline")
+    account.channels = []
+    assert data(service.stk(credential_id=profile))["channelId"] is None
+    assert newest() == ("777", "CustomerBuyGoodsOnline")
+    service.stk(credential_id=unknown)
+    assert newest() == ("600999", "CustomerPayBillOnline")
+
+
+def test_the_same_idempotency_key_gets_the_original_answer(service: Service, sandbox: Sandbox) -> None:
+    first = service.top_up("attempt-1")
+    sandbox.advance(65)
+    again = service.top_up("attempt-1", amount=999)
+    assert data(again) == data(first)
+    assert again.json()["requestId"] != first.json()["requestId"]
+    assert data(service.top_up("attempt-2"))["transactionId"] != transaction_id(first)
+    assert len(sandbox.ledger) == 1
+    # The key alone decides, so that a body which would be refused today is answered as before too.
+    for changes in ({"phone": "12"}, {"amount": 0}, {"amount": None, "phone": None}):
+        assert data(service.top_up("attempt-1", **changes)) == data(first)
+    unkeyed = {transaction_id(service.top_up(key)) for key in (None, None, "", "")}
+    assert len(unkeyed) == 4
+
+
+def test_a_key_is_used_up_by_success_and_by_its_own_account_alone(service: Service, sandbox: Sandbox) -> None:
+    assert refusal(service.top_up("k", phone="12")) == (400, "INVALID_PHONE")
+    mine = transaction_id(service.top_up("k"))
+    with client(sandbox.base_url, "pk_test_other") as other:
+        assert transaction_id(Service(other).top_up("k")) != mine
+
+
+@pytest.mark.parametrize("refund", [False, True])
+def test_the_fee_of_a_failure_is_kept_unless_a_switch_refunds_it(
+    service: Service, sandbox: Sandbox, *, refund: bool
+) -> None:
+    account = sandbox.account(KEY)
+    account.switches.fee_refunded_on_failure = refund
+    service.stk(phone=phone_for(Outcome.risk_limit))
+    service.stk(phone=phone_for(Outcome.cancelled))
+    service.payout(phone=phone_for(Outcome.risk_limit))
+    sandbox.advance(44)
+    assert account.b2c_balance == Decimal("999749.50")
+    sandbox.advance(1)
+    assert account.b2c_balance == 1_000_000
+    assert account.service_balance == (10_000 if refund else 9_997)
+    kinds = [entry.kind for entry in sandbox.ledger]
+    assert kinds.count(MovementKind.fee_refund) == (3 if refund else 0)
+    assert kinds.count(MovementKind.reversal) == 1

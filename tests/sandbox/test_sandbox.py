@@ -1,0 +1,69 @@
+"""The class `Sandbox`: start, close and what it refuses."""
+
+import re
+import socket
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from momopay.sandbox import Sandbox
+from sandbox.kit import client, data, own_sandbox, refusal
+
+
+def test_close_ends_every_thread_and_leaves_the_records() -> None:
+    before = threading.enumerate()
+    with own_sandbox() as (sandbox, service), httpx.Client(base_url=sandbox.url, trust_env=False) as browser:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", sandbox.base_url)
+        with browser.stream("GET", "/sandbox/events") as response:
+            next(response.iter_lines())
+            data(service.stk())
+            sandbox.close()
+    assert threading.enumerate() == before
+    assert (len(sandbox.requests), len(sandbox.ledger), sandbox.callbacks) == (1, 1, [])
+    port = httpx.URL(sandbox.base_url).port or 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=30)
+    sandbox.close()
+
+
+def test_a_sandbox_runs_once() -> None:
+    sandbox = Sandbox()
+    with pytest.raises(RuntimeError, match="not been started"):
+        sandbox.advance(1)
+    sandbox.close()
+    with sandbox:
+        pass
+    with pytest.raises(RuntimeError, match="not running"):
+        sandbox.advance(1)
+    with pytest.raises(RuntimeError, match="make a new one"):
+        sandbox.start()
+
+
+def test_a_failed_start_leaves_the_state_file_free(tmp_path: Path, still_sandbox: Sandbox) -> None:
+    state = tmp_path / "state.db"
+    taken = httpx.URL(still_sandbox.url).port or 0
+    with pytest.raises(OSError, match="in use"):
+        Sandbox(port=taken, state=state).start()
+    with pytest.raises(ValueError, match="speed"):
+        Sandbox(speed=-1, state=state).start()
+    with Sandbox(state=state):
+        pass
+
+
+def test_only_test_keys_have_accounts(sandbox: Sandbox) -> None:
+    with pytest.raises(ValueError, match="pk_test_"):
+        sandbox.account("pk_live_a")
+
+
+def test_both_pauses_of_stk_begin_at_will_for_one_account(sandbox: Sandbox) -> None:
+    with client(sandbox.base_url, "pk_test_paused") as paused, client(sandbox.base_url, "pk_test_free") as free:
+        body = {"amount": 1, "phone": "0712345678"}
+        sandbox.ban_stk("pk_test_paused")
+        assert refusal(paused.post("/payments/stk", json=body)) == (429, "STK_TEMP_BANNED")
+        sandbox.block_stk("pk_test_paused")
+        assert refusal(paused.post("/payments/stk", json=body)) == (429, "TRANSACTION_HEALTH_BLOCKED")
+        data(free.post("/payments/stk", json=body))
+        sandbox.reset()
+        data(paused.post("/payments/stk", json=body))
