@@ -28,7 +28,8 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
     assert sandbox.account(KEY) is account
     assert account.kyc_approved
     assert account.switches == Switches()
-    assert (account.rate_limit, account.fee) == (60, 1)
+    assert account.rate_limit == 60
+    assert account.fee == 1
     data(service.stk())
     assert len(sandbox.requests) == 1
 

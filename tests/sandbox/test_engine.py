@@ -60,6 +60,22 @@ def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiv
         assert [record.status for record in sandbox.callbacks] == [200]
 
 
+def test_a_request_takes_nothing_that_an_advance_has_to_take(
+    service: Service, sandbox: Sandbox, receiver: Receiver
+) -> None:
+    busy = BusyReceiver(receiver)
+    sent = [service.stk(callbackUrl=receiver.url) for _ in range(2)]
+    mover = threading.Thread(target=sandbox.advance, args=(35,))
+    mover.start()
+    assert busy.arrived.wait(30)
+    service.read(sent[1])
+    # The second callback is due at the same instant, and waits for the answer to the first.
+    assert len(vars(sandbox)["_engine"]._posts) == 1
+    busy.release.set()
+    mover.join()
+    assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(one) for one in sent]
+
+
 def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     service.stk(callbackUrl=receiver.url)

@@ -16,6 +16,7 @@ from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
 from momopay.sandbox._deliveries import PostResult
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
 from momopay.sandbox._state import AccountState, ServiceState
+from momopay.sandbox._transactions import Status
 from sandbox.kit import Receiver, Service, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,6 +89,8 @@ def test_money_adds_up_and_states_follow_the_arrows(
     assert account.b2c_balance == 1_000_000 - moved[MovementKind.payout] + moved[MovementKind.reversal]
     assert account.service_balance == 10_000 - moved[MovementKind.fee] + moved[MovementKind.top_up]
     assert account.b2c_balance >= 0
+    reversals = [entry.transaction_id for entry in state.ledger if entry.kind is MovementKind.reversal]
+    assert sorted(reversals) == sorted(one.id for one in account_state.history if one.status is Status.REVERSED)
     assert sum(account_state.counts.values()) == len(account_state.history)
     for (kind, status), count in account_state.counts.items():
         assert count == sum(one.kind is kind and one.status is status for one in account_state.history)
@@ -145,7 +148,10 @@ def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox
     sandbox.cancel(Named(transaction_id(ordinary)))
     poor = service.stk(phone=phone_for(Outcome.insufficient_funds))
     sandbox.enter_pin(transaction_id(poor))
-    sandbox.advance(60)
+    # The number's own PIN entry, due after 5 s, is void and must not bring the confirmation forward.
+    sandbox.advance(29.999)
+    assert service.read(poor)["status"] == "PROCESSING"
+    sandbox.advance(30)
     assert service.read(ordinary)["status"] == "CANCELLED"
     assert service.read(poor)["status"] == "SUCCESS"
 

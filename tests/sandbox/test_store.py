@@ -97,6 +97,16 @@ def test_one_state_serves_one_sandbox_at_a_time(tmp_path: Path) -> None:
     Store(state).close()
 
 
+def test_what_an_answer_said_survives_a_kill(tmp_path: Path) -> None:
+    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
+    with own_sandbox(speed=0, state=state) as (_, service):
+        sent = service.payout()
+        copy.write_bytes(state.read_bytes())
+    with own_sandbox(speed=0, state=copy) as (sandbox, service):
+        assert service.read(sent)["status"] == "PENDING"
+        assert len(sandbox.ledger) == 2
+
+
 def test_what_a_callback_said_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:
     state, copy = tmp_path / "state.db", tmp_path / "copy.db"
 
