@@ -1,4 +1,4 @@
-"""A shop on each framework's own server, with a handler of either colour, and the sandbox that calls it back."""
+"""A shop on each framework's own server, with a sync or async handler, and the sandbox that calls it back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from momopay.sandbox import Sandbox
 
 
 class KeepingJournal(Journal):
-    """Keeps each context that it gave, so that only its proper end frees a callback, not the garbage collector."""
+    """Keeps each context that it returned, so that only its end releases a callback, not the garbage collector."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -33,18 +33,18 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
         yield journal
 
 
-@pytest.fixture(params=[f"{app} {colour}" for app in APPS for colour in ("blocking", "async")])
-def made_of(request: pytest.FixtureRequest) -> tuple[str, str]:
-    app, _, colour = str(request.param).partition(" ")
-    return app, colour
+@pytest.fixture(params=[f"{app} {kind}" for app in APPS for kind in ("blocking", "async")])
+def adapter(request: pytest.FixtureRequest) -> tuple[str, str]:
+    app, _, kind = str(request.param).partition(" ")
+    return app, kind
 
 
 @pytest.fixture
-def shop(made_of: tuple[str, str], sandbox: Sandbox, journal: Journal) -> Iterator[Shop]:
-    app, colour = made_of
+def shop(adapter: tuple[str, str], sandbox: Sandbox, journal: Journal) -> Iterator[Shop]:
+    app, kind = adapter
     shop = Shop(sandbox, unique_key(), journal)
     make, serve = APPS[app]
-    handler = shop.handle_async if colour == "async" else shop.handle
+    handler = shop.handle_async if kind == "async" else shop.handle
     with serve(make(handler, signer=shop.signer, journal=shop.journal)) as url:
         shop.url = f"{url}/momo"
         yield shop

@@ -1,4 +1,4 @@
-"""A merchant's app: its handler, in either colour, confirms each callback with a real client and notes what it did."""
+"""A merchant's app whose handler, sync or async, confirms each callback with a real client and counts its effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECRET = "a shop's own secret, long enough"
 
 
 class Shop:
-    """What the app was made of, what it was called with, and what came of it."""
+    """The signer and journal of the app, the callbacks it received, and their effects."""
 
     def __init__(self, sandbox: Sandbox, key: str, journal: Journal | None) -> None:
         self.signer = CallbackSigner(SECRET)
@@ -36,7 +36,7 @@ class Shop:
             self._act_on(await client.transactions.confirm(callback))
 
     def pay(self, reference: str = "INV-42", *, signed: str | None = None, **fields: Any) -> str:
-        """Ask for a payment with a signed callback URL; give its id."""
+        """Prompt for a payment with a signed callback URL; return its id."""
         url = self.signer.url(self.url, reference=signed or reference)
         asked: dict[str, Any] = {"amount": 100, "phone": "0712345678", "account_reference": reference, **fields}
         with momopay.Client(**self._account) as client:
@@ -44,7 +44,7 @@ class Shop:
         return prompt.transaction_id
 
     def lose_sight_of_a_payout(self, sandbox: Sandbox, reference: str) -> None:
-        """Pay out once with a signed callback URL; the service commits, and its answer is lost."""
+        """Pay out once with a signed callback URL; the service commits and the response is lost."""
         assert self.journal is not None
         sandbox.fail_next("POST", "/b2c/payouts", "reset_after_commit")
         url = self.signer.url(self.url, reference=reference)

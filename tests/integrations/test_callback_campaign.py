@@ -1,4 +1,4 @@
-"""A storm of callbacks through each adapter: one effect for each genuine one; without its safeties, the check fails."""
+"""A storm of callbacks through each adapter: one effect for each genuine one. Without a safety the check fails."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def through_wsgi(app: Any) -> Any:
                 "wsgi.input": io.BytesIO(body),
                 "wsgi.errors": io.StringIO(),
             }
-            answers = list[int]()
+            statuses = list[int]()
 
             def start_response(status: str, *_more: Any) -> None:
-                answers.append(int(status[:3]))
+                statuses.append(int(status[:3]))
 
             response = app(environ, start_response)
             b"".join(response)
             response.close()
-            return answers[0]
+            return statuses[0]
 
         yield deliver
 
@@ -56,18 +56,18 @@ def through_asgi(app: Any) -> Any:
     @contextmanager
     def connect() -> Generator[Deliver]:
         async def request(query: str, body: bytes) -> int:
-            answers = list[int]()
+            statuses = list[int]()
 
             async def receive() -> dict[str, Any]:
                 return {"type": "http.request", "body": body, "more_body": False}
 
             async def send(message: dict[str, Any]) -> None:
                 if message["type"] == "http.response.start":
-                    answers.append(message["status"])
+                    statuses.append(message["status"])
 
             scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/momo", "headers": []}
             await app({**scope, "query_string": query.encode()}, receive, send)
-            return answers[0]
+            return statuses[0]
 
         with asyncio.Runner() as runner:
             yield lambda query, body: runner.run(request(query, body))
@@ -93,19 +93,19 @@ ADAPTERS = pytest.mark.parametrize("by", [by_fastapi, by_flask, by_django], ids=
 @pytest.fixture
 def seed(caplog: pytest.LogCaptureFixture) -> int:
     for name in ("momopay", "django.request"):
-        caplog.set_level(logging.CRITICAL, name)  # each callback that is turned away is told there
+        caplog.set_level(logging.CRITICAL, name)  # each callback that is refused is logged there
     print(f"MOMOPAY_SEED={SEED}")  # noqa: T201  what replays a failure
     return SEED
 
 
 def run(storm: Storm, by: Callable[..., Any], journal: Journal) -> None:
     begun = time.perf_counter()
-    answers = storm.blow(by(storm, signer=storm.signer, journal=journal))
+    statuses = storm.blow(by(storm, signer=storm.signer, journal=journal))
     seconds = time.perf_counter() - begun
-    print(f"{len(storm.sent)} callbacks, {len(storm.genuine)} genuine, in {seconds:.0f} s: {sorted(answers.items())}")  # noqa: T201  the report
+    print(f"{len(storm.sent)} callbacks, {len(storm.genuine)} genuine, in {seconds:.0f} s: {sorted(statuses.items())}")  # noqa: T201  the report
     assert storm.wrong() == {}
     assert storm.effects.failing == set()
-    by_kind = {kind: {status for of, status in answers if of == kind} for kind, _ in answers}
+    by_kind = {kind: {status for of, status in statuses if of == kind} for kind, _ in statuses}
     assert by_kind["forged"] == by_kind["replayed"] == {403}
     assert by_kind["garbage"] == {400}
     assert by_kind["genuine"] | by_kind["duplicate"] <= {200, 500, 503}

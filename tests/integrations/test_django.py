@@ -1,0 +1,88 @@
+"""What is particular to the views of Django: CSRF, transactions, and two kinds of view."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import typing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test import RequestFactory
+
+from integrations.apps import django_wsgi_app
+from integrations.kit import BODY, ENDLESS, QUERY, SIGNER, Handler, handle_later, send_endlessly, unreachable
+from momopay import Callback, CallbackSigner, Journal
+from momopay.integrations import django
+
+
+def post(app: Any, query: str = "") -> Any:
+    factory = RequestFactory(enforce_csrf_checks=True)
+    return app.get_response(factory.post(f"/momo?{query}", BODY, content_type="application/json"))
+
+
+def test_a_body_and_a_signed_query_are_passed_on_without_a_csrf_token() -> None:
+    handler = Handler()
+    response = post(django_wsgi_app(handler.handle, signer=SIGNER), QUERY)
+    assert (response.status_code, response.content, response.headers["Allow"]) == (200, b"OK", "POST")
+    assert len(handler.calls) == 1
+
+
+def test_an_async_handler_makes_an_async_view() -> None:
+    view = django.callback_endpoint(handle_later)
+    assert inspect.iscoroutinefunction(view)
+    assert asyncio.run(view(RequestFactory().post("/momo", BODY, content_type="text/plain"))).status_code == 200
+    assert not inspect.iscoroutinefunction(django.callback_endpoint(unreachable))
+    assert getattr(view, "__name__", "") == "handle_later"
+
+
+@pytest.mark.parametrize("stated", ENDLESS, ids=["length", "chunked"])
+def test_at_most_64_kib_of_a_body_are_read(stated: dict[str, Any]) -> None:
+    status, taken = send_endlessly(django_wsgi_app(unreachable), **stated)
+    assert status == "400 Bad Request"
+    assert taken <= 2 * 65_536
+
+
+def test_annotations_resolve() -> None:
+    hints = typing.get_type_hints(django.callback_endpoint)
+    assert (hints["signer"], hints["journal"]) == (CallbackSigner | None, Journal | None)
+
+
+def test_the_handler_commits_before_the_journal_marks_the_callback_and_rolls_back_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    atomic = list[bool]()
+
+    class Watched(Journal):
+        @contextmanager
+        def handling(self, callback: Callback) -> Generator[bool]:
+            with super().handling(callback) as first:
+                yield first
+                atomic.append(connection.in_atomic_block)
+
+    troubles: list[Exception] = [RuntimeError("after the insert")]
+
+    def handle(_callback: Callback) -> None:
+        atomic.append(connection.in_atomic_block)
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO orders VALUES ('INV-42')")
+        if troubles:
+            raise troubles.pop()
+
+    def paid() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM orders")
+            return int(cursor.fetchone()[0])
+
+    with closing(connection), Watched(f"sqlite:///{tmp_path / 'shop.db'}") as journal:
+        app = django_wsgi_app(handle, journal=journal)
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE orders (reference TEXT)")
+        assert (post(app).status_code, paid(), atomic) == (500, 0, [True])
+        assert (post(app).status_code, paid(), atomic) == (200, 1, [True, True, False])
+        assert (post(app).status_code, paid(), atomic) == (200, 1, [True, True, False, False])
