@@ -107,7 +107,7 @@ def _mutants_of(path: Path) -> Iterator[Mutant]:
         yield Mutant("random", name, str(path.relative_to(ROOT)), old, new, mirrored_tests(path))
 
 
-def _changed(node: ast.AST) -> str | None:
+def _changed(node: ast.AST) -> str | None:  # noqa: PLR0911  one line for each kind of expression
     """Return another expression in place of this one, or None where none is drawn."""
     match node:
         case ast.Compare(left, [operator], [right]):

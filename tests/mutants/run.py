@@ -2,6 +2,7 @@
 
     python tests/mutants/run.py                      every mutant of the catalogue
     python tests/mutants/run.py polling journal      those of two areas
+    python tests/mutants/run.py --sample 40          so many of the catalogue, drawn by --seed
     python tests/mutants/run.py --random 50 --seed 7 drawn from the library, with the mirrored tests
 
 The exit status is 1 when fewer than 95 % are noticed.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -98,12 +100,16 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("areas", nargs="*", help="files of the catalogue, without .toml; all by default")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="draw so many of the catalogue")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="draw so many mutants instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     mutants = drawn(options.random, options.seed) if options.random else listed()
-    results = run([each for each in mutants if not options.areas or each.area in options.areas], options.jobs)
+    mutants = [each for each in mutants if not options.areas or each.area in options.areas]
+    if options.sample:
+        mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
+    results = run(mutants, options.jobs)
     total = Counter(mutant.area for mutant, _ in results)
     noticed = Counter(mutant.area for mutant, caught in results if caught)
     print(f"\n{'area':<14}{'mutants':>8}{'noticed':>9}")  # noqa: T201
