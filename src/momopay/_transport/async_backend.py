@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
-import httpcore
 import httpx
 
-from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable
-from momopay._transport.requests import httpcore_request, httpx_request
+from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
+from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
 from momopay._transport.threads import in_thread
 from momopay.errors import ConfigurationError
@@ -77,34 +76,28 @@ class AsyncBackend:
         reader = ResponseReader(progress or Progress())
         with anyio.move_on_after(timeout):
             try:
+                request = build_request(method, url, headers, body, extensions)
                 if self._transport is not None:
-                    request = httpx_request(method, url, headers, body, extensions)
-                    response = await self._transport.handle_async_request(request)
-                    reader.start(response.status_code, response.headers)
-                    stream = cast("httpx.AsyncByteStream", response.stream)
-                    return await _read(stream, response.aclose, reader, deadline)
-                core_request = httpcore_request(method, url, headers, body, extensions)
-                return await self._send_on_connection(core_request, reader, deadline, has_effect=has_effect)
+                    return (await _exchange(self._transport, request, reader, deadline))[0]
+                return await self._send_on_connection(request, reader, deadline, has_effect=has_effect)
             except TRANSPORT_ERRORS as error:
                 raise reader.failure(error) from error
         raise reader.timed_out()
 
     async def _send_on_connection(
-        self, request: httpcore.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
+        self, request: httpx.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
     ) -> RawResponse:
         reader.progress.connecting = True
         async with self._slots:
-            # The trace reports when a request with an effect is written. Others are not traced, which saves time.
-            reader.progress.connecting = has_effect
             connection = None if has_effect else self._idle.pop()
-            if connection is not None and connection.has_expired():  # idle for too long, or the server hung up
+            if connection is not None and connection.has_expired():
                 await _close(connection)
                 connection = None
-            connection = connection or AsyncConnection(request.url.origin)
+            connection = connection or AsyncConnection(origin_of(request))
+            # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
+            reader.progress.connecting = False
             try:
-                response = await connection.handle_async_request(request)
-                reader.start(response.status, httpx.Headers(response.headers))
-                answer = await _read(cast("AsyncIterable[bytes]", response.stream), response.aclose, reader, deadline)
+                answer, response = await _exchange(connection, request, reader, deadline)
             except BaseException:
                 await _close(connection)
                 raise
@@ -159,18 +152,20 @@ def _running_loop() -> object:
         return anyio.lowlevel.current_token()
 
 
-async def _read(
-    stream: AsyncIterable[bytes], close: Callable[[], Awaitable[None]], reader: ResponseReader, deadline: float
-) -> RawResponse:
+async def _exchange(
+    transport: httpx.AsyncBaseTransport, request: httpx.Request, reader: ResponseReader, deadline: float
+) -> tuple[RawResponse, httpx.Response]:
+    response = await transport.handle_async_request(request)
+    reader.start(response.status_code, response.headers)
     try:
-        async for chunk in stream:
+        async for chunk in cast("httpx.AsyncByteStream", response.stream):
             reader.feed(chunk)
             # One network read may bring many chunks, and no timer fires between them.
             if time.monotonic() > deadline:
                 raise reader.timed_out()
     finally:
-        await close()
-    return reader.finish()
+        await response.aclose()
+    return reader.finish(), response
 
 
 class AsyncSignal:

@@ -1,7 +1,7 @@
 """Our own connections to the service, and the stack on which they wait between requests.
 
-Each is an `httpcore.HTTPConnection`, without a pool: the cost of httpcore's pool grows with every idle connection that
-it holds, and a stack's does not.
+Each is an httpx transport over one `httpcore.HTTPConnection`, without a pool: the cost of httpcore's pool grows with
+every idle connection that it holds, and a stack's does not.
 
 Invariants:
 - A connection carries one request at a time, for one thread or task.
@@ -16,7 +16,7 @@ import os
 import ssl
 from collections import deque
 from functools import cache
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar
 
 import httpcore
 import httpx
@@ -28,26 +28,52 @@ KEEP_ALIVE: Final = 4.0
 """Seconds. Common servers hang up on an idle connection after five."""
 
 
-class SyncConnection(httpcore.HTTPConnection):
-    """A blocking connection."""
+class SyncConnection(httpx.HTTPTransport):
+    """A blocking connection.
+
+    It is httpx's transport so that what replaces `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) also sees
+    our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
+    sends, is set here. It is the one private attribute of another library that this package touches.
+    """
 
     def __init__(self, origin: httpcore.Origin) -> None:
         self.deadline = AttemptDeadline()
-        super().__init__(origin, tls_context(origin), KEEP_ALIVE, network_backend=SyncNetwork(self.deadline))
+        self.core = httpcore.HTTPConnection(
+            origin, tls_context(origin), KEEP_ALIVE, network_backend=SyncNetwork(self.deadline)
+        )
+        self._pool = self.core  # type: ignore[assignment]
+
+    def has_expired(self) -> bool:
+        """Return whether it was idle for too long, or the server hung up."""
+        return self.core.has_expired()
 
 
-class AsyncConnection(httpcore.AsyncHTTPConnection):
-    """An asynchronous connection."""
+class AsyncConnection(httpx.AsyncHTTPTransport):
+    """An asynchronous connection; see `SyncConnection`."""
 
     def __init__(self, origin: httpcore.Origin) -> None:
-        super().__init__(origin, tls_context(origin), KEEP_ALIVE, network_backend=AsyncNetwork())
+        self.core = httpcore.AsyncHTTPConnection(
+            origin, tls_context(origin), KEEP_ALIVE, network_backend=AsyncNetwork()
+        )
+        self._pool = self.core  # type: ignore[assignment]
+
+    def has_expired(self) -> bool:
+        """Return whether it was idle for too long, or the server hung up."""
+        return self.core.has_expired()
 
 
-def is_reusable(connection: SyncConnection | AsyncConnection, response: httpcore.Response) -> bool:
+def origin_of(request: httpx.Request) -> httpcore.Origin:
+    """Return where the request goes."""
+    url = request.url
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
+
+
+def is_reusable(connection: SyncConnection | AsyncConnection, response: httpx.Response) -> bool:
     """Return whether the response has ended where the data did, and the server keeps the connection open."""
-    extensions = cast("dict[str, Any]", response.extensions)  # pyright: ignore[reportUnknownMemberType]  half typed
-    stream = extensions.get("network_stream")
-    return connection.is_idle() and isinstance(stream, SyncStream | AsyncStream) and not stream.has_unread()
+    stream = response.extensions.get("network_stream")
+    if not isinstance(stream, SyncStream | AsyncStream):
+        return False  # a test tool answered in place of the connection
+    return connection.core.is_idle() and not stream.has_unread()
 
 
 def tls_context(origin: httpcore.Origin) -> ssl.SSLContext | None:

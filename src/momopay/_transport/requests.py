@@ -1,6 +1,6 @@
-"""Requests, in httpcore's form for our own connections and in httpx's form for a transport of the user's.
+"""Requests, built from prepared headers and cached URLs.
 
-They are built from prepared headers and cached URLs: httpx's own way parses the URL and sorts the headers each time.
+httpx's own way parses the URL and sorts the headers for each request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import httpcore
 import httpx
 
 from momopay._transport.response import NotSentError
@@ -20,7 +19,7 @@ def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
     return httpx.Headers({"Host": httpx.URL(base_url).netloc.decode("ascii"), **headers})
 
 
-def httpx_request(
+def build_request(
     method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
 ) -> httpx.Request:
     """Return a request whose content has been read, as transports of httpx expect.
@@ -30,22 +29,10 @@ def httpx_request(
     """
     stream = httpx.ByteStream(body or b"")
     request = httpx.Request(
-        method, _httpx_url(url), headers=_with_body_headers(headers, body), stream=stream, extensions=extensions
+        method, _parsed_url(url), headers=_with_body_headers(headers, body), stream=stream, extensions=extensions
     )
     request.read()
     return request
-
-
-def httpcore_request(
-    method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
-) -> httpcore.Request:
-    """Return a request for one of our own connections.
-
-    Raises:
-        NotSentError: As for `httpx_request`.
-    """
-    raw = _with_body_headers(headers, body)
-    return httpcore.Request(method, _httpcore_url(url), headers=raw, content=body, extensions=extensions)
 
 
 def _with_body_headers(headers: httpx.Headers, body: bytes | None) -> list[tuple[bytes, bytes]]:
@@ -55,15 +42,8 @@ def _with_body_headers(headers: httpx.Headers, body: bytes | None) -> list[tuple
 
 
 @lru_cache(maxsize=256)
-def _httpx_url(url: str) -> httpx.URL:
+def _parsed_url(url: str) -> httpx.URL:
     try:
         return httpx.URL(url)
     except httpx.InvalidURL as error:
         raise NotSentError(str(error)) from error
-
-
-@lru_cache(maxsize=256)
-def _httpcore_url(url: str) -> httpcore.URL:
-    # httpx parses this one too, so that a request goes to the same place over any transport.
-    parsed = _httpx_url(url)
-    return httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast
 
-import httpcore
 import httpx
 
-from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable
-from momopay._transport.requests import httpcore_request, httpx_request
+from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable, origin_of
+from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, NotSentError, Progress, RawResponse, ResponseReader
 from momopay.errors import ConfigurationError
 
@@ -68,33 +67,30 @@ class SyncBackend:
             extensions["trace"] = progress.trace
         reader = ResponseReader(progress or Progress())
         try:
+            request = build_request(method, url, headers, body, extensions)
             if self._transport is not None:
-                response = self._transport.handle_request(httpx_request(method, url, headers, body, extensions))
-                reader.start(response.status_code, response.headers)
-                return _read(cast("httpx.SyncByteStream", response.stream), response.close, reader, deadline)
-            request = httpcore_request(method, url, headers, body, extensions)
+                return _exchange(self._transport, request, reader, deadline)[0]
             return self._send_on_connection(request, reader, deadline, has_effect=has_effect)
         except TRANSPORT_ERRORS as error:
             raise reader.failure(error) from error
 
     def _send_on_connection(
-        self, request: httpcore.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
+        self, request: httpx.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
     ) -> RawResponse:
-        # The trace reports when a request with an effect is written. Others are not traced, which saves time.
-        reader.progress.connecting = has_effect
+        reader.progress.connecting = True
         if not self._slots.acquire(timeout=deadline - time.monotonic()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
             connection = None if has_effect else self._idle.pop()
-            if connection is not None and connection.has_expired():  # idle for too long, or the server hung up
+            if connection is not None and connection.has_expired():
                 connection.close()
                 connection = None
-            connection = connection or SyncConnection(request.url.origin)
+            connection = connection or SyncConnection(origin_of(request))
             connection.deadline.at = deadline
+            # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
+            reader.progress.connecting = False
             try:
-                response = connection.handle_request(request)
-                reader.start(response.status, httpx.Headers(response.headers))
-                answer = _read(cast("Iterable[bytes]", response.stream), response.close, reader, deadline)
+                answer, response = _exchange(connection, request, reader, deadline)
             except BaseException:
                 connection.close()
                 raise
@@ -131,16 +127,20 @@ class SyncBackend:
             self._transport.close()
 
 
-def _read(stream: Iterable[bytes], close: Callable[[], None], reader: ResponseReader, deadline: float) -> RawResponse:
+def _exchange(
+    transport: httpx.BaseTransport, request: httpx.Request, reader: ResponseReader, deadline: float
+) -> tuple[RawResponse, httpx.Response]:
+    response = transport.handle_request(request)
+    reader.start(response.status_code, response.headers)
     try:
-        for chunk in stream:
+        for chunk in cast("httpx.SyncByteStream", response.stream):
             reader.feed(chunk)
             # One network read may bring many chunks, and the socket's timeout is not asked between them.
             if time.monotonic() > deadline:
                 raise reader.timed_out()
     finally:
-        close()
-    return reader.finish()
+        response.close()
+    return reader.finish(), response
 
 
 class SyncSignal:
