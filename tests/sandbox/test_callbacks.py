@@ -68,10 +68,7 @@ def test_the_payload_of_an_end_without_success(
 
 @pytest.mark.parametrize(
     ("outcome", "says"),
-    [
-        (Outcome.cancelled, ("transaction.cancelled", "FAILED")),
-        (Outcome.expired, ("transaction.expired", "EXPIRED")),
-    ],
+    [(Outcome.cancelled, ("transaction.cancelled", "FAILED")), (Outcome.expired, ("transaction.expired", "EXPIRED"))],
 )
 def test_cancelled_and_expired_may_read_as_failed(
     service: Service, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, says: tuple[str, str]

@@ -63,9 +63,7 @@ def act(state: ServiceState, account_state: AccountState, step: tuple[str, Outco
 
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
-def test_money_adds_up_and_states_follow_the_arrows(
-    steps: list[tuple[str, Outcome, Decimal, int]],
-) -> None:
+def test_money_adds_up_and_states_follow_the_arrows(steps: list[tuple[str, Outcome, Decimal, int]]) -> None:
     state, now = ServiceState(), START
     account_state = state.account_of("pk_test_any", now)
     seen: dict[str, str] = {}
@@ -109,10 +107,7 @@ def test_a_payment_takes_its_time(service: Service, sandbox: Sandbox) -> None:
     assert record["resultDesc"]
     assert [
         (entry.kind, entry.amount) for entry in sandbox.ledger if entry.transaction_id == record["transactionId"]
-    ] == [
-        (MovementKind.fee, Decimal(1)),
-        (MovementKind.stk, Decimal(100)),
-    ]
+    ] == [(MovementKind.fee, Decimal(1)), (MovementKind.stk, Decimal(100))]
 
 
 def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
@@ -131,11 +126,7 @@ def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox
     sandbox.advance(1)
     assert service.read(ignored)["status"] == "EXPIRED"
     called = [(body["event_type"], body["transaction"]["result_code"]) for body in receiver.bodies]
-    assert called == [
-        ("transaction.cancelled", "1032"),
-        ("transaction.success", "0"),
-        ("transaction.expired", "1037"),
-    ]
+    assert called == [("transaction.cancelled", "1032"), ("transaction.success", "0"), ("transaction.expired", "1037")]
 
 
 class Named:

@@ -10,10 +10,7 @@ PENDING_FOR_EVER = list[str]()
 TAKEN = ["PROCESSING+5"]
 TABLE = {
     Outcome.success: (["PROCESSING+5", "SUCCESS+30 0"], ["PROCESSING+5", "SUCCESS+30 0"]),
-    Outcome.insufficient_funds: (
-        ["PROCESSING+5", "FAILED+30 1"],
-        ["PROCESSING+5", "FAILED+30 1", "REVERSED+10 1"],
-    ),
+    Outcome.insufficient_funds: (["PROCESSING+5", "FAILED+30 1"], ["PROCESSING+5", "FAILED+30 1", "REVERSED+10 1"]),
     Outcome.risk_limit: (["PROCESSING+5", "FAILED+30 17"], ["PROCESSING+5", "FAILED+30 17", "REVERSED+10 17"]),
     Outcome.too_many_requests: (["PROCESSING+5", "FAILED+30 20"], ["PROCESSING+5", "FAILED+30 20", "REVERSED+10 20"]),
     Outcome.cancelled: (["CANCELLED+5 1032"], ["PROCESSING+5", "FAILED+30 1032", "REVERSED+10 1032"]),

@@ -64,10 +64,3 @@ def test_the_fee_by_status(service: Service, api: httpx.Client, sandbox: Sandbox
     assert fees() == [("FAILED", 0), ("CANCELLED", 0), ("SUCCESS", 2.5)]
     sandbox.advance(10)
     assert fees()[0] == ("REVERSED", 0)
-
-
-def test_a_replayed_top_up_shows_the_transaction_as_it_was(service: Service, sandbox: Sandbox) -> None:
-    first = data(service.top_up("k"))
-    sandbox.advance(65)
-    assert data(service.top_up("k")) == first
-    assert (first["type"], first["status"], first["createdAt"]) == ("STK", "PENDING", first["updatedAt"])

@@ -10,6 +10,7 @@ The modules, from top to bottom; imports go down only:
 * `_operations`, `_payments`, `_lifecycle`, ...: the rules. They know no clock, no socket and no framework.
 """
 
+# Without the extra, an import error would name uvicorn or FastAPI, and not what to install.
 try:
     from momopay.sandbox._accounts import Account, Channel, Credential
     from momopay.sandbox._deliveries import CallbackRecord

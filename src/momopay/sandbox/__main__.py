@@ -50,6 +50,7 @@ def stop_on_signals() -> threading.Event:
     def set_stop(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
+    # An event and no exception: `close` then runs as it does in a test, and the state file is saved.
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, set_stop)
     return stop

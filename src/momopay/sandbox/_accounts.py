@@ -58,6 +58,7 @@ class Account(BaseModel):
     service_updated_at: datetime
     fee: Annotated[Money, Field(ge=0)] = Decimal(1)
     rate_limit: Annotated[int, Field(ge=1)] | None = 60
+    # Deleted channels stay in the list, because transactions still name them.
     channels: list[Channel]
     credentials: dict[str, Credential] = {}
     switches: Switches = Field(default_factory=Switches)

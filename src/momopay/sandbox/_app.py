@@ -50,6 +50,7 @@ def build(engine: Engine) -> FastAPI:
             response_class=Response,
             **describe(route),
         )
+    # Starlette's own answers are plain text; a client of the service expects the envelope from everything.
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Refusal, _refusal)
     app.add_exception_handler(Exception, _defect)
@@ -69,6 +70,7 @@ def _handler(engine: Engine, route: Route) -> Handler:
                     state=engine.state,
                     account_state=account_state,
                     now=now,
+                    # Only now: the path was routed as sent, so that an id may hold an encoded slash.
                     id=unquote(request.path_params.get("id", "")),
                     query=request.query_params,
                     body=_body(scope),

@@ -115,6 +115,7 @@ def parse_json(raw: bytes, *, integer: Callable[[str], object] = Decimal) -> obj
         Refusal: VALIDATION_ERROR, when it is not JSON.
     """
     try:
+        # Decimals all the way: 0.1 as a float would no longer be the amount that was sent.
         return json.loads(raw, parse_float=Decimal, parse_int=integer, parse_constant=_no_constant)
     except (ValueError, ArithmeticError, RecursionError):
         raise Refusal("VALIDATION_ERROR", "The request body is not valid JSON") from None

@@ -88,6 +88,7 @@ def report(state: ServiceState, delivery: Delivery, result: PostResult, at: date
         del state.deliveries[delivery.id]
     else:
         _schedule(state, delivery, due)
+    # Reordering needs another callback to come first; the 60 seconds are for an account that has none.
     for other in state.deliveries.values():
         if other.held and other is not delivery and other.tenant_id == delivery.tenant_id:
             other.held = False

@@ -86,6 +86,7 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
     if channel_id is not None:
         return find(account, channel_id, status=400)
     channels = list(account.live_channels())
+    # The default comes before the credential profile: the channel, where there is one, is the receiving party.
     for channel in channels:
         if channel.is_default:
             return channel
@@ -99,4 +100,5 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
 def _account_number(channel_type: str, account_number: str | None) -> str | None:
     if channel_type == "PAYBILL" and not account_number:
         raise invalid_field("accountNumber", "is required for a PAYBILL channel")
+    # TILL_NUMBER has none, so what was sent for it is dropped and never shown.
     return None if channel_type == "TILL_NUMBER" else account_number

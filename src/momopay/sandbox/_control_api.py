@@ -66,6 +66,7 @@ async def _advance(engine: Engine, raw: bytes) -> object:
 
 
 async def _fail_next(engine: Engine, raw: bytes) -> object:
+    # With int, a `times` of 1.5 or 1.0 is refused; as Decimal a whole number would be no int.
     body = read_body(_FaultBody, raw, integer=int)
     fault = Fault(body.fault)
     engine.faults.add(body.method, body.path, fault, body.times, content_length=body.content_length)
@@ -132,11 +133,13 @@ def _view(engine: Engine, view: View) -> Handler:
 def _action(engine: Engine, action: Action) -> Handler:
     async def handle(request: Request) -> Response:
         guard(request)
+        # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
         raw = await request.body()
         if len(raw) > MAXIMUM_BYTES:
             raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
         engine.catch_up()
         try:
+            # ValueErrors carry the messages that Python callers see; over HTTP they are refusals.
             return success_response(await action(engine, raw))
         except ValueError as error:
             raise Refusal("VALIDATION_ERROR", str(error)) from error

@@ -46,6 +46,7 @@ class ErrorEnvelope(_EnvelopeModel):
     request_id: str = Field(default_factory=lambda: str(uuid4()))
 
 
+# Responses are encoded here, once: FastAPI would validate and encode what is valid JSON already.
 def success_response(data: object, status: int = 200) -> Response:
     """Return a success with a record, or with plain JSON data."""
     body = _encode(Envelope[Any](data=data).model_dump(by_alias=True))

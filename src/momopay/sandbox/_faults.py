@@ -71,6 +71,7 @@ class FaultPlan:
         method, path = method.upper(), "/" + path.removeprefix("/")
         if not any(method in methods and route.fullmatch(path) for route, methods in _PATHS):
             raise ValueError(f"the service has no {method} {path}")
+        # Only the placeholders are patterns; the rest of the path, dots included, is literal.
         pieces = re.split(r"\{[^{}/]*\}|\*", path)
         pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
         self.waiting.append(PlannedFault(method, pattern, Fault(fault), times, content_length))
@@ -79,6 +80,7 @@ class FaultPlan:
         """Return the fault that applies to this request, if one does, and count it."""
         for planned in self.waiting:
             if planned.method == method and planned.pattern.fullmatch(path):
+                # Counted before the request is processed: one that is refused uses its fault up too.
                 planned.times -= 1
                 if not planned.times:
                     self.waiting.remove(planned)

@@ -98,6 +98,7 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
 
 def list_page(account_state: AccountState, filters: Filters, now: datetime) -> Page:
     """Return the page that the cursor points to."""
+    # One item more than the page is looked for: only then is there a next page to point to.
     # Walked from the cursor and not from the newest, so that the last page costs no more than the first.
     history = account_state.history
     index = len(history) if filters.before is None else min(filters.before, len(history))
@@ -152,6 +153,7 @@ def _instant(query: Mapping[str, str], name: str) -> datetime | None:
     if value is None:
         return None
     try:
+        # A bare date is its first instant as a lower bound and its last as an upper one.
         if len(value) <= len("2026-01-31"):
             return datetime.combine(date.fromisoformat(value), time.min if name == "from" else time.max, UTC)
         instant = datetime.fromisoformat(value)

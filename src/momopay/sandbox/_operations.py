@@ -72,6 +72,7 @@ def top_up(call: Call) -> StkInitiated:
 def list_transactions(call: Call) -> TransactionList[TransactionItem] | TransactionList[SnakeFeeItem]:
     """GET /transactions."""
     filters = parse_filters(call.query)
+    # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
     if call.effects.list_lag:
         filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
     page = list_page(call.account_state, filters, call.now)
@@ -108,6 +109,7 @@ def list_channels(call: Call) -> ChannelList:
 def create_channel(call: Call) -> PaymentChannel:
     """POST /payment-wallet/channels."""
     account = call.account_state.account
+    # Channels belong to the account's settings, so nothing else tells `commit` that there is something to save.
     channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)

@@ -55,6 +55,7 @@ def initiate_stk(
         state.version += 1
         account_state.health.check(now)
     _check_fee(account)
+    # An unknown profile is taken with its defaults: the service has no endpoint that would make one.
     profile = Credential()
     if body.credential_id is not None:
         profile = account.credentials.get(body.credential_id, profile)
@@ -98,6 +99,7 @@ def initiate_payout(
     channel = None
     if body.channel_id is not None:
         channel = _channels.find(account, body.channel_id, status=400)
+    # KYC, funds, fee, in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
         raise Refusal("KYC_NOT_VERIFIED", "Payouts need approved KYC")
     if account.b2c_balance < body.amount:
@@ -119,6 +121,7 @@ def initiate_payout(
     )
     _apply(effects, transaction)
     state.add(transaction)
+    # At acceptance, not at success: a payout that is queued holds its money.
     account.b2c_balance -= transaction.amount
     state.record_movement(MovementKind.payout, transaction, transaction.amount, now)
     _deduct_fee(state, account, transaction)
@@ -194,12 +197,14 @@ def _new_transaction(
 
 
 def _apply(effects: FaultEffects, transaction: Transaction) -> None:
+    # Kept with the transaction, because its callback and its lists come long after the request that the fault struck.
     transaction.callback_mode = effects.callback_mode
     if effects.list_lag:
         transaction.listed_from = transaction.created_at + timedelta(seconds=LIST_LAG)
 
 
 def _check_fee(account: Account) -> None:
+    # Not "is zero": where no pricing rule is configured the fee is 0, and an empty wallet covers that.
     if account.service_balance < account.fee:
         raise Refusal("INSUFFICIENT_SERVICE_BALANCE", "The service wallet cannot cover the fee")
 

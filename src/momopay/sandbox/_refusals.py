@@ -44,6 +44,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         self.code = code
         self.message = message
         self.details: dict[str, object] = dict(details or {})
+        # CHANNEL_NOT_FOUND is 400 on payments and 404 on channels, so the code alone does not decide.
         self.status: int = status or STATUS_BY_CODE[code]
         self.headers: dict[str, str] = dict(headers or {})
 

@@ -21,6 +21,7 @@ class ReceivedRequest:
     body: bytes = b""
     status: int | None = None
 
+    # Bytes are kept, because a test may want to see exactly what was sent; most want this.
     @property
     def json(self) -> object:
         """The body as JSON, or None where it is not JSON."""

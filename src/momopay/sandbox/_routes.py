@@ -11,6 +11,7 @@ from momopay.sandbox._envelope import Envelope, ErrorEnvelope
 from momopay.sandbox._listing import KINDS, STATUSES
 from momopay.sandbox._refusals import STATUS_BY_CODE
 
+# Authentication and the rate limit come before every operation.
 _CODES_OF_ALL = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED")
 _CHANNEL_CODES = ("NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL")
 
@@ -34,6 +35,7 @@ def _query(name: str, schema: Mapping[str, object], description: str) -> Mapping
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
 
 
+# Described by hand, as `_listing` parses by hand: `from` and `to` take dates too, which one format cannot say.
 _FILTERS = (
     _query("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Page size"),
     _query("cursor", {"type": "string", "format": "cursor"}, "The nextCursor of the previous response"),
@@ -160,10 +162,12 @@ def describe(route: Route) -> dict[str, Any]:
     what does not fit them.
     """
     codes = (*route.codes, *_CODES_OF_ALL)
+    # Only a body can be too large.
     if route.body is not None:
         codes = (*codes, "PAYLOAD_TOO_LARGE")
     responses: dict[int | str, dict[str, object]] = {}
     for status in sorted({STATUS_BY_CODE[code] for code in codes}):
+        # OpenAPI describes a status once, so the codes that share one are listed in its description.
         shared = ", ".join(code for code in codes if STATUS_BY_CODE[code] == status)
         responses[status] = {"model": ErrorEnvelope, "description": shared}
     responses[200] = {"model": route.answer, "description": "success: true"}

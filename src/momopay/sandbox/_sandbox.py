@@ -80,6 +80,7 @@ class Sandbox:
             clock = Clock(start, speed=self._speed, wall=time.monotonic)
             listener = listen(self._port)
         except BaseException:
+            # Else the lock on the file would outlive the failed start.
             if store is not None:
                 store.close()
             raise
@@ -90,6 +91,7 @@ class Sandbox:
             self._loop = asyncio.get_running_loop()
             self._engine = engine = Engine(state, clock, store)
 
+            # The middleware needs the server, and the server the application that it wraps.
             def transport_of(scope: Scope) -> asyncio.Transport | None:
                 return server.transport_of(scope)
 
@@ -195,7 +197,7 @@ class Sandbox:
         self._await(self._running.advance(seconds))
 
     def enter_pin(self, transaction: str | HasTransactionId) -> None:
-        """The customer enters the PIN: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s).
+        """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s).
 
         Raises:
             Refusal: No PIN prompt is open for this transaction.
@@ -203,7 +205,7 @@ class Sandbox:
         self._act_on_prompt(_lifecycle.enter_pin, transaction)
 
     def cancel(self, transaction: str | HasTransactionId) -> None:
-        """The customer cancels the prompt: CANCELLED at once (FAILED under the switch `cancel_ends_as`).
+        """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`).
 
         Raises:
             Refusal: No PIN prompt is open for this transaction.
@@ -211,7 +213,7 @@ class Sandbox:
         self._act_on_prompt(_lifecycle.cancel, transaction)
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
-        """The customer leaves the prompt alone: EXPIRED 60 s later, whatever the number's outcome.
+        """Ignore the prompt for the customer: EXPIRED 60 s later, whatever the number's outcome.
 
         Raises:
             Refusal: No PIN prompt is open for this transaction.
@@ -268,6 +270,7 @@ class Sandbox:
         self._on_loop(act)
 
     def _stop(self) -> None:
+        # Faults and POSTs are ended first: uvicorn waits for the requests that depend on them.
         if self._server is not None:
             self._running.begin_stop()
             self._connections.abort_all()
@@ -281,6 +284,7 @@ class Sandbox:
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._loop.is_closed():
+            # A coroutine that is never awaited would warn.
             work.close()
             raise RuntimeError("the sandbox is not running")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -37,6 +37,7 @@ def _wallet_id(tenant_id: str) -> str:
 
 
 Item = TypeVar("Item", bound="TransactionItem")
+# Shown as the service shows them: an amount as a number exact to the cent, an instant with whole milliseconds.
 Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number"})]
 Instant = Annotated[datetime, PlainSerializer(iso), WithJsonSchema({"type": "string"})]
 
@@ -206,7 +207,8 @@ class PaymentChannel(Record):
 
     @classmethod
     def of(cls, channel: Channel, tenant_id: str) -> "PaymentChannel":
-        """Return the record of an account's channel, which does not know its account."""
+        """Return the record of an account's channel."""
+        # A channel does not know its account, so the two are put together here.
         return cls.model_validate({**channel.model_dump(), "tenant_id": tenant_id})
 
 
@@ -244,6 +246,7 @@ class CallbackTransaction(SnakeRecord):
 
 def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:
     """Return the body of a callback; `status` may say more than reads of the transaction do."""
+    # Plain JSON from here on: a payload is kept as it was at the end, whatever the transaction becomes, and saved.
     record = CallbackTransaction.model_validate(transaction)
     shown: Mapping[str, Any] = record.model_dump(mode="json", by_alias=True)
     return {"event": "transaction.updated", "event_type": event_type, "transaction": {**shown, "status": status.value}}

@@ -11,6 +11,7 @@ from momopay.sandbox._bodies import invalid
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 
+# What identifies the account, and what follows from its payments.
 _READ_ONLY = {"tenant_id", "label", "service_updated_at"}
 CHANGEABLE = tuple(name for name in Account.model_fields if name not in _READ_ONLY)
 

@@ -42,6 +42,7 @@ def transaction_json(transaction: Transaction) -> Json:
         "shortcode": transaction.shortcode,
         "transaction_type": transaction.transaction_type,
         "outcome": outcome_of(transaction.phone),
+        # Decided here and not on the page, which would need the rules for it.
         "prompt": transaction.kind is not Kind.B2C and transaction.status is Status.PENDING,
         "result_code": transaction.result_code,
         "result_desc": transaction.result_desc,

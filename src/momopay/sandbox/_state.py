@@ -55,6 +55,7 @@ class ServiceState:
         if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
             raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
         tenant_id = tenant_id_of(key)
+        # Any test key will do: a test must not have to register one first.
         account_state = self.accounts.get(tenant_id)
         if account_state is None:
             account_state = self.accounts[tenant_id] = AccountState(open_account(tenant_id, mask_key(key), now))

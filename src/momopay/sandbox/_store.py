@@ -45,6 +45,7 @@ class Store:
             ValueError: The file cannot be opened, is not a state file of this version, or another sandbox has it open.
         """
         try:
+            # Opened by the thread that starts the sandbox and used by the event loop's, one after the other.
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
         except sqlite3.OperationalError as error:
             raise ValueError(f"{path} cannot be opened: {error}") from error

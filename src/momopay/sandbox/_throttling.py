@@ -77,6 +77,7 @@ class StkHealth:
         """Count one completed payment; the hundredth may begin a pause. Nothing counts during a pause."""
         if self.blocked_until is not None and now < self.blocked_until:
             return
+        # Only the newest 100 are judged, and not before there are 100.
         self.results.append(succeeded)
         del self.results[:-SAMPLE]
         rate = sum(self.results) / SAMPLE

@@ -82,6 +82,7 @@ class Transaction:
         return self.fee if self.status in _FEE_SHOWN else Decimal(0)
 
 
+# Lower case, unlike the other names: these are the sandbox's own and not on the service's wire.
 class MovementKind(StrEnum):
     """What money moved for."""
 
