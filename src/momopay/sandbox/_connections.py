@@ -68,7 +68,7 @@ class Connections:
         transport.close()
 
     def abort_all(self) -> None:
-        """Drop whatever still hangs, drips or waits for the rest of a request, now and from now on."""
+        """Abort every connection that hangs, drips or waits for the rest of a request, now and from now on."""
         self.closing = True
         for transport in self.held:
             transport.abort()

@@ -77,7 +77,7 @@ def next_attempt(delivery: Delivery, result: PostResult, at: datetime) -> dateti
     delivery.posts_left -= 1
     if not delivery.posts_left:
         return None
-    # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added by hand.
+    # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added here.
     delay = RETRY_DELAYS[delivery.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
     delivery.attempt += 1
     return at + timedelta(seconds=delay)

@@ -31,7 +31,7 @@ def take_step(state: ServiceState, transaction_id: str, due: datetime) -> None:
 def enter_pin(state: ServiceState, transaction_id: str, now: datetime) -> Transaction:
     """Let the customer enter the PIN now; the provider will confirm."""
     transaction = _open_prompt(state, transaction_id)
-    # A new plan replaces the number's own: what the customer does by hand always counts.
+    # A new plan replaces the number's own: what the customer does always counts.
     transaction.plan = [confirmation(transaction.kind)]
     enter(state, transaction, Status.PROCESSING, None, now)
     state.schedule(transaction, now)

@@ -59,7 +59,7 @@ def initiate_payout(call: Call) -> PayoutInitiated:
 
 def top_up(call: Call) -> StkInitiated:
     """POST /wallets/service/topups."""
-    # The key alone decides, whatever the body says now: "the same key" is all that the service page specifies.
+    # The key alone decides, even if the body differs: no comparison of bodies is specified.
     transaction = call.account_state.by_idempotency_key.get(call.idempotency_key or "")
     if transaction is None:
         body = read_body(TopUpBody, call.body)
@@ -109,7 +109,7 @@ def list_channels(call: Call) -> ChannelList:
 def create_channel(call: Call) -> PaymentChannel:
     """POST /payment-wallet/channels."""
     account = call.account_state.account
-    # Channels belong to the account's settings, so nothing else tells `commit` that there is something to save.
+    # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
     channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)

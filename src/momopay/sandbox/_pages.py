@@ -43,7 +43,7 @@ def add_pages(app: FastAPI) -> None:
     """Add / (the phone) and /docs (the API) to the app."""
 
     async def phone(request: Request) -> Response:
-        # The host alone: a link on another site may lead here, as the page cannot be framed and tells nobody anything.
+        # The host alone: a link on another site may lead here, as the page cannot be framed or read from there.
         guard_host(request)
         return page_response("page.html")
 

@@ -213,7 +213,7 @@ class Sandbox:
         self._act_on_prompt(_lifecycle.cancel, transaction)
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
-        """Ignore the prompt for the customer: EXPIRED 60 s later, whatever the number's outcome.
+        """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay.
 
         Raises:
             Refusal: No PIN prompt is open for this transaction.

@@ -246,7 +246,7 @@ class CallbackTransaction(SnakeRecord):
 
 def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:
     """Return the body of a callback; `status` may say more than reads of the transaction do."""
-    # Plain JSON from here on: a payload is kept as it was at the end, whatever the transaction becomes, and saved.
+    # Plain JSON, made once: retries send the same payload, even if the transaction has changed since.
     record = CallbackTransaction.model_validate(transaction)
     shown: Mapping[str, Any] = record.model_dump(mode="json", by_alias=True)
     return {"event": "transaction.updated", "event_type": event_type, "transaction": {**shown, "status": status.value}}
