@@ -151,6 +151,14 @@ def test_a_run_waits_for_the_budget_before_each_row(client: Client, journal: Jou
     assert len(pauses) == 2
 
 
+def test_a_run_itself_takes_no_slot(client: Client, journal: Journal) -> None:
+    """The client takes them, which has no budget here."""
+    run = PayrollRun(
+        client, journal, budget=RateBudget(requests=2, window=3600), on_pause=lambda: pytest.fail("paused")
+    )
+    assert len(list(run.pay(ROWS[:4]))) == 4
+
+
 def test_unknown_rows_are_searched_for_once_more(client: Client, journal: Journal, sandbox: Sandbox) -> None:
     sandbox.fail_next("POST", PAY, Fault.reset_after_commit)
     sandbox.fail_next("POST", PAY, Fault.error_before_commit)

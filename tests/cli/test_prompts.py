@@ -68,8 +68,9 @@ def test_options_agree_without_a_question(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_options_that_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(CommandError, match="nobody is there"):
-        ask(LIVE, yes=True)
+    for key in (LIVE, "a key of another shape"):
+        with pytest.raises(CommandError, match="nobody is there"):
+            ask(key, yes=True)
     for key in (TEST, LIVE):
         with pytest.raises(CommandError, match=r"--confirm-live says KES 83,500.51, and KES 83,500.50 may move"):
             ask(key, yes=True, confirm_live=Decimal("83500.51"))

@@ -91,11 +91,11 @@ def test_one_transaction(momopay: Shell, client: Client) -> None:
 def test_a_wait_for_what_has_ended_is_over_with_one_request(
     momopay: Shell, client: Client, sandbox: Sandbox, outcome: Outcome, status: str, code: int
 ) -> None:
-    """The pause before the first poll of a new prompt would be 15 seconds."""
+    """A pause before the first poll would be longer than the timeout."""
     made = prompt(client, phone=phone_for(outcome))
     sandbox.advance(120)
     before = len(sandbox.requests)
-    waited = momopay("transactions", "wait", made, "--json")
+    waited = momopay("transactions", "wait", made, "--every", "500", "--timeout", "1", "--json")
     assert (waited.code, waited.json["status"]) == (code, status)
     assert len(sandbox.requests) == before + 1
 
