@@ -56,7 +56,7 @@ class _Shared(Generic[BackendT]):
         self._transport = transport
         self._backend_class = backend_class
         self._lock = threading.Lock()
-        self._backend: BackendT | None = None
+        self._backend: Any = None
         self._coordinator: WaitCoordinator | None = None
 
     def backend(self) -> BackendT:
@@ -64,14 +64,15 @@ class _Shared(Generic[BackendT]):
         with self._lock:
             if self._backend is None:
                 self._backend = _load(self._backend_class)(self._transport)
-            return self._backend
+            backend: BackendT = self._backend
+            return backend
 
     def coordinator(self) -> WaitCoordinator:
         """Return what lets all waits poll together."""
         with self._lock:
-            if self._coordinator is None:
-                self._coordinator = _load("_polling.coordinator.WaitCoordinator")()
-            return self._coordinator
+            coordinator: WaitCoordinator = self._coordinator or _load("_polling.coordinator.WaitCoordinator")()
+            self._coordinator = coordinator
+            return coordinator
 
 
 class _BaseClient(Generic[BackendT]):
@@ -90,35 +91,44 @@ class _BaseClient(Generic[BackendT]):
         return session
 
     @cached_property
+    def _loaded(self) -> dict[str, Any]:
+        return {}
+
+    def _resource(self, path: str, *shared: object) -> Any:
+        """Return a group of operations. It is imported at its first use, and made once for each client."""
+        if path not in self._loaded:
+            self._loaded[path] = _load(f"resources.{path}")(self._session, *shared)
+        return self._loaded[path]
+
+    @property
     def stk(self) -> Stk[BackendT]:
         """STK collections."""
-        stk: Stk[BackendT] = _load("resources.stk.Stk")(self._session)
+        stk: Stk[BackendT] = self._resource("stk.Stk")
         return stk
 
-    @cached_property
+    @property
     def payouts(self) -> Payouts[BackendT]:
         """B2C payouts."""
-        payouts: Payouts[BackendT] = _load("resources.payouts.Payouts")(self._session)
+        payouts: Payouts[BackendT] = self._resource("payouts.Payouts")
         return payouts
 
-    @cached_property
+    @property
     def transactions(self) -> Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        transactions: Transactions[BackendT] = _load("resources.transactions.Transactions")(
-            self._session, self._shared.coordinator()
-        )
+        coordinator = self._shared.coordinator()
+        transactions: Transactions[BackendT] = self._resource("transactions.Transactions", coordinator)
         return transactions
 
-    @cached_property
+    @property
     def wallet(self) -> Wallet[BackendT]:
         """The service wallet."""
-        wallet: Wallet[BackendT] = _load("resources.wallet.Wallet")(self._session)
+        wallet: Wallet[BackendT] = self._resource("wallet.Wallet")
         return wallet
 
-    @cached_property
+    @property
     def channels(self) -> Channels[BackendT]:
         """Payment channels."""
-        channels: Channels[BackendT] = _load("resources.channels.Channels")(self._session)
+        channels: Channels[BackendT] = self._resource("channels.Channels")
         return channels
 
     def with_options(

@@ -32,7 +32,7 @@ class Answer:
 
     status: int | None = 200
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     commits: bool = False
     error: Exception | None = None
 

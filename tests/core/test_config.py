@@ -81,8 +81,9 @@ def test_an_account_does_not_show_its_key() -> None:
     ],
 )
 def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    defaults: dict[str, Any] = {"timeout": 1.0, "deadline": 1.0, "max_attempts": 1}
     with pytest.raises(ConfigurationError, match=next(iter(options))):
-        Limits(**{"timeout": 1.0, "deadline": 1.0, "max_attempts": 1, **options})
+        Limits(**(defaults | options))
 
 
 def test_limits_at_their_ends_are_taken() -> None:

@@ -71,7 +71,7 @@ def test_a_later_version_is_refused(journal: Journal, url: str) -> None:
 def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
     put(journal, "r", JournalState.REFUSED)
     with journal._database.connection() as connection:
-        row = dict(connection.execute(payouts.select()).mappings().one())
+        row: dict[str, object] = dict(connection.execute(payouts.select()).mappings().one())
         assert not insert_new(connection, payouts, row | {"state": "ACCEPTED"})
         assert insert_new(connection, payouts, row | {"reference": "another"})
         change = update(payouts).where(payouts.c.reference == "r").values(state="UNKNOWN")

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "momopay"
@@ -63,7 +64,8 @@ def listed() -> list[Mutant]:
     found = list[Mutant]()
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         for entry in tomllib.loads(path.read_text())["mutant"]:
-            found.append(Mutant(path.stem, **{**entry, "tests": tuple(entry["tests"])}))
+            arguments: dict[str, Any] = {**entry, "tests": tuple(entry["tests"])}
+            found.append(Mutant(path.stem, **arguments))
     return found
 
 
@@ -93,15 +95,15 @@ def _mutants_of(path: Path) -> Iterator[Mutant]:
     lines = text.splitlines(keepends=True)
     for node in ast.walk(ast.parse(text)):
         changed = _changed(node)
-        if changed is None or not hasattr(node, "lineno"):
+        if changed is None or not isinstance(node, ast.expr):
             continue
         # Whole lines make the old text unique more often than the expression does.
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1  # type: ignore[attr-defined]
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         old = "".join(lines[first : last + 1])
-        start = len("".join(lines[first]).encode()[: node.col_offset].decode())  # type: ignore[attr-defined]
+        start = len("".join(lines[first]).encode()[: node.col_offset].decode())
         if first != last or text.count(old) != 1:
             continue
-        end = len(lines[first].encode()[: node.end_col_offset].decode())  # type: ignore[attr-defined]
+        end = len(lines[first].encode()[: node.end_col_offset].decode())
         new = old[:start] + changed + old[end:]
         name = f"{path.relative_to(SOURCE)}:{first + 1}: {old[start:end]} -> {changed}"
         yield Mutant("random", name, str(path.relative_to(ROOT)), old, new, mirrored_tests(path))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +34,7 @@ TIMEOUT = 120
 
 
 @contextmanager
-def copies(count: int) -> Iterator[SimpleQueue[Path]]:
+def copies(count: int) -> Generator[SimpleQueue[Path]]:
     """Yield a queue of so many copies of what the tests need."""
     with tempfile.TemporaryDirectory() as folder:
         queue: SimpleQueue[Path] = SimpleQueue()
