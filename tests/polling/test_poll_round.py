@@ -1,287 +1,641 @@
-"""Waiting while the rate budget is short: what is looked at, in which order, and what nobody may starve."""
+"""What a poll round reads: a page or a read by id, how far down the list, and what goes first when slots are short."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import httpx
 import pytest
 import trio
-import trio.testing
 
-from momopay import AsyncClient, Client, Lane, PollSchedule, RateBudget, Transaction, WaitTimeoutError, parse_callback
+from momopay import (
+    APIConnectionError,
+    APIError,
+    AsyncClient,
+    BudgetExhaustedError,
+    InvalidApiKeyError,
+    Lane,
+    PollSchedule,
+    ProtocolError,
+    RateBudget,
+    ServerError,
+    Transaction,
+    TransactionNotFoundError,
+    TransactionPage,
+    WaitTimeoutError,
+    parse_callback,
+)
 from momopay._polling.coordinator import WaitCoordinator
+from momopay._polling.poll_round import PollRound, is_transient
 from momopay._polling.waiter import Waiter
-from patience import until
-from scale.simulation import TrioIO
-from virtual import envelope, install_backend, transaction
-
-BASE = "https://api.example/v1"
-OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
-MINUTE = 61.0
+from polling.kit import WINDOW, CountingBudget, Service, callback, in_trio, slow_client, wait_for_each, waiting_client
+from virtual import refusal, waking
 
 
-class Book:
-    """Transactions, the newest last, with an end that is a function of time; notes what was read, and when."""
-
-    def __init__(self, **ends: tuple[float, str]) -> None:
-        self.ends = ends
-        self.asked: list[tuple[float, str]] = []
-        self.begun = 0.0
-        self.clock: Callable[[], float] = trio.current_time
-
-    def now(self) -> float:
-        return self.clock() - self.begun
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        path = request.url.path.removeprefix("/v1")
-        further = "?further" if "cursor" in request.url.params else ""
-        self.asked.append((round(self.now(), 2), path + further))
-        if path == "/transactions":
-            first = int(request.url.params.get("cursor", 0))
-            items = [self.record(each) for each in list(reversed(self.ends))[first : first + 100]]
-            following = str(first + 100) if first + 100 < len(self.ends) else None
-            return httpx.Response(200, json=envelope({"items": items, "overview": OVERVIEW, "nextCursor": following}))
-        return httpx.Response(200, json=envelope(self.record(path.rpartition("/")[2]) | {"resultDesc": "why"}))
-
-    def record(self, identity: str) -> dict[str, object]:
-        when, end = self.ends[identity]
-        return transaction(identity, end if self.now() >= when else "PENDING")
-
-    def pages(self) -> list[float]:
-        return [when for when, path in self.asked if path == "/transactions"]
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (APIConnectionError("no answer"), True),
+        (BudgetExhaustedError("no slot", retry_after=1.0), True),
+        (ProtocolError("a proxy's page"), True),
+        (ServerError("no", code=None, status_code=500), True),
+        (APIError("no", code="BUSY", status_code=429), True),
+        (APIError("no", code="BUSY", status_code=500), True),
+        (APIError("no", code="GONE", status_code=499), False),
+        (InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False),
+        (KeyboardInterrupt(), False),
+    ],
+)
+def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool) -> None:
+    assert is_transient(error) is expected
 
 
-def run(book: Book, work: Callable[[AsyncClient], Awaitable[None]], budget: RateBudget | None = None) -> None:
-    async def main() -> None:
-        book.begun = trio.current_time()
-        async with AsyncClient("pk_test_short", base_url=BASE, budget=budget) as client:
-            install_backend(client, TrioIO(httpx.MockTransport(book)))
-            await work(client)
+class NoSlots:
+    """A reader that finds no slot before any deadline."""
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    async def read(self, transaction_id: str, until: float) -> Transaction:
+        raise BudgetExhaustedError("no slot", retry_after=60.0)
 
-
-async def payers(budget: RateBudget, stop: float) -> None:
-    """Have paid for a minute, and pay on without a pause: what is not held back for polling is gone."""
-    begun = trio.current_time()
-    for number in range(58):
-        budget.reserve(begun - MINUTE * (1 - number / 58), Lane.PAYMENT)
-    while trio.current_time() < begun + stop:  # noqa: ASYNC110  the budget has no event to wait for
-        await anyio.sleep(budget.reserve(trio.current_time(), Lane.PAYMENT))
+    async def page(self, cursor: str | None, until: float) -> TransactionPage:
+        raise BudgetExhaustedError("no slot", retry_after=60.0)
 
 
-def failed_callback(identity: str) -> bytes:
-    return (
-        f'{{"event_type": "transaction.failed", "transaction": {{"id": "{identity}", "type": "STK", "status": "FAILED",'
-        ' "amount": 100, "phone_number": "254712345678", "created_at": "2026-11-20T10:00:00Z",'
-        ' "updated_at": "2026-11-20T10:00:00Z"}}'
-    ).encode()
+class Registered:
+    def __init__(self, *waiters: Waiter) -> None:
+        self.own = waiters
+
+    def wake(self) -> None:
+        pass
+
+    def waiters(self) -> list[Waiter]:
+        return list(self.own)
 
 
-def test_waits_that_are_notified_together_share_a_page() -> None:
-    book = Book(a=(3.0, "SUCCESS"), b=(3.0, "SUCCESS"), c=(99.0, "SUCCESS"))
+@pytest.mark.parametrize("count", [1, 2], ids=["a read by id", "a page"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_notification_is_not_lost_when_no_slot_is_free(count: int, *, failed: bool) -> None:
+    waiters = [Waiter(f"t{number}", None, every=10.0, deadline=300.0, next_poll_at=99.0) for number in range(count)]
+    coordinator = WaitCoordinator()
+    with coordinator.register(Registered(*waiters)):
+        for waiter in waiters:
+            coordinator.notify(waiter.transaction_id, failed=failed)
+        poll_round = PollRound(coordinator, NoSlots(), clock=lambda: 20.0, until=30.0)
+        for _ in range(2):
+            with pytest.raises(StopIteration) as done:
+                poll_round.run().send(None)
+            assert done.value.value is False
+    assert all(waiter.needs_full_read if failed else waiter.notified for waiter in waiters)
+    assert all(waiter.next_poll_at == 99.0 for waiter in waiters)
+
+
+# Down the list, with as many slots as wanted.
+
+
+def test_many_waits_share_one_page() -> None:
+    service = Service()
+    for number in range(50):
+        service.add(f"t{number}", (float(number), "SUCCESS"))
+    client, _ = waiting_client(service)
+    ended = [each.transaction_id for each in client.transactions.wait_all(service.moves)]
+    assert sorted(ended) == sorted(service.moves)
+    assert service.requests == [(when, "/transactions") for when in (15.0, 25.0, 35.0, 45.0, 55.0)]
+
+
+def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
+    service = Service()
+    service.add("a", (0.0, "SUCCESS"))
+    service.add("b", (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
         async with anyio.create_task_group() as tasks:
-            for each in ("a", "b"):
-                tasks.start_soon(client.transactions.wait, each)
-            await anyio.sleep(4.0)
-            client.transactions.notify("a")
-            client.transactions.notify("b")
+            tasks.start_soon(client.transactions.wait, "a")
+            await anyio.sleep(9.0)
+            tasks.start_soon(client.transactions.wait, "b")
 
-    run(book, work)
-    assert book.asked == [(4.0, "/transactions")]
+    in_trio(service, work)
+    assert service.requests == [(15.0, "/transactions")]
 
 
-def test_a_callback_that_tells_of_a_failure_is_read_for_its_reason_at_once() -> None:
-    book = Book(a=(3.0, "FAILED"), b=(20.0, "SUCCESS"))
+def test_the_walk_goes_down_to_the_oldest_and_no_further() -> None:
+    service = Service()
+    wanted = service.add_many(500, (0.0, "SUCCESS"))[250:]
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(wanted))) == 250
+    assert service.paths == ["/transactions", "/transactions?100", "/transactions?200"]
+
+
+def test_two_on_the_second_page_are_walked_to() -> None:
+    service = Service()
+    service.add_many(150, (0.0, "SUCCESS"))
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(["t0", "t1"]))) == 2
+    assert service.paths == ["/transactions", "/transactions?100"]
+
+
+def test_one_on_the_second_page_is_read_by_id() -> None:
+    service = Service()
+    service.add_many(150, (0.0, "SUCCESS"))
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(["t0", "t149"]))) == 2
+    assert service.paths == ["/transactions", "/transactions/t0"]
+
+
+def test_the_walk_stops_when_reading_by_id_costs_no_more() -> None:
+    service = Service()
+    service.add_many(2000, (0.0, "SUCCESS"))
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(["t0", "t1", "t2", "t1999"]))) == 4
+    assert service.paths[:3] == ["/transactions", "/transactions?100", "/transactions?200"]
+    assert sorted(service.paths[3:]) == ["/transactions/t0", "/transactions/t1", "/transactions/t2"]
+
+
+def test_a_repeated_cursor_ends_the_walk() -> None:
+    service = Service()
+    service.add_many(150, (0.0, "SUCCESS"))
+    client, backend = waiting_client(service)
+
+    def stuck(method: str, path: str) -> tuple[int, Any]:
+        assert len(service.requests) < 50
+        status, answer = service(method, path)
+        if "items" in answer["data"]:
+            answer["data"] |= {"items": answer["data"]["items"][:1], "nextCursor": "1"}
+        return status, answer
+
+    backend.handler = stuck
+    assert len(list(client.transactions.wait_all([f"t{number}" for number in range(20)]))) == 20
+    assert service.paths[:2] == ["/transactions", "/transactions?1"]
+    assert [path for path in service.paths[2:] if "/transactions/" not in path] == []
+
+
+def test_an_empty_page_ends_the_walk() -> None:
+    service = Service()
+    service.add_many(5, (0.0, "SUCCESS"))
+    client, backend = waiting_client(service)
+
+    def empty(method: str, path: str) -> tuple[int, Any]:
+        status, answer = service(method, path)
+        if "items" in answer["data"]:
+            answer["data"] |= {"items": [], "nextCursor": str(len(service.requests))}
+        return status, answer
+
+    backend.handler = empty
+    assert len(list(client.transactions.wait_all(service.moves))) == 5
+    assert sum("/transactions/" not in path for path in service.paths) == 1
+
+
+@pytest.mark.parametrize(
+    ("unlisted", "pages"), [(["t299", "t298", "t297"], 1), (["t299", "t298", "t0"], 3)], ids=["all newer", "one older"]
+)
+def test_the_walk_stops_at_rows_that_are_older_than_all_that_is_missing(unlisted: list[str], pages: int) -> None:
+    service = Service()
+    service.add_many(300, (20.0, "SUCCESS"))
+    client, _ = waiting_client(service)
+    missing = [client.transactions.get(each) for each in unlisted]
+    service.unlisted.update(unlisted)
+    service.requests.clear()
+    ended = iter(client.transactions.wait_all([*missing, "t250"]))
+    next(ended)
+    assert sum("/transactions/" not in path for when, path in service.requests if when == 15.0) == pages
+
+
+def test_those_that_the_list_does_not_show_yet_are_read_by_id() -> None:
+    service = Service()
+    service.unlisted.update(service.add_many(2, (0.0, "SUCCESS")))
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(["t0", "t1"]))) == 2
+    assert sorted(service.paths) == ["/transactions", "/transactions/t0", "/transactions/t1"]
+
+
+def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_most() -> None:
+    service = Service()
+    service.add("broken")
+    service.add("good", (0.0, "SUCCESS"))
+    service.unlisted.update({"broken", "good"})
+    service.broken["broken"] = (500, b"")
+    client, _ = waiting_client(service, max_attempts=1)
+    assert next(iter(client.transactions.wait_all(["broken", "good"]))).transaction_id == "good"
+    assert service.times[-1] <= 25.0
+
+
+def test_a_page_that_fails_is_read_again_after_an_interval() -> None:
+    service = Service()
+    service.add_many(2, (0.0, "SUCCESS"))
+    service.failures = [(200, b"junk")]
+    client, _ = waiting_client(service)
+    assert len(list(client.transactions.wait_all(["t0", "t1"]))) == 2
+    assert service.requests == [(15.0, "/transactions"), (25.0, "/transactions")]
+
+
+@pytest.mark.parametrize("answer", [(400, refusal("INVALID_ID")), (404, refusal("TRANSACTION_NOT_FOUND"))])
+def test_a_refusal_of_one_transaction_ends_its_own_wait_alone(answer: tuple[int, Any]) -> None:
+    service = Service()
+    service.add("good", (20.0, "SUCCESS"))
+    service.broken["bad"] = answer
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.transactions.wait, "good")
+            with pytest.raises(APIError, match=answer[1]["error"]["code"]):
+                await client.transactions.wait("bad")
+            assert service.clock() == 15.0
+
+    assert in_trio(service, work) == pytest.approx(25.0)
+
+
+def test_a_refusal_of_the_page_ends_every_wait() -> None:
+    service = Service()
+    service.add_many(3)
+    service.failures = [(401, refusal("INVALID_API_KEY"))] * 3
+
+    async def work(client: AsyncClient) -> None:
+        async def wait(identity: str) -> None:
+            with pytest.raises(InvalidApiKeyError):
+                await client.transactions.wait(identity)
+
+        async with anyio.create_task_group() as tasks:
+            for identity in service.moves:
+                tasks.start_soon(wait, identity)
+
+    assert in_trio(service, work) == 15.0
+
+
+def test_an_unknown_transaction_ends_a_wait_for_many() -> None:
+    service = Service()
+    service.add("a")
+    client, _ = waiting_client(service)
+    with pytest.raises(TransactionNotFoundError):
+        list(client.transactions.wait_all(["a", "unknown"]))
+
+
+# With callbacks.
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
+def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -> None:
+    service = Service()
+    service.add("a", (1.0, "FAILED" if failed else "SUCCESS"))
+    service.add("b")
     ends = list[Transaction]()
 
     async def work(client: AsyncClient) -> None:
         async def wait(identity: str) -> None:
             ends.append(await client.transactions.wait(identity))
+            tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
-            for each in ("a", "b"):
-                tasks.start_soon(wait, each)
+            tasks.start_soon(wait, "a")
+            tasks.start_soon(wait, "b")
             await anyio.sleep(8.0)
-            client.transactions.notify(parse_callback(failed_callback("a")))
+            client.transactions.notify(parse_callback(callback("a", "FAILED")) if failed else "a")
 
-    run(book, work)
-    assert book.asked[0] == (8.0, "/transactions/a")
-    assert (ends[0].transaction_id, ends[0].result_desc) == ("a", "why")
+    in_trio(service, work)
+    assert service.requests == [(8.0, "/transactions/a")]
+    assert (ends[0].transaction_id, ends[0].result_desc) == ("a", "done")
 
 
-def test_those_who_are_notified_while_a_look_queues_for_its_slot_take_part_in_it() -> None:
-    book = Book(**{f"t{number}": (1.0, "SUCCESS") for number in range(20)})
-    budget = RateBudget()
+def test_waits_that_are_notified_together_share_a_page() -> None:
+    service = Service()
+    service.add_many(2, (3.0, "SUCCESS"))
+    service.add("c")
 
     async def work(client: AsyncClient) -> None:
-        for _ in range(58):
+        async with anyio.create_task_group() as tasks:
+            for each in ("t0", "t1"):
+                tasks.start_soon(client.transactions.wait, each)
+            await anyio.sleep(4.0)
+            client.transactions.notify("t0")
+            client.transactions.notify("t1")
+
+    in_trio(service, work)
+    assert service.requests == [(4.0, "/transactions")]
+
+
+def test_waits_that_are_notified_while_a_request_queues_for_its_slot_share_the_next() -> None:
+    service, budget = Service(), RateBudget()
+    service.add_many(20, (1.0, "SUCCESS"))
+
+    async def work(client: AsyncClient) -> None:
+        for _ in range(budget.requests):
             budget.reserve(trio.current_time(), Lane.PAYMENT)
         async with anyio.create_task_group() as tasks:
-            for each in book.ends:
+            for each in service.moves:
                 tasks.start_soon(client.transactions.wait, each)
-            for each in book.ends:
+            for each in service.moves:
                 await anyio.sleep(1.0)
                 client.transactions.notify(each)
 
-    run(book, work, budget)
-    assert len(book.asked) <= 2
-    assert book.asked[-1] == (MINUTE, "/transactions")
+    in_trio(service, work, budget)
+    assert len(service.requests) <= 2
+    assert service.requests[-1] == (WINDOW, "/transactions")
 
 
-def test_reasons_and_sweeps_take_turns_and_a_reason_is_not_waited_for_for_ever() -> None:
-    book = Book(**{f"t{number}": (10.0, "FAILED") for number in range(30)})
-    book.ends["late"] = (150.0, "SUCCESS")
-    budget, ends = RateBudget(), dict[str, tuple[float, str | None]]()
+def test_a_notification_that_comes_during_the_request_causes_another() -> None:
+    service = Service()
+    service.add("a", (4.5, "SUCCESS"))
+    budget = RateBudget()
 
     async def work(client: AsyncClient) -> None:
+        budget.stop(trio.current_time(), trio.current_time() + 4.4)
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.transactions.wait, "a")
+            await anyio.sleep(2.0)
+            client.transactions.notify("a")
+            await anyio.sleep(1.0)
+            client.transactions.notify("a")
 
-            async def wait(identity: str) -> None:
-                ended = await client.transactions.wait(identity)
-                ends[identity] = (book.now(), ended.result_desc)
+    in_trio(service, work, budget)
+    assert service.times[0] == 4.4
+    assert service.times[1] < 15.0
 
+
+# With a rate budget that is short.
+
+
+async def payers(budget: RateBudget, stop: float) -> None:
+    """Have paid for a minute, and pay on without a pause: what is not reserved for polling is used."""
+    begun = trio.current_time()
+    for number in range(budget.requests):
+        budget.reserve(begun - WINDOW * (1 - number / budget.requests), Lane.PAYMENT)
+    while trio.current_time() < begun + stop:  # noqa: ASYNC110  the budget has no event to wait for
+        await anyio.sleep(budget.reserve(trio.current_time(), Lane.PAYMENT))
+
+
+def test_polls_use_the_lane_that_gives_way() -> None:
+    service, budget = Service(), CountingBudget()
+    service.add_many(120, (16.0, "FAILED"))
+    client, _ = waiting_client(service, budget=budget)
+    list(client.transactions.wait_all(["t0", "t1", "t119"]))
+    assert any("?" in path for path in service.paths)
+    assert "/transactions/t119" in service.paths
+    assert set(budget.lanes) == {Lane.POLL}
+
+
+def test_full_reads_and_pages_take_turns_and_no_end_waits_long_for_its_result_code() -> None:
+    service, budget = Service(), RateBudget()
+    service.add_many(30, (10.0, "FAILED"))
+    service.add("late", (150.0, "SUCCESS"))
+    ends = dict[str, tuple[float, str | None]]()
+
+    async def work(client: AsyncClient) -> None:
+        async def wait(identity: str) -> None:
+            ended = await client.transactions.wait(identity)
+            ends[identity] = (service.clock(), ended.result_desc)
+
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(payers, budget, 400.0)
-            for each in book.ends:
+            for each in service.moves:
                 tasks.start_soon(wait, each)
 
-    run(book, work, budget)
-    reasons = [when for when, reason in ends.values() if reason == "why"]
-    bare = [when for when, reason in ends.values() if reason is None]
-    assert len(reasons) >= 3
-    assert len(bare) >= 20
+    in_trio(service, work, budget)
+    descriptions = [description for _, description in ends.values()]
+    assert descriptions.count("done") >= 3
+    assert descriptions.count(None) >= 20
     assert max(when for each, (when, _) in ends.items() if each != "late") <= 15.0 + 45.0
     assert ends["late"][0] <= 150.0 + 30.0
 
 
-@pytest.mark.parametrize("first", ["brief", "patient"])
-def test_a_wait_that_ends_before_the_next_slot_leaves_looking_to_one_that_does_not(first: str) -> None:
-    book = Book(brief=(1.0, "SUCCESS"), patient=(1.0, "SUCCESS"))
-    budget, told = RateBudget(), dict[str, float]()
+@pytest.mark.parametrize("first", ["brief", "long"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_wait_that_gives_up_before_the_next_slot_leaves_polling_to_one_that_does_not(
+    first: str, *, failed: bool
+) -> None:
+    service, budget, ended = Service(), CountingBudget(), dict[str, float]()
+    status = "FAILED" if failed else "SUCCESS"
+    service.add("brief", (1.0, status))
+    service.add("long", (1.0, status))
 
     async def work(client: AsyncClient) -> None:
         budget.stop(trio.current_time(), trio.current_time() + 60.0)
 
         async def wait(identity: str, limit: float) -> None:
+            schedule = PollSchedule(first=limit - 10.0, limit=limit)
             try:
-                await client.transactions.wait(identity, schedule=PollSchedule(limit=limit))
+                await client.transactions.wait(identity, schedule=schedule)
             except WaitTimeoutError:
                 assert identity == "brief"
-            told[identity] = book.now()
+            ended[identity] = service.clock()
 
-        waits = {"brief": partial(wait, "brief", 30.0), "patient": partial(wait, "patient", 300.0)}
+        waits = {"brief": partial(wait, "brief", 30.0), "long": partial(wait, "long", 300.0)}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(waits.pop(first))
             await anyio.sleep(0.1)
             tasks.start_soon(waits.popitem()[1])
             await anyio.sleep(16.0)
-            client.transactions.notify("brief")
-            client.transactions.notify("patient")
+            for identity in service.moves:
+                client.transactions.notify(parse_callback(callback(identity, status)))
 
-    run(book, work, budget)
-    assert told["brief"] == pytest.approx(30.0, abs=0.2)
-    assert told["patient"] == pytest.approx(60.0, abs=0.2)
+    in_trio(service, work, budget)
+    assert ended["brief"] == pytest.approx(30.0, abs=0.2)
+    assert ended["long"] == pytest.approx(60.0, abs=0.2)
 
 
-def test_a_look_that_is_cancelled_is_made_for_the_notified_by_another() -> None:
-    book = Book(a=(1.0, "SUCCESS"), b=(1.0, "SUCCESS"))
-    budget = RateBudget()
+def test_a_cancelled_poll_keeps_the_notifications() -> None:
+    service, budget = Service(), RateBudget()
+    service.add_many(2, (1.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
-        budget.stop(trio.current_time(), trio.current_time() + 20.0)
+        budget.stop(trio.current_time(), trio.current_time() + 10.0)
         scope = anyio.CancelScope()
 
         async def doomed() -> None:
             with scope:
-                await client.transactions.wait("a")
+                await client.transactions.wait("t0")
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(doomed)
-            tasks.start_soon(client.transactions.wait, "b")
+            tasks.start_soon(client.transactions.wait, "t1")
             await anyio.sleep(2.0)
-            client.transactions.notify("a")
-            client.transactions.notify("b")
+            client.transactions.notify("t0")
+            client.transactions.notify("t1")
             await anyio.sleep(3.0)
             scope.cancel()
 
-    run(book, work, budget)
-    assert [when for when, _ in book.asked] == [20.0]
+    in_trio(service, work, budget)
+    assert service.times == [10.0]
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["a read by id", "a page"])
+def test_a_poll_lasts_no_longer_than_the_wait_that_makes_it(count: int) -> None:
+    service, budget = Service(), RateBudget()
+    client, backend = waiting_client(service, budget=budget)
+    budget.stop(backend.clock, backend.clock + 60.0)
+    with pytest.raises(WaitTimeoutError):
+        list(client.transactions.wait_all(service.add_many(count), schedule=PollSchedule(limit=30.0)))
+    assert service.clock() == 30.0
+
+
+def test_full_reads_and_pages_take_turns_when_requests_take_longer_than_the_interval() -> None:
+    service = Service()
+    service.add_many(4, (0.0, "FAILED"), prefix="failed")
+    service.add_many(2, prefix="pending")
+    ends = iter(slow_client(service, 9.0).transactions.wait_all(service.moves, schedule=PollSchedule(every=5.0)))
+    assert [next(ends).result_desc for _ in range(2)] == ["done", None]
+    assert service.paths == ["/transactions", "/transactions/failed0", "/transactions"]
+
+
+def test_notifications_without_a_pause_do_not_hold_back_full_reads() -> None:
+    service = Service()
+    service.add("failed", (0.0, "FAILED"))
+    pending = service.add_many(2)
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 3.0
+        for each in pending:
+            client.transactions.notify(each)
+        return service(method, path)
+
+    backend.handler = respond
+    assert next(iter(client.transactions.wait_all(service.moves))).result_desc == "done"
+    assert service.paths == ["/transactions", "/transactions/failed"]
+
+
+def test_the_newest_failure_is_read_in_full_first() -> None:
+    service = Service()
+    service.add_many(3, (0.0, "FAILED"), prefix="early")
+    service.add("late", (30.0, "FAILED"))
+    service.add("pending")
+    ends = iter(slow_client(service, 7.0).transactions.wait_all(service.moves, schedule=PollSchedule(every=8.0)))
+    # The last early one would have its result code too late, so the slot goes to one that still has time.
+    assert [(next(ends).result_desc) for _ in range(4)] == ["done", "done", None, "done"]
+    assert service.paths == [
+        "/transactions",
+        "/transactions/early0",
+        "/transactions/early1",
+        "/transactions",
+        "/transactions/late",
+    ]
+
+
+def test_without_a_slot_for_more_than_the_first_page_all_are_due_again_after_an_interval() -> None:
+    service = Service()
+    service.unlisted.update(service.add_many(2, (20.0, "SUCCESS")))
+    slots = iter([True, False, True, True, True])
+
+    class Scripted:
+        def reserve(self, now: float, lane: Lane, within: float = 0.0) -> float:
+            return 0.0 if next(slots) else 1e6
+
+        def stop(self, now: float, until: float) -> None:
+            raise AssertionError
+
+        def stopped(self, now: float) -> bool:
+            return False
+
+    in_trio(service, lambda client: wait_for_each(client, list(service.moves)), Scripted())
+    assert service.times == [15.0, 25.0, 25.0, 25.0]
+
+
+def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
+    service, ended = Service(), list[float]()
+    service.add_many(150, (0.0, "SUCCESS"))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep(8.0)
+        return service.respond(request)
+
+    async def work(client: AsyncClient) -> None:
+        async def wait() -> None:
+            await client.transactions.wait("t149")
+            ended.append(service.clock())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.transactions.wait, "t0")
+            await anyio.sleep(1.0)
+            tasks.start_soon(wait)
+
+    assert in_trio(service, work, transport=httpx.MockTransport(respond)) == 31.0
+    assert ended == [23.0]
+
+
+def test_reads_by_id_stop_after_one_when_the_round_takes_longer_than_the_interval() -> None:
+    service = Service()
+    service.add("new")
+    service.unlisted.update(service.add_many(3, (0.0, "SUCCESS")))
+    ends = iter(slow_client(service, 6.0).transactions.wait_all(service.moves))
+    next(ends)
+    next(ends)
+    assert service.paths[:3] == ["/transactions", "/transactions/t0", "/transactions"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "paths"),
+    [
+        (300.0, ["/transactions", "/transactions/t0", "/transactions", "/transactions", "/transactions/t0"]),
+        (75.0, ["/transactions", "/transactions/t0", "/transactions", "/transactions/t0"]),
+    ],
+    ids=["paused for two intervals", "read once more before the limit"],
+)
+def test_after_a_long_round_the_search_beyond_the_first_page_pauses(limit: float, paths: list[str]) -> None:
+    service = Service()
+    service.add_many(150)
+    service.unlisted.add(service.add("unlisted"))
+    client = slow_client(service, 9.0)
+    with pytest.raises(WaitTimeoutError):
+        list(client.transactions.wait_all(["t0", "t149"], schedule=PollSchedule(limit=limit)))
+    assert service.paths[: len(paths)] == paths
+
+
+def test_a_notified_wait_beyond_the_first_page_is_read_although_the_search_pauses() -> None:
+    service = Service()
+    service.add_many(150)
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 9.0
+        return service(method, path)
+
+    def notify() -> None:
+        client.transactions.notify("t0")
+        client.transactions.notify("t149")
+
+    backend.handler = respond
+    backend.at(35.0, waking(notify))
+    with pytest.raises(WaitTimeoutError):
+        list(client.transactions.wait_all(["t0", "t149"]))
+    assert service.requests[:4] == [
+        (24.0, "/transactions"),
+        (33.0, "/transactions/t0"),
+        (44.0, "/transactions"),
+        (53.0, "/transactions/t0"),
+    ]
 
 
 def test_the_search_beyond_the_first_page_leaves_half_of_the_slots_to_the_first_page() -> None:
-    book = Book(**{f"stuck{number}": (1e9, "SUCCESS") for number in range(3)})
-    book.ends["overdue"] = (270.0, "SUCCESS")
-    book.ends.update({f"t{number}": (1e9, "SUCCESS") for number in range(150)})
-    budget, told = RateBudget(), dict[str, float]()
+    service, budget, ended = Service(), RateBudget(), dict[str, float]()
+    old = [*service.add_many(3, prefix="stuck"), service.add("overdue", (270.0, "SUCCESS"))]
+    new = service.add_many(150)[-60:]
 
     async def work(client: AsyncClient) -> None:
         async def wait(identity: str) -> None:
-            limit = 400.0 if identity.startswith("stuck") else 300.0
             try:
-                await client.transactions.wait(identity, schedule=PollSchedule(limit=limit))
+                await client.transactions.wait(identity)
             except WaitTimeoutError:
                 return
-            told[identity] = book.now()
+            ended[identity] = service.clock()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(payers, budget, 420.0)
-            for each in list(book.ends)[:4] + list(book.ends)[-60:]:
+            tasks.start_soon(payers, budget, 320.0)
+            for each in [*old, *new]:
                 tasks.start_soon(wait, each)
 
-    run(book, work, budget)
-    assert told.keys() == {"overdue"}
-    # A slot comes every 8.7 s. The first page has at least half of them, and is not read later than every 30 s.
-    pages = [when for when in book.pages() if when < 300.0]
-    assert len(pages) >= len([when for when, _ in book.asked if when < 300.0]) / 2
+    in_trio(service, work, budget)
+    assert ended.keys() == {"overdue"}
+    # A slot comes every 8.7 s.
+    pages = [when for when, path in service.requests if path == "/transactions"]
+    assert len(pages) >= len(service.requests) / 2
     assert max(after - before for before, after in pairwise(pages)) <= 30.0
 
 
-def test_a_room_forgets_whoever_left() -> None:
-    coordinator = WaitCoordinator()
-
-    class Nobody:
-        def wake(self) -> None:
-            raise AssertionError("it left")
-
-        def waiters(self) -> list[Waiter]:
-            raise AssertionError("it left")
-
-    with coordinator.register(Nobody()):
-        pass
-    coordinator.notify("a")
-    coordinator.wake()
-
-
-def test_threads_that_are_notified_at_about_the_same_time_share_pages() -> None:
-    book = Book(**{f"t{number}": (0.0, "SUCCESS") for number in range(30)})
-    book.clock = time.monotonic
-    told = list[str]()
-
-    def slowly(request: httpx.Request) -> httpx.Response:
-        time.sleep(0.02)
-        return book(request)
-
-    with Client("pk_test_short", base_url=BASE, budget=None, transport=httpx.MockTransport(slowly)) as client:
-        coordinator = client.transactions._coordinator
-
-        def wait(identity: str) -> None:
-            told.append(client.transactions.wait(identity).transaction_id)
-
-        threads = [threading.Thread(target=wait, args=(identity,), daemon=True) for identity in book.ends]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(coordinator.waiters(0.0)) == len(threads), "all of them wait")
-        for identity in book.ends:
-            client.transactions.notify(identity)
-        for thread in threads:
-            thread.join(timeout=10.0)
-    assert sorted(told) == sorted(book.ends)
-    assert len(book.asked) <= 10
+def test_three_hundred_outstanding_payments_stay_within_the_budget_of_one_key() -> None:
+    service = Service()
+    for number in range(300):
+        service.add(f"t{number}", (30.0 + number, "SUCCESS"))
+    client, _ = waiting_client(service, budget=RateBudget())
+    schedule = PollSchedule(limit=1000.0)
+    assert len(list(client.transactions.wait_all(service.moves, schedule=schedule))) == 300
+    assert max(sum(start <= when < start + 60.0 for when in service.times) for start in service.times) <= 60
+    assert len(service.requests) < 110

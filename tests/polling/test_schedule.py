@@ -1,0 +1,53 @@
+"""What a schedule accepts, and which statuses are ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from momopay import ConfigurationError, PollSchedule, Transaction, settled, terminal
+from virtual import transaction
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"first": -1.0},
+        {"first": "soon"},
+        {"every": 0.0},
+        {"every": -1.0},
+        {"every": float("nan")},
+        {"limit": 0.0},
+        {"limit": float("inf")},
+        {"limit": 1e9 + 1},
+    ],
+)
+def test_a_senseless_schedule_is_refused(times: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="finite seconds"):
+        PollSchedule(**times)
+
+
+def test_a_wait_may_begin_at_once_and_last_for_years() -> None:
+    assert PollSchedule(first=0, every=1, limit=1e9).first == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "is_terminal", "is_settled"),
+    [
+        ("PENDING", "STK", False, False),
+        ("PROCESSING", "B2C", False, False),
+        ("HELD", "STK", False, False),
+        ("SUCCESS", "STK", True, True),
+        ("SUCCESS", "B2C", True, True),
+        ("FAILED", "STK", True, True),
+        ("FAILED", "B2C", True, False),
+        ("REVERSED", "B2C", True, True),
+        ("CANCELLED", "STK", True, True),
+        ("EXPIRED", "WALLET_TOPUP", True, True),
+    ],
+)
+def test_which_statuses_are_ends(status: str, kind: str, *, is_terminal: bool, is_settled: bool) -> None:
+    seen = Transaction.model_validate(transaction("a", status, type=kind))
+    assert terminal(seen) is is_terminal
+    assert settled(seen) is is_settled
