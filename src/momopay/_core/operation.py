@@ -99,4 +99,5 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
     def __get__(self, owner: Resource[Any] | None, owner_type: type | None = None) -> Any:
         if owner is None:
             return self
-        return MethodType(self._awaitable if owner._is_async else self._blocking, owner)  # noqa: SLF001
+        is_async = owner._is_async  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  hidden from completion
+        return MethodType(self._awaitable if is_async else self._blocking, owner)
