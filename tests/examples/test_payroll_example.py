@@ -82,7 +82,7 @@ def test_a_killed_run_is_resumed_and_nobody_is_paid_twice(
     path.write_text(path.read_text().replace(",1000.50", ",2000.50"))
     again = run("payroll.py", *changed, env=service.env())
     assert again.returncode == 1
-    assert "stands for another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
+    assert "was used with another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
     assert service.moved("payout") == all_once()
 
 

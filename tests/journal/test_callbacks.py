@@ -88,31 +88,17 @@ def test_what_a_killed_process_was_handling_is_handled_again(journal: Journal, u
     assert is_handled(journal)
 
 
-def test_a_handler_that_takes_too_long_is_succeeded(journal: Journal, other: Journal) -> None:
-    with ExitStack() as successor, left_to_its_successor(journal, other, successor):
-        pass
-    assert is_handled(journal)
-
-
-def test_a_late_failure_does_not_give_back_its_successors_callback(journal: Journal, other: Journal, url: str) -> None:
+@pytest.mark.parametrize("failure", [None, KeyError])
+def test_a_late_handler_leaves_its_successors_callback_alone(
+    journal: Journal, other: Journal, url: str, failure: type[Exception] | None
+) -> None:
     with ExitStack() as successor:
-        with pytest.raises(KeyError), left_to_its_successor(journal, other, successor):
-            raise KeyError
+        with suppress(KeyError), left_to_its_successor(journal, other, successor):
+            if failure is not None:
+                raise failure
         with Journal(url) as third, pytest.raises(CallbackError), third.handling(callback()):
             pytest.fail("its successor is still handling it")
     assert is_handled(journal)
-
-
-def test_a_late_success_does_not_mark_its_successors_callback(journal: Journal, other: Journal) -> None:
-    def handle() -> None:
-        with ExitStack() as successor:
-            with left_to_its_successor(journal, other, successor):
-                pass
-            raise KeyError  # in the successor
-
-    with pytest.raises(KeyError):
-        handle()
-    assert not is_handled(journal)
 
 
 def test_one_of_two_takes_an_abandoned_callback_over(journal: Journal, other: Journal, url: str) -> None:

@@ -166,7 +166,7 @@ class PayOnce(Generic[BackendT]):
         request = self._request
         if (entry.amount, entry.phone) != (request.amount, request.phone):
             raise DuplicatePayoutError(
-                f"reference {entry.reference!r} stands for another amount or phone since {entry.sent_at:%Y-%m-%d}:"
+                f"reference {entry.reference!r} was used with another amount or phone on {entry.sent_at:%Y-%m-%d}:"
                 " give each payout a reference of its own",
                 reference=entry.reference,
             )

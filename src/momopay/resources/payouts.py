@@ -126,7 +126,7 @@ class Payouts(Resource[BackendT]):
 
         Raises:
             RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
-            DuplicatePayoutError: The reference was used for another amount or phone; nothing was sent. Give each
+            DuplicatePayoutError: The reference was used with another amount or phone; nothing was sent. Give each
                 payout a reference of its own.
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
                 ``.matches``, or could not be searched within the deadline. Call again later; if it stays so,
