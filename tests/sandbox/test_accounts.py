@@ -35,5 +35,7 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
 
 
 def test_a_wrong_value_cannot_be_assigned(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="fee"):
-        sandbox.account(KEY).fee = -1  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    account = sandbox.account(KEY)
+    for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
+        with pytest.raises(ValueError, match=name):
+            setattr(target, name, value)

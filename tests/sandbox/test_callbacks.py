@@ -160,6 +160,20 @@ def test_duplicate_and_late(service: Service, sandbox: Sandbox, receiver: Receiv
     assert len(receiver.bodies) == 3
 
 
+def test_a_reordered_callback_is_held_once(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+    receiver.answer = lambda _body: 500
+    sandbox.fail_next("POST", "/payments/stk", Fault.callback_reordered)
+    held = transaction_id(service.stk(callbackUrl=receiver.url))
+    sandbox.cancel(transaction_id(service.stk(callbackUrl=receiver.url)))
+    sandbox.advance(40)
+    attempts = [record.attempt for record in sandbox.callbacks if record.transaction_id == held]
+    # Released by the other's next retry, and then on its own schedule, whatever the other does.
+    assert attempts == [0]
+    sandbox.advance(65)
+    attempts = [record.attempt for record in sandbox.callbacks if record.transaction_id == held]
+    assert attempts == [0, 1, 2]
+
+
 def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_reordered, times=2)
     first = service.stk(callbackUrl=receiver.url)

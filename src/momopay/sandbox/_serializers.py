@@ -47,7 +47,7 @@ class SnakeRecord(BaseModel):
 
     # A field with a default is a constant: nothing that a record is read from has an attribute of its name.
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        from_attributes=True, frozen=True, json_schema_serialization_defaults_required=True
+        from_attributes=True, json_schema_serialization_defaults_required=True
     )
 
 
