@@ -1,11 +1,14 @@
-"""The pytest plugin, from a merchant's side: run by pytest on tests of their own."""
+"""The pytest plugin as a merchant uses it: pytest runs tests of their own."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from momopay.pytest_plugin import TEST_RUN
 
 CHECKOUT = """
     from momopay import PollSchedule, parse_callback
@@ -68,6 +71,18 @@ def test_an_async_test_leaves_nothing_open(pytester: pytest.Pytester) -> None:
 def test_a_live_key_is_refused_in_a_test_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(LIVE)
     pytester.runpytest_subprocess("-p", "no:momopay", "-p", "momopay.pytest_plugin").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("before", [None, "0"])
+def test_the_mark_of_a_test_run_ends_with_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    if before is None:
+        monkeypatch.delenv(TEST_RUN, raising=False)
+    else:
+        monkeypatch.setenv(TEST_RUN, before)
+    run(pytester, f"import os\ndef test_it(): assert os.environ['{TEST_RUN}'] == '1'").assert_outcomes(passed=1)
+    assert os.environ.get(TEST_RUN) == before
 
 
 def test_without_the_extra_the_fixture_says_what_to_install(

@@ -43,6 +43,7 @@ NOT_PUBLIC = [
     "https://2130706433/momo",
     "https://0x7f.0.0.1/momo",
     "https://0x7f000001/momo",
+    "https://127.0.0.0x1/momo",
     "https://0177.0.0.1/momo",
     "https://017700000001/momo",
     "https://10.0.0.1/momo",

@@ -29,6 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     def restore() -> None:
         if before is None:
             os.environ.pop(TEST_RUN, None)
+        else:
+            os.environ[TEST_RUN] = before
 
     config.add_cleanup(restore)
 

@@ -183,4 +183,6 @@ def test_problems_are_described_by_place_and_without_values() -> None:
     text = describe(caught.value)
     assert "data.transactionId: " in text
     assert text.count(";") == 4  # the first five of more
-    assert "712345678" not in f"{text}{caught.value}{caught.value!r}"
+    with pytest.raises(pydantic.ValidationError) as alone:
+        READ.kind.model_validate({"amount": "254712345678x"})
+    assert "712345678" not in f"{text}{caught.value}{caught.value!r}{alone.value}"
