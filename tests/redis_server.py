@@ -1,12 +1,15 @@
-"""A real Redis, or Valkey, on a free loopback port; it is ended by its process, and may come back on the same port."""
+"""A real Redis or Valkey on a free loopback port, and a client's place at a budget that is shared over it."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,31 +17,37 @@ import pytest
 import redis
 import redis.asyncio
 
+from momopay import Lane, RedisRateBudget
+from momopay._core.operation import run_sync
+from momopay._ratelimit.limiter import SlotSource
+from momopay._transport.async_backend import AsyncBackend
+from momopay._transport.sync_backend import SyncBackend
+
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
-_PATIENCE = 10.0
+_START_TIMEOUT = 10.0
 
 
 def need_redis() -> None:
-    """Pass the test over where there is no server, unless the run forbids passing over."""
+    """Skip the test if there is no server, unless the run forbids to skip."""
     if PROGRAM is None:
         reason = "needs redis-server or valkey-server"
         pytest.fail(reason) if os.environ.get("CI_REQUIRE_ALL") else pytest.skip(reason)
 
 
 def connect(url: str, **options: Any) -> Any:
-    """Connect to it; redis-py's own types are known in part only."""
+    """Return a blocking client; redis-py's own types are known in part only."""
     library: Any = redis
     return library.Redis.from_url(url, **options)
 
 
 def connect_asyncio(url: str, **options: Any) -> Any:
-    """Connect to it from an event loop."""
+    """Return an asyncio client."""
     library: Any = redis.asyncio
     return library.Redis.from_url(url, **options)
 
 
 class RedisServer:
-    """The server; it keeps nothing on disk, so a restart has lost everything."""
+    """The server. It keeps nothing on disk, so after a restart on the same port its data is lost."""
 
     def __init__(self, *options: str) -> None:
         self._options = options
@@ -61,7 +70,7 @@ class RedisServer:
         fixed = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no")
         command = [PROGRAM, "--port", str(self.port), *fixed, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        give_up = time.monotonic() + _PATIENCE
+        give_up = time.monotonic() + _START_TIMEOUT
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -86,3 +95,43 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+
+
+class Caller:
+    """One client's place at a shared budget, blocking or asynchronous. `ahead` moves its clock, not the server's."""
+
+    def __init__(self, budget: RedisRateBudget, account_hash: str, *, is_async: bool = False) -> None:
+        self.ahead = 0.0
+        self._runner = asyncio.Runner() if is_async else None
+        backend: Any = AsyncBackend() if is_async else SyncBackend()
+        backend.now = self._now
+        self._slots: SlotSource = budget.slots(backend, account_hash)
+
+    def _now(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return run_sync(work) if self._runner is None else self._runner.run(work)
+
+    def reserve(self, lane: Lane = Lane.PAYMENT, within: float = math.inf) -> float:
+        """Take the next slot and return its delay."""
+        return float(self._run(self._slots.reserve(self._now(), lane, within)))
+
+    def at_once(self, calls: int) -> int:
+        """Return how many of so many calls get a slot at once."""
+        return [self.reserve(within=0.0) for _ in range(calls)].count(0.0)
+
+    def stop(self, seconds: float) -> None:
+        now = self._now()
+        self._run(self._slots.stop(now, now + seconds))
+
+    def stopped(self) -> bool:
+        return bool(self._run(self._slots.stopped(self._now())))
+
+    def leave(self) -> None:
+        self._run(self._slots.close())
+
+    def close(self) -> None:
+        self.leave()
+        if self._runner is not None:
+            self._runner.close()

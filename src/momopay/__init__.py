@@ -71,7 +71,7 @@ else:
         "models.transactions": "Transaction TransactionOverview TransactionPage TransactionSummary",
         "models.wallet": "TopUp WalletBalance",
         "phones": "normalise_phone",
-        "redis": "RedisRateBudget",
+        "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
         "resources.pagination": "TransactionIterator TransactionPages",
         "resources.payouts": "Payouts",

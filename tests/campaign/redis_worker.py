@@ -1,4 +1,4 @@
-"""One process of the budget's campaign, of either colour: it waits, pays and reads until its time is over."""
+"""One process of the campaign for the shared rate budget: it waits, pays and reads until its time is over."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from momopay import (
     RedisRateBudget,
     WaitTimeoutError,
 )
+from momopay._ratelimit.limiter import RateLimiter
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one process has to do."""
+    """What one process has to do. Times are in seconds."""
 
-    colour: str
+    is_async: bool
     seed: int
     key: str
     base_url: str
@@ -39,7 +40,6 @@ class Job:
     requests: int
     window: float
     seconds: float
-    speed: float
     payments_every: float
     reads_every: float
     identities: list[str]
@@ -47,16 +47,16 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What became of it: seconds in the money lane, calls by their end, waits that ended."""
+    """What a process saw: delays of payments, calls by their end, and how often it was limited."""
 
-    money: list[float] = field(default_factory=list[float])
+    payments: list[float] = field(default_factory=list[float])
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    settled: int = 0
     warnings: int = 0
+    limited: int = 0
 
 
 class Worker:
-    """What both colours have in common."""
+    """What both clients have in common."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -64,29 +64,22 @@ class Worker:
         self.outcome = Outcome()
         self.lock = threading.Lock()
         self.end = time.monotonic() + job.seconds
-        self.schedule = PollSchedule(first=15 / job.speed, every=10 / job.speed, limit=2 * job.seconds)
+        # The guidance for polling, in proportion to the window.
+        self.schedule = PollSchedule(first=job.window / 4, every=job.window / 6, limit=2 * job.seconds)
         local = RateBudget(job.requests, job.window)
         url = job.redis_url
         self.options: dict[str, Any] = {
             "base_url": job.base_url,
             "budget": RedisRateBudget(url, requests=job.requests, window=job.window) if url else local,
-            "deadline": max(90.0 / job.speed, 30.0),
+            "deadline": max(1.5 * job.window, 30.0),
         }
 
     def agenda(self) -> Iterator[tuple[float, str]]:
-        """Give each call and the time of its arrival: payments and reads, at random but at a steady rate."""
+        """Yield each call and the time of its arrival: payments and reads, at random but at a steady rate."""
         chance = random.Random(self.job.seed)
-        now = time.monotonic()
-        due = {
-            "stk": now + chance.random() * 2 * self.job.payments_every,
-            "payout": now + chance.random() * 2 * self.job.payments_every,
-            "read": now + chance.random() * self.job.reads_every,
-        }
-        means = {
-            "stk": 2 * self.job.payments_every,
-            "payout": 2 * self.job.payments_every,
-            "read": self.job.reads_every,
-        }
+        means = {"stk": 2 * self.job.payments_every, "payout": 2 * self.job.payments_every}
+        means["read"] = self.job.reads_every
+        due = {call: time.monotonic() + chance.random() * mean for call, mean in means.items()}
         while True:
             call = min(due, key=lambda name: due[name])
             if due[call] >= self.end:
@@ -102,9 +95,9 @@ class Worker:
             else:
                 self.counts["read" if call == "read" else "paid"] += 1
             if call != "read" and error is None:
-                self.outcome.money.append(round(time.monotonic() - begun, 4))
+                self.outcome.payments.append(round(time.monotonic() - begun, 4))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Write the outcome to the parent."""
         with self.lock:
             self.outcome.counts = dict(self.counts)
@@ -112,7 +105,7 @@ class Worker:
             sys.stdout.flush()
 
     def begin(self, client: Any, call: str) -> Any:
-        """Make one call, in the client's colour."""
+        """Make one call; with an AsyncClient, return what has to be awaited."""
         match call:
             case "stk":
                 return client.stk.initiate(amount=10, phone="0712345678", account_reference="NEW")
@@ -122,14 +115,14 @@ class Worker:
                 return client.wallet.balance()
 
 
-def block(worker: Worker) -> None:
-    """Work in threads."""
+def work_in_threads(worker: Worker) -> None:
+    """Do the job with a Client."""
     with Client(worker.job.key, **worker.options) as client:
 
         def wait(identities: list[str]) -> None:
             with suppress(MomoPayError, RuntimeError):
                 for _transaction in client.transactions.wait_all(identities, schedule=worker.schedule):
-                    worker.outcome.settled += 1
+                    pass
 
         def call(name: str) -> None:
             begun, made, error = time.monotonic(), None, None
@@ -146,18 +139,18 @@ def block(worker: Worker) -> None:
             time.sleep(max(0.0, due - time.monotonic()))
             threading.Thread(target=call, args=(name,), daemon=True).start()
         time.sleep(max(0.0, worker.end - time.monotonic()))
-        worker.tell()
+        worker.report()
         os._exit(0)  # threads that still wait end here
 
 
-async def suspend(worker: Worker) -> None:
-    """Work in tasks."""
+async def work_in_tasks(worker: Worker) -> None:
+    """Do the job with an AsyncClient."""
     async with AsyncClient(worker.job.key, **worker.options) as client:
 
         async def wait(identities: list[str]) -> None:
             with suppress(WaitTimeoutError):
                 async for _transaction in client.transactions.wait_all(identities, schedule=worker.schedule):
-                    worker.outcome.settled += 1
+                    pass
 
         async def call(name: str) -> None:
             begun, made, error = time.monotonic(), None, None
@@ -174,14 +167,14 @@ async def suspend(worker: Worker) -> None:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             tasks.append(asyncio.create_task(call(name)))
         await asyncio.sleep(max(0.0, worker.end - time.monotonic()))
-        worker.tell()
+        worker.report()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Counting(logging.Handler):
-    """Counts what the SDK says of the shared budget."""
+class CountWarnings(logging.Handler):
+    """Counts the warnings that Redis is away."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(logging.WARNING)
@@ -192,15 +185,30 @@ class Counting(logging.Handler):
             self._outcome.warnings += 1
 
 
+def count_limits(outcome: Outcome) -> None:
+    """Count how often the service limits this process. Requests that were under way together count as one time."""
+    pause, paused_until = RateLimiter.pause, 0.0
+
+    async def counted(self: RateLimiter, seconds: float) -> None:  # only a 429 comes here
+        nonlocal paused_until
+        now = time.monotonic()
+        outcome.limited += now >= paused_until
+        paused_until = max(paused_until, now + seconds)
+        await pause(self, seconds)
+
+    RateLimiter.pause = counted  # type: ignore[method-assign]
+
+
 def main() -> None:
-    """Do the job that the command line tells."""
+    """Do the job that is described on the command line."""
     worker = Worker(Job(**json.loads(sys.argv[1])))
-    logging.getLogger("momopay").addHandler(Counting(worker.outcome))
+    logging.getLogger("momopay").addHandler(CountWarnings(worker.outcome))
     logging.getLogger("momopay").propagate = False
-    if worker.job.colour == "async":
-        asyncio.run(suspend(worker))
+    count_limits(worker.outcome)
+    if worker.job.is_async:
+        asyncio.run(work_in_tasks(worker))
     else:
-        block(worker)
+        work_in_threads(worker)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
-"""Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock."""
+"""Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock.
+
+A slot is always taken before the wait for it, so that calls that wait keep their order and each sleeps only once.
+The budget does the arithmetic and the backend sleeps; no lock is held meanwhile. A call that is cancelled while it
+waits loses its slot to nobody: at worst the window holds one request less.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from momopay._ratelimit.budget import Budget, Lane
 from momopay.errors import BudgetExhaustedError
@@ -16,10 +22,10 @@ __all__ = ["SharedBudget"]
 
 
 class SlotSource(Protocol):
-    """A budget as one session sees it. Asking may take a round trip to a server."""
+    """A shared budget as one client sees it: `Budget`, but asking takes a round trip to a server."""
 
     async def reserve(self, now: float, lane: Lane, within: float) -> float:
-        """Take the next slot and return the seconds until it; take none if that is later than `within`."""
+        """Take the next slot and return the seconds until it; take none if that is more than `within`."""
         ...
 
     async def stop(self, now: float, until: float) -> None:
@@ -31,7 +37,7 @@ class SlotSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what this session held open."""
+        """Release what this client held open."""
         ...
 
 
@@ -44,36 +50,17 @@ class SharedBudget(Protocol):
         ...
 
 
-class LocalSlots:
-    """The slots of a budget in this process, which answers at once."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-
-    async def reserve(self, now: float, lane: Lane, within: float) -> float:
-        """Take the next slot."""
-        return self._budget.reserve(now, lane, within)
-
-    async def stop(self, now: float, until: float) -> None:
-        """Hand out no slot before `until`."""
-        self._budget.stop(now, until)
-
-    async def stopped(self, now: float) -> bool:
-        """Return whether a stop is in force."""
-        return self._budget.stopped(now)
-
-    async def close(self) -> None:
-        """Do nothing: a local budget holds nothing open."""
-
-
 class RateLimiter:
-    """Waits on behalf of one session until its budget has a slot."""
+    """Waits on behalf of one client until its budget has a slot. As safe to share as the backend is."""
 
     def __init__(self, budget: Budget | SharedBudget, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
         self._backend = backend
-        self._slots: SlotSource = (
-            budget.slots(backend, account_hash) if isinstance(budget, SharedBudget) else LocalSlots(budget)
-        )
+        self._source: SlotSource | None = None
+        self._budget: Budget | SlotSource
+        if isinstance(budget, SharedBudget):
+            self._budget = self._source = budget.slots(backend, account_hash)
+        else:
+            self._budget = budget
 
     async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
         """Take a slot and wait until it has come.
@@ -93,7 +80,7 @@ class RateLimiter:
         while True:
             now = self._backend.now()
             within = max(0.0, latest - now)
-            delay = await self._slots.reserve(now, lane, within)
+            delay: float = await _answer(self._budget.reserve(now, lane, within))
             if delay <= 0:
                 return waited
             if delay > within:
@@ -103,14 +90,20 @@ class RateLimiter:
             await self._backend.sleep(delay)
             waited = True
             # A 429 that came while this call slept revoked the slot; then queue for another one.
-            if not await self._slots.stopped(self._backend.now()):
+            if not await _answer(self._budget.stopped(self._backend.now())):
                 return waited
 
     async def pause(self, seconds: float) -> None:
         """Hand out no slot for so long, because the service answered 429."""
         now = self._backend.now()
-        await self._slots.stop(now, now + seconds)
+        await _answer(self._budget.stop(now, now + seconds))
 
     async def close(self) -> None:
-        """Release what this session held open."""
-        await self._slots.close()
+        """Release what this client held open; a budget of this process holds nothing open."""
+        if self._source is not None:
+            await self._source.close()
+
+
+async def _answer(asked: Any) -> Any:
+    """Return what a budget answered: one of this process answers at once, a shared one after a round trip."""
+    return await asked if isawaitable(asked) else asked

@@ -1,8 +1,6 @@
-"""One rate budget for many processes and machines, over Redis or Valkey (extra ``redis``).
-
-The library is loaded when a budget is made, not when this room is.
-"""
+"""One rate budget for many processes and machines, over Redis or Valkey (extra ``redis``)."""
 
 from momopay.redis.budget import RedisRateBudget
+from momopay.redis.connection import RedisClient
 
-__all__ = ["RedisRateBudget"]
+__all__ = ["RedisClient", "RedisRateBudget"]

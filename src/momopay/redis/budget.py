@@ -2,117 +2,135 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.budget import Lane, check_size
 from momopay._redaction import clears_frames
-from momopay.errors import ConfigurationError
-from momopay.redis.process_state import ProcessState
+from momopay.errors import ConfigurationError, MomoPayError
+from momopay.redis.connection import RedisClient, RedisConnections
 from momopay.redis.remote_log import RemoteLog
-
-if TYPE_CHECKING:
-    import redis
-    import redis.asyncio
-
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-
-_TIMEOUT = 0.5
 
 
 class RedisRateBudget:
     """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
 
     The arithmetic is `RateBudget`'s, run by a script on the server, by the server's clock, in one round trip for each
-    request; a request that had to wait for its slot asks once more whether a 429 has taken it back. Pass one
-    object to as many clients as there are; each account has a log of its own, under
-    ``momopay:budget:`` and a hash of address and key, which expires by itself.
+    request; a request that had to wait for its slot asks once more whether a 429 has revoked it. Pass one object to
+    as many clients as there are. Each account has a log of its own, named by a hash, which expires by itself.
 
-    While Redis is away, requests go on: each process keeps to an even share, counting what everybody had
-    taken when Redis was last seen. One request in two seconds tries Redis again, and is delayed by no more than
-    `timeout` to connect and again for the answer. The logger ``momopay`` says so, once when Redis goes (WARNING)
-    and once when it is back (INFO). With more sharers than requests, or with sharers that Redis has not seen, the
-    service may answer 429, which holds all of them back; no payment fails of it but by its deadline.
+    While Redis is away, requests go on: each process keeps to an even share, and for one window more when Redis is
+    back. One request in two seconds tries Redis again. The logger ``momopay`` says so, once when Redis goes away
+    (WARNING) and once when it is back (INFO). Around an outage the service may answer a 429 to each process.
 
     Safe to use from many threads and event loops, and across a fork. Money never moves here.
 
     Args:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a client: a `redis.Redis` serves both
-            clients, a `redis.asyncio.Redis` serves `AsyncClient` on the event loop that it belongs to. A client brings
-            its own timeouts and retries; keep them under a second, for a payment waits for them.
+            clients, a `redis.asyncio.Redis` serves `AsyncClient` on its own event loop. A client brings its own
+            timeouts and retries; keep them under a second, because a payment waits for them.
         requests: How many requests a window holds, for all who share it. Two below the service's 60.
         window: Its length, seconds. One above the service's 60.
-        sharers: Among how many processes the budget is divided while Redis is away; by default as many as Redis
-            has seen in the last two windows, and at least 8 where it has not watched for a whole window.
-        timeout: Seconds to connect to Redis, and again for its answer.
+        sharers: Among how many processes the budget is divided while Redis is away; by default as many as Redis saw
+            in the two windows before it last answered, or 8 if it never did.
+        timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
 
     Raises:
-        ConfigurationError: A senseless option, something that is neither URL nor client, or redis-py is missing
-            (remedy: ``pip install 'momopay[redis]'``).
+        ConfigurationError: An argument is out of range, or redis-py is missing (``pip install 'momopay[redis]'``).
     """
 
     @clears_frames
     def __init__(
         self,
-        url_or_client: str | redis.Redis | redis.asyncio.Redis,
+        url_or_client: str | RedisClient,
         *,
         requests: int = 58,
         window: float = 61.0,
         sharers: int | None = None,
-        timeout: float = _TIMEOUT,
+        timeout: float = 0.5,
     ) -> None:
         check_size(requests, window)
-        if (sharers is not None and sharers < 1) or not (isfinite(timeout) and timeout > 0):
+        fits = (sharers is None or (is_whole(sharers) and sharers >= 1)) and is_number(timeout)
+        if not (fits and isfinite(timeout) and timeout > 0):
             raise ConfigurationError("a shared budget needs at least 1 sharer, and a timeout of more than 0 seconds")
         self.requests = requests
         self.window = window
-        self._premises = ProcessState(url_or_client, timeout, lambda: RemoteLog(requests, window, sharers))
+        self._connect = partial(RedisConnections, url_or_client, timeout)
+        self._new_log = partial(RemoteLog, requests, window, sharers)
+        # By process, because the child of a fork must neither speak on its parent's connections nor count as the
+        # parent. The parent's stay referenced there: to collect them could close them in the parent.
+        self._connections = {os.getpid(): self._connect()}
+        self._logs: dict[tuple[int, str], RemoteLog] = {}
 
-    def slots(self, backend: SyncBackend | AsyncBackend, account_hash: str) -> RedisLimiter:
-        """Give the slots of an account; clients do this for themselves.
-
-        Args:
-            backend: The port of the client that asks.
-            account_hash: Whose budget it is.
-        """
-        return RedisLimiter(self._premises, backend, account_hash)
+    def slots(self, backend: Any, account_hash: str) -> Any:
+        """Return the slots of an account, asked for through a client's backend. Clients do this for themselves."""
+        key = "momopay:budget:" + account_hash
+        return RedisSlots(backend, key, self._own_connections, partial(self._own_log, key))
 
     def close(self) -> None:
-        """Close the blocking connections; they open again at need. An event loop's close with its last client."""
-        self._premises.links.close()
+        """Close the blocking connections; they open again when needed. An event loop's close with its last client."""
+        self._own_connections().close()
 
     def __repr__(self) -> str:
         return f"RedisRateBudget(requests={self.requests}, window={self.window})"
 
+    def _own_connections(self) -> RedisConnections:
+        return self._connections.get(os.getpid()) or self._connections.setdefault(os.getpid(), self._connect())
 
-class RedisLimiter:
-    """The budget of one account, asked for through one port. Never raises what redis-py raises."""
+    def _own_log(self, key: str) -> RemoteLog:
+        name = (os.getpid(), key)
+        return self._logs.get(name) or self._logs.setdefault(name, self._new_log())
 
-    def __init__(self, premises: ProcessState, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
-        self._premises = premises
-        self._backend = backend
-        self._key = "momopay:budget:" + account_hash
 
-    async def reserve(self, now: float, lane: Lane, within: float) -> float:  # noqa: ARG002  asking takes time
-        """Take the next slot and say in how many seconds it comes; take none if that is later than `within`.
+@dataclass
+class RedisSlots:
+    """One account's slots as one client asks for them. Never raises what redis-py raises."""
 
-        Raises:
-            ConfigurationError: A client of the other colour was given; nothing was sent.
-        """
-        return await self._premises.log(self._key).reserve(self._run, self._backend.now, lane, within)
+    backend: Any  # the client's, blocking or asynchronous
+    key: str
+    connections: Callable[[], RedisConnections]
+    log: Callable[[], RemoteLog]
 
-    async def stop(self, now: float, until: float) -> None:  # noqa: ARG002  asking takes time
-        """Hand out no slot before `until`, to nobody who shares the budget."""
-        await self._premises.log(self._key).stop(self._run, self._backend.now, until)
+    async def reserve(self, now: float, lane: Lane, within: float) -> float:
+        """Take the next slot and return the seconds until it; take none if that is more than `within`."""
+        local = self.log().reserve_locally(now, lane, within)
+        if local is not None and local > within:
+            return local
+        delay = await self._ask("reserve", within, lane, local or 0.0)
+        if delay is None and local is None:  # Redis went away just now
+            local = self.log().reserve_locally(self.backend.now(), lane, within)
+        return (local or 0.0) if delay is None else delay
 
-    async def stopped(self, now: float) -> bool:  # noqa: ARG002  asking takes time
-        """Tell whether slots handed out for now are taken back."""
-        return await self._premises.log(self._key).stopped(self._run, self._backend.now)
+    async def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`, to nobody who shares the budget; while Redis is away, in this process."""
+        self.log().stop(now, until)
+        await self._ask("stop", until - now)
+
+    async def stopped(self, now: float) -> bool:
+        """Return whether a stop is in force, whichever process was answered with 429."""
+        await self._ask("stopped", 0.0)
+        return now < self.log().stopped_until
 
     async def close(self) -> None:
         """Close connections that nobody else uses."""
-        await self._premises.links.leave(self._backend)
+        await self.connections().leave(self.backend)
 
-    async def _run(self, arguments: tuple[str, ...]) -> Any:
-        return await self._premises.links.run(self._backend, self._key, arguments)
+    async def _ask(self, operation: str, span: float, lane: Lane = Lane.READ, earliest: float = 0.0) -> float | None:
+        """Run the script and return the slot's delay; return None while Redis is away."""
+        log = self.log()
+        if not log.should_ask(self.backend.now()):
+            return None
+        try:
+            arguments = log.arguments(operation, lane, earliest, span)
+            reply = await self.connections().run(self.backend, self.key, arguments)
+            return log.answered(self.backend.now(), reply, span)
+        except MomoPayError:  # a client that this caller cannot use
+            raise
+        except Exception as error:  # noqa: BLE001  whatever is wrong with Redis, a payment goes on without it
+            log.failed(self.backend.now(), error)
+            return None

@@ -1,35 +1,32 @@
-"""The budget of a process that cannot ask the others. It knows no Redis."""
+"""The budget of a process that cannot ask Redis. Pure: it knows neither Redis nor a clock. Times are in seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 
-from momopay._ratelimit.budget import Lane, RateBudget
+from momopay._ratelimit.budget import RateBudget
 
 
 class FallbackBudget(RateBudget):
-    """A static share: what was taken before counts once, whoever took it; a slot taken here counts for each sharer.
+    """A process's share, ``requests // sharers`` and at least 1.
 
-    So the room that is left when the others fall silent is divided evenly, from the first moment on.
+    The others may have filled the window before `now`. So each process begins with its part of what was free, but at
+    least one request, and the rest of its share comes back evenly over the first window, as everybody's slots do.
 
     Args:
         requests: How many requests a window holds, for all sharers.
-        window: Its length, seconds.
-        sharers: Among how many it is divided.
-        taken: The slots that were taken before.
+        window: Its length.
+        sharers: Among how many processes the requests are divided.
+        now: The time at which the process begins to go without Redis.
+        free: How many requests the window could still hold when Redis last answered; None if it never did.
+        ahead: Slots that Redis gave to this process and that are still to come.
     """
 
-    def __init__(self, requests: int, window: float, sharers: int, taken: Iterable[tuple[float, Lane]]) -> None:
-        super().__init__(requests, window)
-        self.weight: int = max(1, min(sharers, requests))
-        for slot, lane in taken:
-            self._take(slot, lane)
-
-    def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
-        """Take the next slot by which all sharers could have taken one."""
-        before = list(self._slots), list(self._polls)
-        delay = max(super(FallbackBudget, self).reserve(now, lane) for _ in range(self.weight))
-        if delay > within:
-            self._slots, self._polls = before
-        return delay
+    def __init__(
+        self, requests: int, window: float, sharers: int, *, now: float, free: int | None, ahead: Iterable[float]
+    ) -> None:
+        super().__init__(max(1, requests // sharers), window)
+        at_once = self.requests if free is None else min(self.requests, max(1, free // sharers))
+        later = self.requests - at_once
+        past = [now - window + window * number / later for number in range(1, later + 1)]
+        self._slots = past + sorted(slot for slot in ahead if slot > now)

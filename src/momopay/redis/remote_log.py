@@ -1,8 +1,11 @@
-"""One account's budget as this process sees it: asked of Redis, or a share of it while Redis is away.
+"""What one process knows of an account's budget: whether Redis hands out the slots, or a fallback does. In seconds.
 
-The log lives in Redis, on Redis's clock. What was last seen of it is kept, so that a process that is cut off begins
-from what everybody had taken. When Redis answers again, the slots that were taken meanwhile are told, and everybody
-goes on alone for as long as the absence was, so that the others can tell theirs. Times are in seconds.
+States. *Shared*: Redis hands out every slot. *Away*: Redis did not answer, and a `FallbackBudget` hands out the slots;
+one request in `RETRY` seconds asks Redis as well. *Returning*: Redis is back, but its log lacks what the processes
+sent meanwhile, so for one window each slot has to be free in both. What was sent is never exchanged.
+
+Thread safety: one lock guards the state and is never held while Redis is asked. So answers to two threads may
+overtake each other; each is right about its own slot, and the state follows the one that was read last.
 """
 
 from __future__ import annotations
@@ -10,235 +13,108 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Awaitable, Callable
-from math import ceil, inf
-from typing import Any
+from functools import partial
+from math import inf
+from typing import Any, Final
 
 from momopay._ratelimit.budget import Lane
-from momopay.errors import MomoPayError
 from momopay.redis.fallback import FallbackBudget
-from momopay.redis.script import LETTERS, Reading, Token, microseconds
+from momopay.redis.script import arguments
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-RETRY = 2.0
-"""How long Redis is left alone after it did not answer."""
-SETTLE = 2.5 * RETRY
-"""The least time for which everybody goes on alone once Redis is back: whoever is at work asks within it."""
-_PROMPT = 0.05
-"""Within this, an answer tells how the server's clock differs."""
-_SKEW = 1.0
-"""A difference of clocks above this is no delay: another server has taken over."""
-UNMET = 8
-"""Among how many the budget is divided, at least, where Redis has not watched for a window how many share it."""
-
-Run = Callable[[tuple[str, ...]], Awaitable[Any]]
-Clock = Callable[[], float]
-Slot = tuple[float, Lane]
-"""When, by this process's clock, and for what."""
+RETRY: Final = 2.0  # how long Redis is left alone after it did not answer, so that a timeout delays few requests
 
 
 class RemoteLog:
-    """One account's log, with all that this process knows of it. Safe to use from many threads.
-
-    Together, the script hands out slots. Cut off, or settling after somebody was, `FallbackBudget` does, and what it
-    handed out is told as soon as may be.
-    """
+    """One account's slots, for all clients of one process. Safe to use from many threads and event loops."""
 
     def __init__(self, requests: int, window: float, sharers: int | None) -> None:
         self._requests = requests
         self._window = window
         self._sharers = sharers
-        self._member = secrets.token_hex(8)
+        self.arguments = partial(arguments, secrets.token_hex(8), requests, window)
         self._lock = threading.Lock()
-        self._seen: Reading | None = None
-        self._seen_at = -inf
-        self._ahead = 0.0
-        """The server's clock less this one."""
-        self._stop = -inf
-        self._members = 0
-        """How many shared a log that Redis lost; they count until they had the time to come back."""
-        self._alone: FallbackBudget | None = None
-        self._cut_off_at: float | None = None
-        self._ask_at = -inf
-        """When alone: not before this is Redis asked for a slot."""
-        self._untold: list[Slot] = []
+        self._seen_sharers = 8  # a cautious guess, until Redis says how many processes there are
+        self._seen_free: int | None = None
+        self._seen_born: int = 0
+        self._answered_at = -inf
+        self._ahead: list[float] = []  # slots that are still to come
+        self.stopped_until = -inf
+        self._is_away = False
+        self._retry_at = -inf
+        self._fallback: FallbackBudget | None = None  # None in the state "shared"
+        self._fallback_ends = inf
 
-    async def reserve(self, run: Run, clock: Clock, lane: Lane, within: float) -> float:
-        """Take the next slot, from Redis or from this process's share."""
-        if self._may_ask(clock()):
-            reading = await self._ask(run, clock, "reserve", LETTERS[lane], within)
-            if reading is not None and reading.status == "taken":
-                return reading.delay / 1e6
+    def reserve_locally(self, now: float, lane: Lane, within: float) -> float | None:
+        """Take a slot of the fallback and return its delay; return None in the state "shared"."""
         with self._lock:
-            now = clock()
-            alone = self._alone = self._alone or self._begin_alone(now)
-            delay = alone.reserve(now, lane, within)
-            if delay <= within:
-                self._untold = [slot for slot in self._untold if self._counts(slot, now)]
-                self._untold.append((now + delay, lane))
-            tells = delay <= within and self._cut_off_at is None
-        if tells:
-            await self._ask(run, clock, "tell")
-        return delay
+            if now >= self._fallback_ends:
+                self._fallback, self._fallback_ends = None, inf
+            if self._fallback is None:
+                return None
+            delay = self._fallback.reserve(now, lane, within)
+            self._note(now, delay, within)
+            return delay
 
-    async def stop(self, run: Run, clock: Clock, until: float) -> None:
-        """Hold everybody back until then."""
+    def stop(self, now: float, until: float) -> None:
+        """Hand out no slot of the fallback before `until`."""
         with self._lock:
-            now = clock()
-            self._stop = max(self._stop, until)
-            if self._alone is not None:
-                self._alone.stop(now, until)
-        if self._cut_off_at is None or self._may_ask(now):
-            await self._ask(run, clock, "stop", span=until - now)
+            self.stopped_until = max(self.stopped_until, until)
+            if self._fallback is not None:
+                self._fallback.stop(now, until)
 
-    async def stopped(self, run: Run, clock: Clock) -> bool:
-        """Tell whether a stop is in force, whoever was told of it."""
-        if self._cut_off_at is None:
-            await self._ask(run, clock, "look")
-        return clock() < self._stop
-
-    def _may_ask(self, now: float) -> bool:
-        """Whether Redis is to be asked; while it is away, one in so many seconds tries."""
+    def should_ask(self, now: float) -> bool:
+        """Return whether to ask Redis; while it is away, one caller in `RETRY` seconds gets True."""
         with self._lock:
-            if self._alone is None:
-                return True
-            if now < self._ask_at:
+            if self._is_away and now < self._retry_at:
                 return False
-            if self._cut_off_at is not None:
-                self._ask_at = now + RETRY
+            self._retry_at = now + RETRY
             return True
 
-    async def _ask(
-        self, run: Run, clock: Clock, operation: str, letter: str = "P", span: float = 0.0
-    ) -> Reading | None:
-        """Run the script; None when Redis is away."""
-        try:
-            if self._seen is None and self._untold:
-                asked = clock()
-                reading = Reading.of(await run(self._arguments(asked, "look", letter, 0.0)))
-                self._meet(asked, clock(), reading)
-            told, asked = list(self._untold), clock()
-            reading = Reading.of(await run(self._arguments(clock(), operation, letter, span)))
-            if reading.status == "tell":
-                asked = clock()
-                again = self._arguments(asked, operation, letter, span, everything=True)
-                reading = Reading.of(await run(again))
-        except MomoPayError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever ails Redis, a payment goes on without it
-            self._lose(clock(), error)
-            return None
-        self._hear(asked, clock(), reading, told)
-        return reading
-
-    def _arguments(
-        self, now: float, operation: str, letter: str, span: float, *, everything: bool = False
-    ) -> tuple[str, ...]:
-        """Say what the script is to do, and tell it what it cannot know.
-
-        A log that is not the one last seen is told `everything`: Redis lost it, and slots were taken from it.
-        """
+    def answered(self, now: float, reply: Any, within: float) -> float:
+        """Take note of an answer, which may be the first one after an outage, and return the slot's delay."""
+        delay, stop, free, sharers, born = (int(each) for each in reply)
         with self._lock:
-            seen, tokens, lapse = self._seen, list[Token](), 0.0
-            if seen is not None:
-                tokens = [Token(microseconds(slot + self._ahead), lane) for slot, lane in self._untold]
-                if everything:
-                    taken = zip(seen.tokens(), self._taken(seen), strict=True)
-                    tokens += [token for token, slot in taken if self._counts(slot, now)]
-            if tokens and (everything or self._cut_off_at is not None):
-                absence = 0.0 if self._cut_off_at is None else now - self._cut_off_at
-                lapse = min(self._window, max(SETTLE, absence))
-            tells_stop = (everything or self._cut_off_at is not None) and seen is not None and now < self._stop
-            return (
-                operation,
-                self._member,
-                str(0 if seen is None or everything else seen.born),
-                " ".join(map(str, tokens)),
-                str(microseconds(self._stop + self._ahead) if tells_stop else 0),
-                str(microseconds(lapse)),
-                str(self._requests),
-                str(microseconds(self._window)),
-                letter,
-                str(microseconds(span)),
-            )
-
-    def _meet(self, asked: float, now: float, reading: Reading) -> None:
-        """Keep what the log looks like, and how the server's clock differs."""
-        # What was taken alone keeps its time, so that telling it twice adds nothing; and a slow answer's time is vague.
-        ahead = reading.now / 1e6 - (asked + now) / 2
-        vague = now - asked > _PROMPT or bool(self._untold)
-        if self._seen is None or not vague or abs(ahead - self._ahead) > _SKEW:
-            self._ahead = ahead
-        if self._seen is not None and self._seen.born != reading.born:
-            self._members = max(self._members, self._seen.members)
-        elif reading.now > reading.born + microseconds(self._window):
-            self._members = 0
-        if self._seen is None or self._seen.born != reading.born or self._seen.now <= reading.now:
-            self._seen, self._seen_at = reading, now  # answers to threads may overtake each other
-        if reading.stop > reading.now:
-            self._stop = max(self._stop, reading.stop / 1e6 - self._ahead)
-
-    def _hear(self, asked: float, now: float, reading: Reading, told: list[Slot]) -> None:
-        """Take in what Redis said, after these slots were told to it."""
-        with self._lock:
-            absent = self._cut_off_at is not None
-            self._cut_off_at = None
-            self._meet(asked, now, reading)
-            if self._alone is not None and now < self._stop:
-                self._alone.stop(now, self._stop)
-            if reading.alone > reading.now:
-                self._alone = self._alone or self._begin_alone(now)
-                self._ask_at = now + (reading.alone - reading.now) / 1e6
-            elif reading.status == "taken":
-                self._untold = [slot for slot in self._untold if slot not in told]
-                self._alone = self._alone if self._untold else None
-            else:
-                self._ask_at = now
-        if absent:
+            was_away, self._is_away = self._is_away, False
+            # A log that began anew has lost slots, unless it expired, which takes two windows without a question.
+            was_lost = born != self._seen_born and now < self._answered_at + 2 * self._window
+            if was_away or was_lost:
+                # Slots of the fallback that are still to come are not in Redis: it holds for a window beyond them.
+                self._fall_back(now, ends=max([now, *self._ahead]) + self._window)
+            self._seen_free, self._seen_sharers, self._seen_born, self._answered_at = free, sharers, born, now
+            self._note(now, delay / 1e6, within)
+            if stop > 0:
+                self.stopped_until = now + stop / 1e6
+        if was_away:
             logger.info("the shared rate budget is back")
+        return delay / 1e6
 
-    def _lose(self, now: float, error: Exception) -> None:
-        """Go on alone."""
+    def failed(self, now: float, error: Exception) -> None:
+        """Go on without Redis."""
         with self._lock:
-            known, self._ask_at = self._cut_off_at is not None, now + RETRY
-            if not known:
-                self._cut_off_at = now
-            self._alone = self._alone or self._begin_alone(now)
-            share = self._requests // self._alone.weight
-        if not known:
+            was_away, self._is_away = self._is_away, True
+            self._retry_at = now + RETRY
+            share = self._fall_back(now, ends=inf).requests
+        if not was_away:
+            # Only the error's class and Redis's own first word: redis-py's messages name addresses.
+            word, reason = str(error).partition(" ")[0], type(error).__name__
             logger.warning(
                 "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
-                _reason(error),
-                share,
-                self._requests,
-                self._window,
+                f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,
+                *(share, self._requests, self._window),
             )
 
-    def _taken(self, seen: Reading) -> list[Slot]:
-        return [(token.time / 1e6 - self._ahead, token.lane) for token in seen.tokens()]
+    def _fall_back(self, now: float, ends: float) -> FallbackBudget:
+        """Hand out slots of a fallback until `ends`."""
+        if self._fallback is None:
+            size = (self._requests, self._window, self._sharers or self._seen_sharers)
+            self._fallback = FallbackBudget(*size, now=now, free=self._seen_free, ahead=self._ahead)
+        self._fallback.stop(now, self.stopped_until)
+        self._fallback_ends = ends
+        return self._fallback
 
-    def _counts(self, slot: Slot, now: float) -> bool:
-        return slot[0] + self._window > now
-
-    def _begin_alone(self, now: float) -> FallbackBudget:
-        taken, members = list[Slot](), UNMET
-        if self._seen is not None:
-            taken = self._taken(self._seen)
-            # The others went on since; at the pace of the window before, for all that is known.
-            pace = sum(slot <= self._seen_at < slot + self._window for slot, _lane in taken) / self._window
-            taken += [(now, Lane.PAYMENT)] * ceil(pace * min(now - self._seen_at, self._window))
-            # A log younger than a window has not met everybody yet, unless it follows one that had.
-            watched = self._members > 0 or self._seen.now - self._seen.born >= microseconds(self._window)
-            known = watched and now - self._seen_at < self._window
-            members = max(self._seen.members, self._members, 0 if known else UNMET)
-        alone = FallbackBudget(self._requests, self._window, self._sharers or members, taken)
-        if now < self._stop:
-            alone.stop(now, self._stop)
-        return alone
-
-
-def _reason(error: Exception) -> str:
-    """Name an error by its class, and by Redis's own first word where there is one; never by an address."""
-    word = str(error).partition(" ")[0]
-    return f"{type(error).__name__}: {word}" if word.isalpha() and word.isupper() else type(error).__name__
+    def _note(self, now: float, delay: float, within: float) -> None:
+        """Keep a slot that was taken, until it comes."""
+        taken = [now + delay] if delay <= within else []
+        self._ahead = [slot for slot in [*self._ahead, *taken] if slot > now]
