@@ -30,6 +30,7 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
+# In the order of the help: first what a newcomer runs.
 app.command(cls=Command)(sandbox.sandbox)
 app.command(cls=Command)(doctor.doctor)
 app.command(cls=Command)(account.balance)
@@ -63,6 +64,7 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
+    # Without --debug too, the log of a payment whose outcome is unknown reaches the terminal.
     handler.setLevel(logging.DEBUG if debug else logging.ERROR)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)

@@ -56,6 +56,7 @@ _RESULTS = {
 }
 
 
+# Without a callback, typer turns a group of one command into that command.
 @app.callback()
 def group() -> None:
     """Send callbacks to an application under development."""
@@ -100,6 +101,7 @@ def send(
     else:
         with open_client(base_url) as client:
             reported = _as_read(end, client.transactions.get(transaction))
+    # Serialised once: a second delivery is the same bytes, as the service's retries are.
     body = json.dumps({"event": "transaction.updated", "event_type": f"transaction.{end}", "transaction": reported})
     url = _signed(to, reference=str(reported["external_reference"] or ""))
     # The later exit codes are the worse ones: no answer at all, then a refusal.
@@ -107,6 +109,7 @@ def send(
 
 
 def _check_target(url: str, *, anywhere: bool) -> None:
+    # Only the form of the URL: which hosts are allowed differs here, since the sender is this machine.
     try:
         check_callback_url(url, on_loopback=True)
     except ValueError as error:
@@ -127,6 +130,7 @@ def _made_up(end: End, *, reference: str, amount: Decimal, phone: str, kind: Kin
         "tenant_id": str(uuid4()),
         "type": kind.value,
         "status": end.upper(),
+        # The service sends JSON numbers, whole shillings without a point.
         "amount": int(amount) if amount == amount.to_integral_value() else float(amount),
         "currency": "KES",
         "phone_number": phone,
@@ -198,6 +202,7 @@ def _post(url: str, body: str) -> _Delivery:
     status: int | None = None
     answer, problem = "", None
     try:
+        # No proxy from the environment: it would see, or fail, what is meant for this machine.
         with (
             httpx.Client(timeout=_ANSWER_LIMIT, trust_env=False, follow_redirects=False) as client,
             client.stream("POST", url, content=body, headers=headers) as response,

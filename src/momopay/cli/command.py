@@ -57,6 +57,7 @@ class Command(TyperCommand):
                 if isinstance(text, str):
                     setattr(error, name, redact(text))
             raise
+        # The option before the command belongs to the group, so the command learns of it here.
         if context.find_root().meta.get(JSON):
             context.params["as_json"] = True
         return context
@@ -92,6 +93,7 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
 def _as_reported(error: Exception) -> MomoPayError:
     if isinstance(error, MomoPayError):
         return error
+    # An extra that is not installed is the one import error that the user can fix.
     known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
     return known or CommandError(
         f"{type(error).__name__}: {error}",
@@ -104,6 +106,7 @@ def _as_reported(error: Exception) -> MomoPayError:
 def _report(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
     if as_json:
+        # Documented in the guide: programs read these names.
         fields = {
             "error": type(error).__name__,
             "code": error.code if isinstance(error, APIError) else None,

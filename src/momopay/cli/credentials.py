@@ -18,6 +18,7 @@ ADDRESS_REMEDY = (
 
 def find_key() -> str:
     """Return the key from the environment, or ask for it; "" if there is none."""
+    # A variable that is set to nothing is the usual way to unset one in a script.
     return os.environ.get("MOMOPAY_API_KEY") or ask_for_key()
 
 
@@ -44,6 +45,7 @@ def open_client(
     """
     if not base_url:
         raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
+    # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
     key = api_key() if key is None else key
     return momopay.Client(key, base_url=base_url, budget=momopay.SHARED_BUDGET if budget is None else budget)
 

@@ -32,6 +32,7 @@ _SKEW_WARNED = 30.0
 _SKEW_FAILED = 240.0
 """Seconds; the search for a payout of unknown outcome allows for five minutes."""
 _LOW_BALANCE = 100
+# What a report of a bug needs to name.
 _PACKAGES = ("anyio", "httpx", "pydantic", "tenacity", "typer", "rich", "sqlalchemy", "fastapi", "redis")
 _WAY = "the way to the service"
 
@@ -89,6 +90,7 @@ def _show(check: Check) -> None:
 def _checks(base_url: str | None) -> Iterator[Check]:
     yield Check("python", Verdict.ok, f"{platform.python_version()} ({sys.platform})")
     yield _packages()
+    # Every check that can be made is made, so that one run shows all that is to be fixed.
     address = _address(base_url)
     key = find_key()
     broken: list[str] = []
@@ -160,6 +162,7 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     secure = base_url.startswith("https:")
     begun = datetime.now(UTC)
     try:
+        # The library takes no proxy from the environment either.
         with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
             answer = client.get(base_url.rstrip("/") + "/wallets/service/balance")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -168,6 +171,7 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     yield _tls(secure=secure)
     answered = _answered(answer.status_code, answer.text, took.total_seconds())
     yield answered
+    # The service read its clock about half-way.
     yield _clock(answer.headers.get("date"), begun + took / 2)
     return [] if answered.verdict is Verdict.ok else [_WAY]
 
@@ -177,6 +181,7 @@ def _tls(*, secure: bool) -> Check:
 
 
 def _unreachable(problem: str, *, secure: bool) -> Generator[Check, None, list[str]]:
+    # httpx has no class for a certificate that does not verify.
     if secure and "certificate" in problem.lower():
         yield Check("tls", Verdict.fail, problem, "check the address; a proxy that opens TLS must not see the key")
         yield from _skipped(("reachable", "clock"), "TLS")

@@ -41,6 +41,7 @@ class ExitCode(IntEnum):
         code.meaning = meaning
         return code
 
+    # 70 is EX_SOFTWARE of sysexits.h; 130 is what shells give for SIGINT.
     OK = 0, "done"
     REFUSED = 1, "refused, or ended without success"
     USAGE = 2, "wrong arguments or a faulty file; nothing was sent"

@@ -55,6 +55,7 @@ ConfirmLive: TypeAlias = Annotated[
 Timeout: TypeAlias = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Give up waiting after this long.")
 ]
+# The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
 Every: TypeAlias = Annotated[
     float,
     typer.Option(

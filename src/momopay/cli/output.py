@@ -23,6 +23,7 @@ from momopay._redaction import mask_phone, redact
 from momopay.money import format_amount
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
+# A status that the service adds later is shown without a colour.
 _STYLES: Final = {
     "ACCEPTED": "green",
     "CANCELLED": "yellow",
@@ -89,6 +90,7 @@ def table(
         made.add_column(
             heading,
             justify="right" if heading in right else "left",
+            # An id is copied into the next command, so it is never folded.
             min_width=_UUID_WIDTH if heading in _ID_COLUMNS else None,
             no_wrap=heading in _ID_COLUMNS or heading in right,
             overflow="fold",

@@ -77,9 +77,11 @@ def run(
             show_plan(output, payroll, make_plan(payroll.rows, opened), None)
         output.note("Dry run: nothing was sent.")
         return
+    # Asked for before the file is judged against the account: a program pipes the key first, then its answer.
     key, budget = api_key(), momopay.RateBudget()
     confirmation = Confirmation(key, may_move=payroll.total, yes=yes, confirm_live=confirm_live)
 
+    # The options state the total of the file, so that the same command resumes it; a person types what is still due.
     def confirm(plan: Plan) -> None:
         due = total(plan.to_pay)
         confirmation.ask(f"Pay KES {kes(due)} to {len(plan.to_pay)} people now?", to_type=format_amount(due))
@@ -102,6 +104,7 @@ def _pay(
 ) -> int:
     """Pay what is still to be paid, show it, and return the exit status."""
     check_account(make_plan(payroll.rows, journal), client)
+    # Before the plan that is shown: what is found now needs no payment, and its sum must not be asked about.
     journal.reconcile_all(client)
     plan = make_plan(payroll.rows, journal)
     show_plan(output, payroll, plan, read_wallet(client))
@@ -129,6 +132,7 @@ def _pay(
             stopped_by = stopped_by or error
     if report is not None:
         write_report(output, report, payroll, outcomes)
+    # As shells have it: 128 and the number of the signal.
     code = 128 + signals[0] if signals else _exit_code(payroll, outcomes)
     show_end(
         output,
@@ -144,6 +148,7 @@ def _pay(
 
 def _exit_code(payroll: PayrollFile, outcomes: dict[str, RowOutcome]) -> ExitCode:
     states = {outcomes[row.reference].state if row.reference in outcomes else NOT_BEGUN for row in payroll.rows}
+    # SENDING: another process is sending it, so it is not known here.
     if states & {momopay.JournalState.UNKNOWN, momopay.JournalState.SENDING}:
         return ExitCode.UNKNOWN
     return ExitCode.OK if states == {momopay.JournalState.ACCEPTED} else ExitCode.PARTIAL
@@ -260,6 +265,7 @@ def release(
             reference=reference, since=entry.sent_at, amount=entry.amount, phone=entry.phone, type="B2C"
         )
         if matches:
+            # Which of several it is, only a person can say.
             if len(matches) == 1:
                 opened.settle(matches[0])
             raise CommandError(

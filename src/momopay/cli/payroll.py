@@ -211,6 +211,7 @@ class PayrollRun:
             if self.stop:
                 return
             outcome = self._pay(row)
+            # Before it is judged: the caller records it even if the run ends here.
             yield outcome
             unknown = unknown + 1 if outcome.state == momopay.JournalState.UNKNOWN else 0
             if isinstance(outcome.error, _STOPPING):

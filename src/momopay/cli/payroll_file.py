@@ -111,6 +111,7 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     """Return the rows that can be sent, and every fault of the others."""
     payroll = PayrollFile([], [])
     try:
+        # Spreadsheets begin UTF-8 files with a byte order mark.
         records = list(_records(content.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -125,6 +126,7 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     payroll.ignored.extend(name for name in columns if name not in _KNOWN)
     first_line: dict[str, int] = {}
     for line, cells in records[1:]:
+        # A comma inside an amount shifts the columns: such a row must not be guessed at.
         if len(cells) != len(columns):
             faults.append(Fault(line, "", f"has {len(cells)} columns, the heading has {len(columns)}"))
             continue

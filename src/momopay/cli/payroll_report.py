@@ -12,7 +12,6 @@ from textwrap import shorten
 from rich.table import Table
 from rich.text import Text
 
-from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, remedy_of
 from momopay.cli.output import Output, kes, plain, status, table
 from momopay.cli.payroll import Plan, RowOutcome, Wallet
@@ -77,6 +76,7 @@ def _sums(rows_by_label: Sequence[tuple[object, list[Row]]], title: str | None =
 
 
 def _largest(output: Output, rows: list[Row]) -> Table:
+    # A mistyped amount is most dangerous, and easiest to see, among these.
     largest = sorted(rows, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
     cells = [(row.line, output.text(row.reference), output.phone(row.phone), row.amount) for row in largest]
     return table(("Line", "Reference", "Phone", "KES"), cells, right=("Line", "KES"), title="The largest")
@@ -195,6 +195,7 @@ def write_report(output: Output, path: Path, file: PayrollFile, outcomes: dict[s
     Raises:
         CommandError: It cannot be written.
     """
+    # Opened with its mode, since a file that is closed to others only later could be read in between.
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     except OSError as error:
@@ -242,7 +243,7 @@ def _why(output: Output, outcome: RowOutcome) -> str | None:
         return None
     reason = _reason(outcome)
     text = reason.message if isinstance(reason, APIError) else reason or "not known to have ended"
-    return shorten(output.text(redact(str(text))), _REASON_WIDTH, placeholder=" ...")
+    return shorten(output.text(str(text)), _REASON_WIDTH, placeholder=" ...")
 
 
 def _reason(outcome: RowOutcome) -> BaseException | None:

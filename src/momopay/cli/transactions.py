@@ -59,6 +59,7 @@ def list_(
         "amount_max": amount_max,
         "q": q,
     }
+    # A walk that began in the middle would look complete.
     if everything and cursor is not None:
         raise CommandError("--all begins at the newest", remedy="give --all or --cursor, not both")
     with open_client(base_url) as client:
