@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from journal.kit import forks, found, in_a_fork, put
 from momopay import Journal, JournalError, JournalState
-from momopay.journal.sqlite_fork import marked_open
+from momopay.journal import sqlite_fork
+from momopay.journal.sqlite_fork import TrackedConnection
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "payouts.db"
+
+
+def open_on(path: Path) -> list[TrackedConnection]:
+    return [each for each in sqlite_fork._open if each.path == str(path)]
 
 
 @forks
@@ -46,16 +50,27 @@ def test_a_child_uses_a_file_that_was_at_rest(path: Path) -> None:
         assert in_a_fork(lambda: found(journal)) == 0
 
 
-def test_a_process_has_one_file_open_many_times() -> None:
-    with marked_open("/payouts.db"), marked_open("/payouts.db"):
-        pass
-    with marked_open("/payouts.db"):
-        pass
+@forks
+def test_no_file_is_open_while_a_process_forks(path: Path) -> None:
+    def child() -> None:
+        assert not [each for each in sqlite_fork._inherited if each.path == str(path)]
 
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="lists the open files of a process on Linux")
-def test_no_file_is_open_at_rest(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
         put(journal, "r", JournalState.UNKNOWN)
-        files = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
-    assert [each for each in files if each.startswith(str(path)) and "-senders" not in each] == []
+        assert len(open_on(path)) == 1
+        assert in_a_fork(child) == 0
+
+
+def test_a_file_counts_as_open_until_its_connections_are_closed(path: Path) -> None:
+    first, second = TrackedConnection(str(path)), TrackedConnection(str(path))
+    first.close()
+    assert open_on(path) == [second]
+    second.close()
+    assert open_on(path) == []
+
+
+def test_a_connection_that_is_dropped_counts_as_closed(path: Path) -> None:
+    connection = TrackedConnection(str(path))
+    assert open_on(path) == [connection]
+    del connection
+    assert open_on(path) == []

@@ -32,10 +32,7 @@ class Database(ProcessRegistry, Protocol):
     """What the journal needs of SQLite or PostgreSQL."""
 
     engine: Engine
-
-    def connect(self) -> AbstractContextManager[Connection]:
-        """Yield a connection that commits each statement by itself, durably."""
-        ...
+    """Commits each statement by itself, durably."""
 
     def connect_for_setup(self) -> AbstractContextManager[Connection]:
         """Yield a connection while no other process has one from this method."""
@@ -94,7 +91,7 @@ class ForkSafeDatabase:
         Raises:
             JournalError: The database failed.
         """
-        with database_errors(), self._ready().connect() as connection:
+        with database_errors(), self._ready().engine.connect() as connection:
             yield connection
 
     def close(self) -> None:

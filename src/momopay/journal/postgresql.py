@@ -45,10 +45,6 @@ class PostgresqlDatabase:
         )
         event.listen(self.engine, "connect", _make_durable)
 
-    def connect(self) -> Connection:
-        """Return a connection on which each statement commits by itself, to disk."""
-        return self.engine.connect()
-
     @contextmanager
     def connect_for_setup(self) -> Generator[Connection]:
         """Yield a connection, within a transaction, while no other process has one from this method."""

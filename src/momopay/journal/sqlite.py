@@ -16,10 +16,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from momopay.errors import ConfigurationError
-from momopay.journal.sqlite_fork import marked_open
+from momopay.journal.sqlite_fork import TrackedConnection, close_before_fork
 
 _TIMEOUT: Final = 30.0
 """Seconds to wait for another process's write."""
@@ -37,28 +37,21 @@ class SqliteDatabase:
         self._registering = threading.Lock()
         self._lock: FileLock | None = None
         self.sender: str | None = None
-        # No pool: a connection at rest would still be open when the process forks. Opening one costs a millisecond.
         self.engine: Engine = create_engine(
             url.set(database=str(path)),
-            connect_args={"timeout": _TIMEOUT},
+            connect_args={"timeout": _TIMEOUT, "factory": TrackedConnection},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
-            poolclass=NullPool,
         )
         event.listen(self.engine, "connect", _make_durable)
-
-    @contextmanager
-    def connect(self) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself, to disk."""
-        with marked_open(str(self._path)), self.engine.connect() as connection:
-            yield connection
+        close_before_fork(self.engine)
 
     @contextmanager
     def connect_for_setup(self) -> Generator[Connection]:
         """Yield a connection while no other process has one from this method."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
-        with FileLock(self._folder / "set-up.lock", timeout=_TIMEOUT), self.connect() as connection:
+        with FileLock(self._folder / "set-up.lock", timeout=_TIMEOUT), self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
             yield connection
 
@@ -91,7 +84,8 @@ class SqliteDatabase:
         return False
 
     def close(self) -> None:
-        """End the registration of this process."""
+        """End the registration of this process and close all connections."""
+        self.engine.dispose()
         with self._registering:
             if self._lock is not None and self.sender is not None:
                 self._lock.release()
