@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -73,4 +74,5 @@ def test_a_connection_that_is_dropped_counts_as_closed(path: Path) -> None:
     connection = TrackedConnection(str(path))
     assert len(open_on(path)) == 1
     del connection
+    gc.collect()  # a connection and its cache of statements refer to each other
     assert open_on(path) == []
