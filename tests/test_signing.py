@@ -150,6 +150,10 @@ def test_no_single_change_makes_another_reference(place: int, character: str) ->
     assert token(changed).partition("&")[0] == f"{MESSAGE}.{MAC}"
 
 
+def test_the_url_of_a_sandbox_can_be_signed(signer: CallbackSigner) -> None:
+    assert signer.verify(signer.url("http://localhost:8000/momo", reference="INV-42")) == "INV-42"
+
+
 def test_secrets_rotate() -> None:
     old = CallbackSigner(SECRET)
     both = CallbackSigner([OTHER, SECRET])

@@ -22,6 +22,7 @@ from momopay.integrations._receiver import CallbackReceiver
 SIGNER = CallbackSigner("a shop's own secret, long enough")
 BODY = json.dumps(callback_body("SAL-1")).encode()
 CALLBACK = parse_callback(BODY)
+LARGEST, TOO_LARGE = (BODY + b" " * (size - len(BODY)) for size in (65_536, 65_537))
 QUERY = SIGNER.url("https://shop.example/momo", reference="SAL-1").partition("?")[2]
 
 

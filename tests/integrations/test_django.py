@@ -15,14 +15,25 @@ from django.db import connection, connections
 from django.test import RequestFactory
 
 from integrations.apps import django_wsgi_app
-from integrations.kit import BODY, ENDLESS, QUERY, SIGNER, Handler, handle_later, send_endlessly, unreachable
+from integrations.kit import (
+    BODY,
+    ENDLESS,
+    LARGEST,
+    QUERY,
+    SIGNER,
+    TOO_LARGE,
+    Handler,
+    handle_later,
+    send_endlessly,
+    unreachable,
+)
 from momopay import Callback, CallbackSigner, Journal
 from momopay.integrations import django
 
 
-def post(app: Any, query: str = "") -> Any:
+def post(app: Any, query: str = "", body: bytes = BODY) -> Any:
     factory = RequestFactory(enforce_csrf_checks=True)
-    return app.get_response(factory.post(f"/momo?{query}", BODY, content_type="application/json"))
+    return app.get_response(factory.post(f"/momo?{query}", body, content_type="application/json"))
 
 
 def test_a_body_and_a_signed_query_are_passed_on_without_a_csrf_token() -> None:
@@ -40,11 +51,31 @@ def test_an_async_handler_makes_an_async_view() -> None:
     assert getattr(view, "__name__", "") == "handle_later"
 
 
+def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:
+    app = django_wsgi_app(handle_later)
+    assert [post(app, body=body).status_code for body in (LARGEST, TOO_LARGE)] == [200, 400]
+
+
 @pytest.mark.parametrize("stated", ENDLESS, ids=["length", "chunked"])
 def test_at_most_64_kib_of_a_body_are_read(stated: dict[str, Any]) -> None:
     status, taken = send_endlessly(django_wsgi_app(unreachable), **stated)
     assert status == "400 Bad Request"
     assert taken <= 2 * 65_536
+
+
+def test_only_atomic_requests_of_a_sync_handler_open_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    atomic = list[bool]()
+
+    def handle(_callback: Callback) -> None:
+        atomic.append(connection.in_atomic_block)
+
+    with closing(connection):
+        post(django_wsgi_app(handle))
+        monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+        post(django_wsgi_app(handle))
+        assert atomic == [False, True]
+        assert post(django_wsgi_app(handle_later)).status_code == 200
+        assert inspect.iscoroutinefunction(django.callback_endpoint(handle_later))
 
 
 def test_annotations_resolve() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from integrations.kit import BODY, QUERY, SIGNER, Handler, handle_later, unreachable
+from integrations.kit import BODY, LARGEST, QUERY, SIGNER, TOO_LARGE, Handler, handle_later, unreachable
 from momopay import CallbackSigner, Journal
 from momopay.integrations import fastapi
 
@@ -46,6 +46,11 @@ def test_a_query_that_is_not_ascii_is_forged() -> None:
 
 def test_an_async_handler_is_awaited() -> None:
     assert respond(fastapi.callback_endpoint(handle_later), [BODY]).status_code == 200
+
+
+def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:
+    endpoint = fastapi.callback_endpoint(handle_later)
+    assert [respond(endpoint, [body]).status_code for body in (LARGEST, TOO_LARGE)] == [200, 400]
 
 
 def test_at_most_64_kib_of_a_body_are_read() -> None:

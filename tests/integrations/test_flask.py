@@ -11,7 +11,18 @@ import pytest
 from flask import Flask
 
 from integrations.apps import flask_app
-from integrations.kit import BODY, ENDLESS, QUERY, SIGNER, Handler, handle_later, send_endlessly, unreachable
+from integrations.kit import (
+    BODY,
+    ENDLESS,
+    LARGEST,
+    QUERY,
+    SIGNER,
+    TOO_LARGE,
+    Handler,
+    handle_later,
+    send_endlessly,
+    unreachable,
+)
 from momopay import CallbackSigner, ConfigurationError, Journal
 from momopay.integrations import flask
 
@@ -33,6 +44,11 @@ def test_without_its_extra_an_async_handler_is_refused(monkeypatch: pytest.Monke
     with pytest.raises(ConfigurationError, match=r"flask\[async\]"):
         flask.callback_endpoint(handle_later)
     flask.callback_endpoint(unreachable)
+
+
+def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:
+    http = flask_app(handle_later).test_client()
+    assert [http.post("/momo", data=body).status_code for body in (LARGEST, TOO_LARGE)] == [200, 400]
 
 
 @pytest.mark.parametrize("stated", ENDLESS, ids=["length", "chunked"])

@@ -16,6 +16,11 @@ def test_a_list_keeps_the_order_of_the_service() -> None:
     assert [each.is_default for each in listed.items] == [True, False]
 
 
+def test_a_channel_is_not_the_default_unless_it_is_said() -> None:
+    data = {name: value for name, value in PAYBILL.camel.items() if name != "isDefault"}
+    assert parse(momopay.PaymentChannel, data).is_default is False
+
+
 def test_each_channel_of_a_list_knows_its_response() -> None:
     info = momopay.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
     listed = parse(ChannelItems, {"items": [PAYBILL.camel, TILL]})

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from momopay import UNSET, RequestValidationError
 from momopay._redaction import clear_frames
-from momopay.models.arguments import Name, Phone, Text, kes
+from momopay.models.arguments import CallbackUrl, Name, Phone, Text, kes
 from momopay.models.request_base import Request
 
 
@@ -26,6 +26,7 @@ class Order(Request):
     phone: Phone
     shop_name: Name | None = None
     note: Text | None = None
+    callback_url: CallbackUrl | None = None
     secret: Text = Field("", exclude=True)
 
 
@@ -42,6 +43,18 @@ def test_only_what_was_given_is_sent_under_its_name_on_the_wire() -> None:
     assert json.loads(Order.checked(**VALID).to_json()) == {"amount": 1, "phone": "254712345678"}
     order = Order.checked(**VALID, shop_name="A", note=None, secret="s")
     assert json.loads(order.to_json()) == {"amount": 1, "phone": "254712345678", "shopName": "A"}
+
+
+def test_a_request_is_frozen() -> None:
+    order: Any = Order.checked(**VALID)
+    with pytest.raises(ValidationError):
+        order.amount = 2
+
+
+def test_a_service_is_not_on_loopback_unless_it_is_said() -> None:
+    with pytest.raises(RequestValidationError):
+        Order.checked(**VALID, callback_url="http://localhost/momo")
+    assert b"localhost" in Order.checked(on_loopback=True, **VALID, callback_url="http://localhost/momo").to_json()
 
 
 def test_none_is_null_where_another_value_means_absent() -> None:

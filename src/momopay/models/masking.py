@@ -13,6 +13,7 @@ from momopay._redaction import mask_phone, redacted_repr
 class MaskedModel(BaseModel):
     """A model whose repr and str may be logged."""
 
+    # Building the validators of all models would take most of the time of the first call.
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

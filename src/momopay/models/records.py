@@ -82,7 +82,6 @@ class Record(MaskedModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
-        defer_build=True,
         extra="allow",
         frozen=True,
         hide_input_in_errors=True,
