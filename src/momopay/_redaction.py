@@ -25,6 +25,7 @@ _PHONE = re.compile(
     r"|(?<![0-9])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9])"
 )
 
+# Packages whose frames hold a request, its headers or a row of the journal while a call passes through them.
 _CARRIERS: Final = frozenset(
     {
         "aiohttp",
@@ -44,7 +45,6 @@ _CARRIERS: Final = frozenset(
         "trio",
     }
 )
-"""Packages whose frames hold a request, its headers or a row of the journal while a call passes through them."""
 
 
 def mask_phone(text: str) -> str:

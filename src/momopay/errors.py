@@ -402,6 +402,7 @@ class ServerError(APIError):
     """5xx or 408, after all attempts. Try again later; `may_have_executed` says whether it may have taken effect."""
 
 
+# The class for each code (service page, "Errors").
 ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
     {
         "INVALID_PHONE": InvalidPhoneError,
@@ -419,7 +420,6 @@ ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
         "TRANSACTION_HEALTH_BLOCKED": TransactionHealthBlockedError,
     }
 )
-"""The class for each code (service page, "Errors")."""
 
 
 def number_or_none(value: object) -> float | None:

@@ -36,8 +36,8 @@ from momopay.models.records import Nothing, ResponseInfo
 
 logger = logging.getLogger("momopay")
 
+# Minimum fraction of the deadline that must remain to start a payment: one cut short has an unknown outcome.
 _MIN_REMAINING: Final = 0.1
-"""Minimum fraction of the deadline that must remain to start a payment: one cut short has an unknown outcome."""
 
 
 async def call(

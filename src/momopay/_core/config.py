@@ -22,8 +22,8 @@ SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 UNCHANGED = Sentinel("UNCHANGED")
 """The default of each option of ``with_options``: the copy has the original's."""
 
+# Sockets and locks refuse much longer times, and they do so too late to tell that nothing was sent.
 _MAX_SECONDS: Final = 1_000_000
-"""Sockets and locks refuse much longer times, and they do so too late to tell that nothing was sent."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from momopay.errors import (
 from momopay.models.records import Envelope, describe
 
 T = TypeVar("T")
+# Characters of a foreign text that an error shows.
 _MAX_TEXT: Final = 500
-"""Characters of a foreign text that an error shows."""
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ class FailureKind(Enum):
     """Any other refusal in the service's envelope."""
 
 
+# After these failures the request may have executed.
 AMBIGUOUS: Final = frozenset({FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE})
-"""After these failures the request may have executed."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class RetryPolicy:
 _DEFINITE = frozenset({FailureKind.NOT_SENT, FailureKind.RATE_LIMITED})
 _REPEATABLE = _DEFINITE | {FailureKind.NO_REPLY, FailureKind.SERVER_ERROR}
 
+# GET.
 SAFE: Final = RetryPolicy(_REPEATABLE, has_effect=False)
-"""GET."""
+# Top-up: its Idempotency-Key makes a second request harmless.
 IDEMPOTENCY_KEYED: Final = RetryPolicy(_REPEATABLE, needs_reconciliation=True)
-"""Top-up: its Idempotency-Key makes a second request harmless."""
+# STK prompt, payout and channel creation: never again once the request may have been sent.
 AT_MOST_ONCE: Final = RetryPolicy(_DEFINITE, needs_reconciliation=True)
-"""STK prompt, payout and channel creation: never again once the request may have been sent."""
+# Channel update and deletion: doing them twice has the effect of doing them once.
 IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
-"""Channel update and deletion: doing them twice has the effect of doing them once."""
 
 
 class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may still succeed

@@ -40,8 +40,8 @@ from momopay.models.transactions import Transaction, TransactionPage
 
 logger = logging.getLogger("momopay")
 
+# Poll intervals between searches beyond the first page while the rate budget is short.
 _DEEP_SCAN_PAUSE: Final = 2
-"""Poll intervals between searches beyond the first page while the rate budget is short."""
 
 _TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 

@@ -11,8 +11,8 @@ from momopay.models.transactions import Transaction
 
 __all__ = ["PollSchedule", "settled", "terminal"]
 
+# A thread cannot wait for much longer.
 _LONGEST: Final = 1e9
-"""A thread cannot wait for much longer."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from momopay.errors import APIError
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction
 
+# Poll intervals to wait for a failure's result code.
 RESULT_POLLS: Final = 3
-"""Poll intervals to wait for a failure's result code."""
 
 
 class Observation(NamedTuple):

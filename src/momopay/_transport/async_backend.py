@@ -19,9 +19,9 @@ from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse,
 from momopay._transport.threads import in_thread
 from momopay.errors import ConfigurationError
 
+# How much of the timeout connecting may take. Less than all of it, so that httpcore reports a connection that was not
+# made before the attempt's own timer ends it.
 _CONNECT_FRACTION: Final = 0.9
-"""How much of the timeout connecting may take. Less than all of it, so that httpcore reports a connection that was not
-made before the attempt's own timer ends it."""
 MAX_THREADS: Final = 40
 
 T = TypeVar("T")

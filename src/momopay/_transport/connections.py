@@ -24,8 +24,8 @@ import httpx
 from momopay._transport.network import AsyncNetwork, AsyncStream, AttemptDeadline, SyncNetwork, SyncStream
 
 MAX_CONNECTIONS: Final = 100
+# Seconds. Common servers hang up on an idle connection after five.
 KEEP_ALIVE: Final = 4.0
-"""Seconds. Common servers hang up on an idle connection after five."""
 
 
 class SyncConnection(httpx.HTTPTransport):

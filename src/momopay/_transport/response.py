@@ -14,8 +14,8 @@ import httpcore
 import httpx
 
 MAX_BODY: Final = 8 * 1024 * 1024
+# Objects and arrays in a body. Parsed, an empty one takes some hundred bytes. A full page of a list has 102.
 MAX_PARTS: Final = 200_000
-"""Objects and arrays in a body. Parsed, an empty one takes some hundred bytes. A full page of a list has 102."""
 _MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS
 
 _HTTPX_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -25,9 +25,11 @@ _HTTPCORE_NOT_SENT: Final = (
     httpcore.PoolTimeout,
     httpcore.UnsupportedProtocol,
 )
+# What the operating system raises when there is no connection.
 _SYSTEM_NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror)
-"""What the operating system raises when there is no connection."""
 
+# How a transport reports that an attempt failed. Anything else that it raises, such as the AssertionError of a mock, is
+# a bug outside of this package and reaches the caller unchanged.
 TRANSPORT_ERRORS: Final = (
     httpx.HTTPError,
     httpx.InvalidURL,
@@ -40,8 +42,6 @@ TRANSPORT_ERRORS: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
-"""How a transport reports that an attempt failed. Anything else that it raises, such as the AssertionError of a mock,
-is a bug outside of this package and reaches the caller unchanged."""
 
 
 class RawResponse(NamedTuple):

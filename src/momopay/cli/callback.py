@@ -26,10 +26,10 @@ from momopay.urls import check_callback_url, is_loopback
 
 app: typer.Typer = typer.Typer(help="Send callbacks to an application under development.", no_args_is_help=True)
 
+# Seconds that the service gives an application to answer.
 _ANSWER_LIMIT = 30.0
-"""Seconds that the service gives an application to answer."""
+# Characters of an answer that are read and shown.
 _ANSWER_SHOWN = 500
-"""Characters of an answer that are read and shown."""
 
 
 class End(StrEnum):

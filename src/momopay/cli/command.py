@@ -20,10 +20,10 @@ from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing
 from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError
 
+# Where the context keeps whether tracebacks are wanted.
 DEBUG = "momopay.debug"
-"""Where the context keeps whether tracebacks are wanted."""
+# Where the context keeps whether ``--json`` was given before the command.
 JSON = "momopay.json"
-"""Where the context keeps whether ``--json`` was given before the command."""
 
 
 class Group(TyperGroup):

@@ -29,8 +29,8 @@ from momopay.urls import check_base_url
 
 _TIMEOUT = 10.0
 _SKEW_WARNED = 30.0
+# Seconds; the search for a payout of unknown outcome allows for five minutes.
 _SKEW_FAILED = 240.0
-"""Seconds; the search for a payout of unknown outcome allows for five minutes."""
 _LOW_BALANCE = 100
 # What a report of a bug needs to name.
 _PACKAGES = ("anyio", "httpx", "pydantic", "tenacity", "typer", "rich", "sqlalchemy", "fastapi", "redis")

@@ -30,8 +30,8 @@ from momopay.money import format_amount
 
 app: typer.Typer = typer.Typer(help="Pay a list of people once, and see what is in doubt.", no_args_is_help=True)
 
+# The service's list may not show a payout that is younger.
 _FRESH = timedelta(minutes=10)
-"""The service's list may not show a payout that is younger."""
 
 
 @app.command(cls=Command)

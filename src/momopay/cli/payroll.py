@@ -48,10 +48,10 @@ _STOPPING = (
     ProtocolError,
     ThrottledError,
 )
+# So many unknown outcomes one after another mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW = 3
-"""So many unknown outcomes one after another mean that the service is in trouble."""
+# Seconds after which a pause checks again whether it is to stop.
 _NAP = 0.2
-"""Seconds after which a pause checks again whether it is to stop."""
 
 
 @dataclass(frozen=True)

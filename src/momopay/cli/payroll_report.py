@@ -21,8 +21,8 @@ from momopay.errors import APIError, MomoPayError
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
 _PAYOUTS_A_MINUTE = 58  # as a RateBudget has it, of the 60 requests that the service allows
+# The state of a row that is not in the journal.
 NOT_BEGUN = "NOT_BEGUN"
-"""The state of a row that is not in the journal."""
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state: members of JournalState are their names.
 _TO_DO = {

@@ -39,11 +39,11 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 T = TypeVar("T")
 
+# Bytes of a body that are read: one more than a callback may have is enough to refuse it.
 READ_LIMIT: Final = MAX_BODY_BYTES + 1
-"""Bytes of a body that are read: one more than a callback may have is enough to refuse it."""
 
+# The headers of every response. Only 405 needs them, and the others may have them.
 HEADERS: Final = {"Allow": "POST"}
-"""The headers of every response. Only 405 needs them, and the others may have them."""
 
 
 def is_async(handler: CallbackHandler) -> TypeGuard[AsyncCallbackHandler]:

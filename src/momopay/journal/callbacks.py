@@ -27,8 +27,8 @@ from momopay.models.callbacks import Callback
 
 logger = logging.getLogger("momopay")
 
+# After so many seconds a handler counts as dead, even if its process is alive.
 HANDLER_SECONDS: Final = 600.0
-"""After so many seconds a handler counts as dead, even if its process is alive."""
 
 
 class Callbacks:

@@ -18,8 +18,8 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+# The advisory lock of whoever creates the tables: "momopay1".
 _SETUP_LOCK: Final = 0x6D6F6D6F70617931
-"""The advisory lock of whoever creates the tables: "momopay1"."""
 _CONNECT_ARGS: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,

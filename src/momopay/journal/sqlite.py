@@ -21,8 +21,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from momopay.errors import ConfigurationError
 from momopay.journal.sqlite_fork import TrackedConnection, close_before_fork
 
+# Seconds to wait for another process's write.
 _TIMEOUT: Final = 30.0
-"""Seconds to wait for another process's write."""
 
 
 class SqliteDatabase:

@@ -22,8 +22,8 @@ from sqlalchemy import Engine
 from momopay.errors import JournalError
 
 _engines: WeakSet[Engine] = WeakSet()
+# Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
 _inherited: list[TrackedConnection] = []
-"""Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have."""
 
 
 class TrackedConnection(sqlite3.Connection):

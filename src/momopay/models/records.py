@@ -32,23 +32,23 @@ T = TypeVar("T")
 
 _MAX_PROBLEMS: Final = 5
 
+# An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
     AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))],
     Field(union_mode="left_to_right"),
 ]
-"""An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC."""
 
+# An id that is not blank: with a blank one, an accepted payment could never be read.
 Id: TypeAlias = Annotated[str, Field(pattern=r"\S")]
-"""An id that is not blank: with a blank one, an accepted payment could never be read."""
 
+# A result code. The service states text; a provider that sends a number must not make a payment unreadable.
 ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
     Field(union_mode="left_to_right"),
 ]
-"""A result code. The service states text; a provider that sends a number must not make a payment unreadable."""
 
+# A list of records, refused at its first error: an error for each of a million items would fill gigabytes.
 Items: TypeAlias = Annotated[list[T], FailFast()]
-"""A list of records, refused at its first error: an error for each of a million items would fill gigabytes."""
 
 # The names that the service gives to one field, beyond camelCase and snake_case.
 PHONE = AliasChoices("phone", "phone_number", "phoneNumber")

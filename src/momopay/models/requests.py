@@ -33,8 +33,8 @@ from momopay.models.request_base import UNSET, Request
 from momopay.models.transactions import TransactionPage, TransactionSummary
 from momopay.phones import same_phone
 
+# How far the service's clock may be from this machine's when a payment is searched for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
-"""How far the service's clock may be from this machine's when a payment is searched for."""
 
 
 class StkRequest(Request):

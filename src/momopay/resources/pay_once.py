@@ -33,8 +33,8 @@ from momopay.resources.search import GET, search
 
 logger = logging.getLogger("momopay")
 
+# Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
 _GRACE: Final = 30.0
-"""Seconds for which a lease outlives the deadline of its call, to read the answer and to record it."""
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 
