@@ -46,6 +46,7 @@ class TransactionStatus(OpenEnum):
         return self.is_terminal and self is not TransactionStatus.SUCCESS
 
 
+# EXPIRED is not among the terminal states that the service lists, but nothing is stated to follow it.
 _TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
 
 

@@ -82,11 +82,11 @@ class Record(MaskedModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
-        extra="allow",
+        extra="allow",  # a field that the service adds is readable at once
         frozen=True,
         hide_input_in_errors=True,
         validate_by_alias=True,
-        validate_by_name=True,
+        validate_by_name=True,  # both naming styles of the service parse
     )
 
     @property

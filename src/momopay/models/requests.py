@@ -76,7 +76,7 @@ class ChannelRequest(Request):
     """The body of POST /payment-wallet/channels."""
 
     name: Name
-    type: Name
+    type: Name  # not the enum, because the service may accept types that this version does not know
     shortcode: Name
     account_number: Text | None = Field(None, validate_default=True)  # else a missing one is not checked
     is_default: Flag | None = None
@@ -129,7 +129,7 @@ class Search(Request):
 
     reference: Name
     since: Since
-    amount: Annotated[Decimal, kes(minimum=0)] | None = None
+    amount: Annotated[Decimal, kes(minimum=0)] | None = None  # no endpoint's minimum applies to a search
     phone: Phone | None = None
     type: Text | None = None
 

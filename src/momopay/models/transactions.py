@@ -63,7 +63,7 @@ class Transaction(TransactionSummary):
         try:
             transaction = cls.model_validate(values | (summary.model_extra or {}))
         except ValidationError:  # an unknown field of the list may have the name, and not the type, of a field here
-            transaction = cls.model_validate(values)
+            transaction = cls.model_validate(values)  # without the unknown fields
         transaction.received(summary.response)
         return transaction
 

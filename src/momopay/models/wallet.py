@@ -14,6 +14,7 @@ __all__ = ["TopUp", "WalletBalance"]
 class TopUp(StkTransaction):
     """An accepted top-up, PENDING until the prompt is confirmed. The balance follows in 1 to 2 minutes."""
 
+    # The service states STK in this response, and WALLET_TOPUP in the list.
     type: TransactionType = TransactionType.WALLET_TOPUP
 
 
