@@ -44,7 +44,6 @@ class WaitCoordinator:
 
     @contextmanager
     def register(self, wait: Wait) -> Generator[None]:
-        """Keep a wait registered for the duration of the context."""
         with self._waits_lock:
             self._waits.append(wait)
         try:
@@ -83,7 +82,6 @@ class WaitCoordinator:
         return [waiter for wait in self._registered() for waiter in wait.waiters() if waiter.deadline > now]
 
     def wake(self) -> None:
-        """Wake all waits."""
         for wait in self._registered():
             wait.wake()
 

@@ -78,8 +78,7 @@ class PollRound:
     async def run(self) -> bool:
         """Make the requests and hand the results to the waiters; return False if no slot was free before `until`.
 
-        Raises:
-            MomoPayError: A refusal that is not transient and concerns no single transaction.
+        A refusal that is not transient, and concerns no single transaction, is raised.
         """
         now = self.clock()
         waiters = self.coordinator.waiters(now)
@@ -107,9 +106,8 @@ class PollRound:
             await self._read(waiters, min(self.until, chosen.result_deadline))
         except MomoPayError as error:
             # No slot before the deadline of the wait that polls: one that has more time may still get one.
-            if not is_transient(error) or (
-                isinstance(error, BudgetExhaustedError) and self.until < chosen.result_deadline
-            ):
+            no_slot = isinstance(error, BudgetExhaustedError) and self.until < chosen.result_deadline
+            if no_slot or not is_transient(error):
                 raise
             logger.info("a transaction is not read in full: %s", error)
             for waiter in waiters:
@@ -175,11 +173,9 @@ class PollRound:
     async def _search_further(
         self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]], stop_at: float
     ) -> None:
-        """Look for those that the first page does not show; remove from `missing` what is found.
-
-        The walk down the list stops at the last page, at a repeated cursor, at rows older than all that is missing,
-        and when it has read as many pages as transactions are missing: reading those by id costs no more.
-        """
+        """Look for those that the first page does not show; remove from `missing` what is found."""
+        # The walk down the list stops at the last page, at a repeated cursor, at rows older than all that is missing,
+        # and when it has read as many pages as transactions are missing: reading those by id costs no more.
         cursors: set[str | None] = {None}
         while len(missing) > len(cursors) and page.next_cursor not in cursors and not _is_older(page, missing):
             cursors.add(page.next_cursor)

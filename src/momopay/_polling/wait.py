@@ -67,11 +67,9 @@ class TransactionWait:
         self._signal = backend.signal()
 
     def wake(self) -> None:
-        """Make the wait examine its waiters."""
         self._signal.set()
 
     def waiters(self) -> list[Waiter]:
-        """Return the transactions that it still waits for."""
         return list(self._pending.values())
 
     def registered(self) -> AbstractContextManager[None]:
@@ -81,9 +79,7 @@ class TransactionWait:
     async def next(self) -> Transaction | None:
         """Return the next transaction that has ended, or None if all have been returned.
 
-        Raises:
-            WaitTimeoutError: The schedule's limit passed.
-            APIError: The service refused the request for a reason that waiting does not change.
+        Raises `WaitTimeoutError` at the schedule's limit, and `APIError` for a refusal that waiting does not change.
         """
         while self._pending:
             now = self._backend.now()
@@ -96,9 +92,8 @@ class TransactionWait:
                 raise self._timeout()
             waiters = self.waiters()
             answers_by = min(waiter.answers_by for waiter in waiters)
-            poll_at = min(
-                now if waiter.notified or waiter.needs_full_read else waiter.next_poll_at for waiter in waiters
-            )
+            at_once = any(waiter.notified or waiter.needs_full_read for waiter in waiters)
+            poll_at = now if at_once else min(waiter.next_poll_at for waiter in waiters)
             poll_at = max(poll_at, self._no_poll_before)
             if poll_at > now:
                 await self._signal.wait(min(poll_at, answers_by) - now)

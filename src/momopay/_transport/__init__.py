@@ -5,19 +5,9 @@ call httpx transports directly, or drive httpcore's connections, so redirects, c
 httpx's logging of URLs never apply. Times are in seconds.
 """
 
-from __future__ import annotations
-
 from httpx import Headers
 
 from momopay._transport.requests import common_headers
 from momopay._transport.response import NoReplyError, NoResponseError, NotSentError, Progress, RawResponse
 
-__all__ = [
-    "Headers",
-    "NoReplyError",
-    "NoResponseError",
-    "NotSentError",
-    "Progress",
-    "RawResponse",
-    "common_headers",
-]
+__all__ = ["Headers", "NoReplyError", "NoResponseError", "NotSentError", "Progress", "RawResponse", "common_headers"]

@@ -49,9 +49,8 @@ class AsyncBackend:
             # Not anyio's shared limiter: a caller in one of those threads may hold the last of them.
             self._threads = anyio.CapacityLimiter(MAX_THREADS)
         elif self._loop != loop:
-            raise ConfigurationError(
-                "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
-            )
+            reason = "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
+            raise ConfigurationError(reason)
 
     async def send(
         self,
@@ -107,30 +106,24 @@ class AsyncBackend:
             return answer
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep."""
         self._bind_to_loop()
         await anyio.sleep(seconds)
 
     def now(self) -> float:
-        """Return the monotonic time, which all backends of the process share."""
         return time.monotonic()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do blocking work in a thread. Once begun it is not given up: a cancellation waits for its end."""
         self._bind_to_loop()
         return await in_thread(partial(work, *arguments), self._threads)
 
     def signal(self) -> AsyncSignal:
-        """Return a new signal."""
         self._bind_to_loop()
         return AsyncSignal()
 
     async def close(self) -> None:
-        """Close the idle connections, and the user's transport if there is one.
-
-        Sockets can be closed only on their own event loop. On another one they are dropped.
-        """
+        """Close the idle connections, and the user's transport if there is one."""
         self._closed = True
+        # Sockets can be closed only on their own event loop. On another one they are dropped.
         on_own_loop = self._loop is None or self._loop == _running_loop()
         for connection in self._idle.drain():
             if on_own_loop:
@@ -140,7 +133,7 @@ class AsyncBackend:
 
 
 async def _close(connection: AsyncConnection) -> None:
-    """Close a connection, even in a cancelled task. An error in closing must not replace a response."""
+    # Even in a cancelled task. An error in closing must not replace a response.
     with anyio.CancelScope(shield=True), suppress(Exception):
         await connection.aclose()
 
@@ -169,17 +162,15 @@ async def _exchange(
 
 
 class AsyncSignal:
-    """Wakes one task from another."""
+    """Wakes one task from another; see `SyncSignal`."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def set(self) -> None:
-        """Wake the task that waits, or the next one that does."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it is set, at most this long."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()

@@ -29,18 +29,16 @@ KEEP_ALIVE: Final = 4.0
 
 
 class SyncConnection(httpx.HTTPTransport):
-    """A blocking connection.
+    """A blocking connection."""
 
-    It is httpx's transport so that what replaces `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) also sees
-    our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
-    sends, is set here. It is the one private attribute of another library that this package touches.
-    """
+    # It is httpx's transport so that what replaces `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) also sees
+    # our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
+    # sends, is set here. It is the one private attribute of another library that this package touches.
 
     def __init__(self, origin: httpcore.Origin) -> None:
         self.deadline = AttemptDeadline()
-        self.core = httpcore.HTTPConnection(
-            origin, tls_context(origin), KEEP_ALIVE, network_backend=SyncNetwork(self.deadline)
-        )
+        tls = tls_context(origin)
+        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=SyncNetwork(self.deadline))
         self._pool = self.core  # type: ignore[assignment]
 
     def has_expired(self) -> bool:
@@ -52,13 +50,11 @@ class AsyncConnection(httpx.AsyncHTTPTransport):
     """An asynchronous connection; see `SyncConnection`."""
 
     def __init__(self, origin: httpcore.Origin) -> None:
-        self.core = httpcore.AsyncHTTPConnection(
-            origin, tls_context(origin), KEEP_ALIVE, network_backend=AsyncNetwork()
-        )
+        tls = tls_context(origin)
+        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=AsyncNetwork())
         self._pool = self.core  # type: ignore[assignment]
 
     def has_expired(self) -> bool:
-        """Return whether it was idle for too long, or the server hung up."""
         return self.core.has_expired()
 
 
@@ -113,7 +109,7 @@ class IdleStack(Generic[ConnectionT]):
     def push(self, connection: ConnectionT) -> list[ConnectionT]:
         """Add a connection and return the oldest ones that have expired."""
         expired: list[ConnectionT] = []
-        while (oldest := self._remove_oldest()) is not None:
+        for oldest in iter(self._remove_oldest, None):
             if not oldest.has_expired():
                 self._idle.appendleft(oldest)
                 break
@@ -123,10 +119,7 @@ class IdleStack(Generic[ConnectionT]):
 
     def drain(self) -> list[ConnectionT]:
         """Remove and return every connection."""
-        drained: list[ConnectionT] = []
-        while (oldest := self._remove_oldest()) is not None:
-            drained.append(oldest)
-        return drained
+        return list(iter(self._remove_oldest, None))
 
     def _remove_oldest(self) -> ConnectionT | None:
         try:

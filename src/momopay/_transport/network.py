@@ -37,12 +37,10 @@ class AttemptDeadline:
 
 
 class _LastByteKept:
-    """Passes on what was read without its last byte, which the next read returns.
+    """Passes on what was read without its last byte, which the next read returns."""
 
-    httpcore reads only while its response is incomplete. So it asks for the kept byte if the response ends with it or
-    later, and leaves it if the response ended before. This holds for every framing, and parses none.
-    """
-
+    # httpcore reads only while its response is incomplete. So it asks for the kept byte if the response ends with it or
+    # later, and leaves it if the response ended before. This holds for every framing, and parses none.
     _kept: bytes = b""
 
     def _take_kept(self) -> bytes:
@@ -114,21 +112,15 @@ class SyncNetwork(httpcore.SyncBackend):
 
 
 def resolve(host: str, port: int, timeout: float) -> list[str]:
-    """Return the addresses of a host, each once, in the resolver's order.
-
-    Raises:
-        httpcore.ConnectError: The name cannot be resolved.
-        httpcore.ConnectTimeout: The resolver took too long.
-    """
+    """Return the addresses of a host, each once, in the resolver's order."""
     found: Future[list[str]] = Future()
 
     def ask() -> None:
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.set_result(list(dict.fromkeys(str(address[0]) for *_, address in answers)))
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             found.set_exception(error)
-        else:
-            found.set_result(list(dict.fromkeys(str(address[0]) for *_, address in answers)))
 
     # getaddrinfo knows no timeout, so it runs in a thread that is left behind if need be. A daemon thread, so that
     # the process can end meanwhile.
@@ -173,20 +165,15 @@ class AsyncStream(_LastByteKept, httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     def has_unread(self) -> bool:
-        """Return whether data followed the response.
-
-        anyio passes to its TLS object all that the socket has, so a record that follows the response can wait there
-        unseen. (A blocking TLS socket takes one record at a time, and leaves the rest where a poll finds it.)
-        """
+        # anyio passes to its TLS object all that the socket has, so a record that follows the response can wait there
+        # unseen. (A blocking TLS socket takes one record at a time, and leaves the rest where a poll finds it.)
         tls = self.get_extra_info("ssl_object")
         if tls is None or self._kept:
             return bool(self._kept)
         try:
             tls.read(1)  # never blocks: anyio's TLS object reads from memory
-        except ssl.SSLWantReadError:
-            return False
-        except ssl.SSLError:  # the server ended the TLS session
-            return True
+        except ssl.SSLError as error:  # any other than SSLWantReadError: the server ended the TLS session
+            return not isinstance(error, ssl.SSLWantReadError)
         return True
 
 

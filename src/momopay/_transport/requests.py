@@ -22,23 +22,14 @@ def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
 def build_request(
     method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
 ) -> httpx.Request:
-    """Return a request whose content has been read, as transports of httpx expect.
-
-    Raises:
-        NotSentError: The URL is longer than httpx accepts.
-    """
+    """Return a request, or raise `NotSentError` if the URL is longer than httpx accepts."""
+    raw = headers.raw
+    if body is not None:
+        raw = [*raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
     stream = httpx.ByteStream(body or b"")
-    request = httpx.Request(
-        method, _parsed_url(url), headers=_with_body_headers(headers, body), stream=stream, extensions=extensions
-    )
-    request.read()
+    request = httpx.Request(method, _parsed_url(url), headers=raw, stream=stream, extensions=extensions)
+    request.read()  # transports of httpx, and mocks, expect that the content can be had at once
     return request
-
-
-def _with_body_headers(headers: httpx.Headers, body: bytes | None) -> list[tuple[bytes, bytes]]:
-    if body is None:
-        return headers.raw
-    return [*headers.raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
 
 
 @lru_cache(maxsize=256)

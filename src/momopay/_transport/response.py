@@ -53,15 +53,11 @@ class RawResponse(NamedTuple):
 
 
 class NoResponseError(Exception):
-    """An attempt brought no whole response.
-
-    Attributes:
-        status: The HTTP status, if the response began.
-    """
+    """An attempt brought no whole response."""
 
     def __init__(self, reason: str, *, status: int | None = None) -> None:
         super().__init__(reason)
-        self.status = status
+        self.status = status  # the HTTP status, if the response began
 
 
 class NotSentError(NoResponseError):
@@ -69,15 +65,11 @@ class NotSentError(NoResponseError):
 
 
 class NoReplyError(NoResponseError):
-    """The request was sent, or may have been.
-
-    Attributes:
-        partial: The part of the response's body that arrived.
-    """
+    """The request was sent, or may have been."""
 
     def __init__(self, reason: str, *, status: int | None = None, partial: bytes = b"") -> None:
         super().__init__(reason, status=status)
-        self.partial = partial
+        self.partial = partial  # the part of the response's body that arrived
 
 
 class UnreadableResponseError(NoResponseError):
@@ -85,15 +77,10 @@ class UnreadableResponseError(NoResponseError):
 
 
 class Progress:
-    """How far a request with an effect has come. What is not known counts as sent.
+    """How far a request with an effect has come. What is not known counts as sent."""
 
-    Attributes:
-        connecting: Whether it is certain that nothing has been written yet.
-        sending: Whether httpcore has begun to write. It stays set, whatever the transport does afterwards.
-    """
-
-    connecting: bool = False
-    sending: bool = False
+    connecting: bool = False  # whether it is certain that nothing has been written yet
+    sending: bool = False  # whether httpcore has begun to write; it stays set, whatever the transport does afterwards
 
     def trace(self, event: str, _info: dict[str, Any]) -> None:
         """Follow httpcore's "trace" extension."""
@@ -125,11 +112,7 @@ class ResponseReader:
         self._headers = headers
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk of the body.
-
-        Raises:
-            UnreadableResponseError: The body is too large.
-        """
+        """Take the next chunk of the body, or raise `UnreadableResponseError` if the body is too large."""
         self._body += chunk
         self._check_size(len(self._body))
 
@@ -153,17 +136,8 @@ class ResponseReader:
         return NoReplyError(reason, status=self._status, partial=bytes(self._body))
 
     def finish(self) -> RawResponse:
-        """Return the whole response.
-
-        gzip and deflate were not asked for, and are decoded within the same limit of size.
-
-        Raises:
-            UnreadableResponseError: The body has too many parts, or is not in the encoding that it claims.
-        """
-        body = bytes(self._body)
-        encoding = self._headers.get("content-encoding")
-        if encoding is not None:
-            body = self._decode(body, encoding.strip().lower())
+        """Return the whole response, or raise `UnreadableResponseError`."""
+        body = self._decode(bytes(self._body), self._headers.get("content-encoding", "").strip().lower())
         if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)
         return RawResponse(self._status or 0, self._headers, body)
@@ -177,6 +151,7 @@ class ResponseReader:
             return body
         if encoding not in {"gzip", "deflate"}:
             raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
+        # Neither was asked for. Both are decoded within the same limit of size.
         decompressor = zlib.decompressobj(wbits=47)  # either format, by its header
         try:
             # One byte over the limit is enough to know that a compressed bomb is over it.
@@ -190,16 +165,14 @@ class ResponseReader:
 
 
 def _is_not_sent(error: Exception) -> bool:
-    """Return whether an error proves that nothing was sent.
-
-    httpx's errors prove it only if httpcore, the operating system or the transport itself is where they come from. A
-    transport over another library may translate too much: httpx-aiohttp also raises ConnectTimeout for a server that
-    hung up after it had read the whole request.
-    """
+    """Return whether an error proves that nothing was sent."""
     if isinstance(error, _HTTPCORE_NOT_SENT):
         return True
     if not isinstance(error, _HTTPX_NOT_SENT):
         return False
+    # httpx's errors prove it only if httpcore, the operating system or the transport itself is where they come from. A
+    # transport over another library may translate too much: httpx-aiohttp also raises ConnectTimeout for a server that
+    # hung up after it had read the whole request.
     causes = list(_causes(error))
     return not causes or isinstance(causes[0], _HTTPCORE_NOT_SENT) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
 

@@ -19,17 +19,14 @@ T = TypeVar("T")
 
 
 class SyncBackend:
-    """The backend of `Client`.
-
-    Any thread may call any method. Requests share nothing but the stack of idle connections and the count of
-    connections, which are safe to share.
-    """
+    """The backend of `Client`. Any thread may call any method."""
 
     is_async: ClassVar[bool] = False
 
     def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
         self._transport = transport
         self._closed = False
+        # All that requests share. Both are safe to use from several threads.
         self._idle: IdleStack[SyncConnection] = IdleStack()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
@@ -43,20 +40,12 @@ class SyncBackend:
         timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
         progress: Progress | None,
     ) -> RawResponse:
-        """Make one attempt, which takes at most `timeout` seconds as a whole.
+        """Make one attempt, or raise `NoResponseError` if it brings no whole response.
 
-        Args:
-            method: The HTTP method.
-            url: The whole URL.
-            headers: The headers.
-            body: The body, None for none.
-            timeout: Seconds from here to the last byte of the response. A transport of the user's own keeps it for
-                each of its network operations, and for the body as a whole.
-            progress: Given for a request that has an effect. It is kept up to date, and the request gets a
-                connection of its own, which the server cannot have hung up.
-
-        Raises:
-            NoResponseError: There is no whole response.
+        `timeout` is in seconds from here to the last byte of the response. A transport of the user's own keeps it for
+        each of its network operations, and for the body as a whole. `progress` is given for a request that has an
+        effect. It is kept up to date, and the request gets a connection of its own, which the server cannot have hung
+        up.
         """
         if self._closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
@@ -103,7 +92,6 @@ class SyncBackend:
             self._slots.release()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep."""
         time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
 
     def now(self) -> float:
@@ -111,11 +99,9 @@ class SyncBackend:
         return time.monotonic()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do blocking work, in this thread."""
         return work(*arguments)
 
     def signal(self) -> SyncSignal:
-        """Return a new signal."""
         return SyncSignal()
 
     async def close(self) -> None:
@@ -154,6 +140,5 @@ class SyncSignal:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it is set, at most this long."""
         self._event.wait(seconds)
         self._event.clear()

@@ -14,12 +14,9 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
     """Do blocking work in a thread and return its result. A cancellation is raised only when the work is done.
 
-    The work is often a write to the journal. A task that left it behind would close the journal under it.
-
-    Args:
-        work: What to do.
-        limiter: How many threads there may be; by default those that all users of anyio share.
+    `limiter` bounds the number of threads; the default is the limiter that all users of anyio share.
     """
+    # The work is often a write to the journal. A task that left it behind would close the journal under it.
     results = list[T]()
     errors = list[Exception]()
 
