@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,15 @@ import momopay.sandbox
 from momopay.sandbox.__main__ import main, stop_on_signals
 
 SOURCE = Path(momopay.sandbox.__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _restored_signals() -> Iterator[None]:
+    """Leave the handlers of this process as they were: other tests interrupt it."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
 
 
 def stopped() -> threading.Event:
@@ -44,15 +54,10 @@ def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str], still_sandbox
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_both_signals_stop_it(number: signal.Signals) -> None:
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        stop = stop_on_signals()
-        assert not stop.is_set()
-        signal.raise_signal(number)
-        assert stop.is_set()
-    finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+    stop = stop_on_signals()
+    assert not stop.is_set()
+    signal.raise_signal(number)
+    assert stop.is_set()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
