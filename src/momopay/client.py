@@ -61,7 +61,7 @@ class _Shared(Generic[BackendT]):
 
     def backend(self) -> BackendT:
         """Return the connections."""
-        with self._lock:
+        with self._lock:  # two threads may make the first call
             if self._backend is None:
                 self._backend = _load(self._backend_class)(self._transport)
             backend: BackendT = self._backend
@@ -152,14 +152,14 @@ class _BaseClient(Generic[BackendT]):
             ConfigurationError: An option is out of range.
         """
         limits = self._limits
-        copy = object.__new__(type(self))
+        copy = object.__new__(type(self))  # not the constructor: a subclass may have changed its arguments
         copy._shared = self._shared
         copy._limits = Limits(
             timeout=limits.timeout if timeout is UNCHANGED else timeout,
             deadline=limits.deadline if deadline is UNCHANGED else deadline,
             max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
         )
-        copy._owns_connections = False
+        copy._owns_connections = False  # closing a copy must not close what the original still uses
         return copy
 
     def __repr__(self) -> str:

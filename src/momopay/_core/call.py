@@ -51,7 +51,7 @@ async def call(
     lane: Lane | None = None,
     until: float = inf,
 ) -> R:
-    """Make one call, retries included, and return its record.
+    """Make one call, retries included, and return its record; raise as `Call.run` does.
 
     Args:
         session: The client's session.
@@ -62,9 +62,6 @@ async def call(
         details: What to reconcile with if the outcome is unknown.
         lane: Used instead of the endpoint's lane.
         until: The monotonic time by which the call must end, if that is before its deadline.
-
-    Raises:
-        MomoPayError: See `Call.run`.
     """
     new = Call(session, endpoint, path, body=body, headers=headers, details=details, lane=lane)
     new.deadline = min(new.deadline, until)
@@ -107,14 +104,9 @@ class Call(Generic[R]):
         self.transaction_id: str | None = None
 
     async def acquire_slot(self) -> bool:
-        """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited.
-
-        ``payouts.pay_once`` calls this before it writes SENDING to its journal, so that a process that dies while it
-        waits for the budget leaves nothing in doubt.
-
-        Raises:
-            BudgetExhaustedError: There is no slot before the deadline.
-        """
+        """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
+        # Public for `payouts.pay_once`, which calls it before it writes SENDING to its journal: a process that dies
+        # while it waits for the budget then leaves nothing in doubt.
         if self.session.limiter is None or self.has_slot:
             return False
         latest = self.deadline - self._min_remaining()
@@ -165,12 +157,7 @@ class Call(Generic[R]):
         return self.ambiguous or (self.progress is not None and not self.progress.connecting)
 
     async def _attempt(self) -> R:
-        """Make one attempt.
-
-        Raises:
-            AttemptFailed: With the kind by which the retry policy decides.
-            BudgetExhaustedError: There is no slot before the deadline; this attempt was not made.
-        """
+        """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
         backend = self.session.backend
         self._check_stk_pause()
         if await self.acquire_slot():
@@ -213,6 +200,7 @@ class Call(Generic[R]):
         session, endpoint = self.session, self.endpoint
         if remaining <= self._min_remaining():
             raise NotSentError("too little time is left until the deadline")
+        # The first attempt's time, because a search for the payment must begin where any of them may have executed.
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
         self.progress = Progress() if endpoint.retry_policy.has_effect else None
@@ -252,6 +240,7 @@ class Call(Generic[R]):
     async def _apply_pauses(self, failure: AttemptFailed) -> None:
         """Record what a failure means for later calls, and the transaction id that it may carry."""
         session = self.session
+        # An id in a broken response is the surest way to find the payment again, whatever later attempts bring.
         if self.endpoint.retry_policy.needs_reconciliation and self.transaction_id is None:
             self.transaction_id = transaction_id_in(failure.body)
         if failure.kind is FailureKind.RATE_LIMITED and session.limiter is not None and failure.retry_after is not None:
@@ -264,21 +253,18 @@ class Call(Generic[R]):
         policy = self.endpoint.retry_policy
         if policy.needs_reconciliation and self.ambiguous and failure.kind is not FailureKind.REFUSED:
             return self._outcome_unknown(failure), failure.error
+        # A refusal is definite for the attempt that it answers, and says nothing about an earlier ambiguous one.
         if policy.has_effect and self.ambiguous:
             failure.error.may_have_executed = True
         return failure.error, failure.error.__cause__
 
     def _outcome_unknown(self, failure: AttemptFailed) -> OutcomeUnknownError:
-        details = self.details
         return OutcomeUnknownError(
             f"{self._describe()} may have executed: {failure.error.message.rstrip('.')}."
-            f" Reconcile it before anything is sent again (reference {details.reference!r})",
+            f" Reconcile it before anything is sent again (reference {self.details.reference!r})",
             sent_at=self.sent_at or datetime.now(UTC),
-            reference=details.reference,
-            amount=details.amount,
-            phone=details.phone,
-            idempotency_key=details.idempotency_key,
             transaction_id=self.transaction_id,
+            **vars(self.details),
         )
 
     def _describe(self) -> str:

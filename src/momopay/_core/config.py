@@ -60,10 +60,13 @@ class Account:
         except ValueError as error:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
+        # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
+        # key add headers of its own.
         if not self.api_key.isascii() or any(
             not "!" <= character <= "~" or character == ":" for character in self.api_key
         ):
             raise ConfigurationError("api_key must be visible ASCII without spaces or colons")
+        # The pytest plugin sets this variable for the whole run.
         if self.api_key.startswith("pk_live_") and os.environ.get("MOMOPAY_TEST_RUN"):
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
         if self.on_loopback and self.api_key.startswith("pk_live_"):
@@ -74,11 +77,8 @@ class Account:
 
 
 def check_collaborators(budget: object, transport: object, send_method: str) -> None:
-    """Check the objects that a client is to work with.
-
-    Raises:
-        ConfigurationError: One is of another kind, or the transport belongs to the other client.
-    """
+    """Raise ConfigurationError if one of these is of another kind, or the transport is the other client's."""
+    # By their methods and not their classes: importing the classes would import httpx, which building a client avoids.
     if not (
         budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
     ):

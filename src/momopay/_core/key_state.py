@@ -17,7 +17,7 @@ _HEALTH_BLOCK: Final = 1800.0
 class StkPause:
     """The pause that STK_TEMP_BANNED or TRANSACTION_HEALTH_BLOCKED ordered; only prompts respect it.
 
-    Threads may share it without a lock: a race can at worst let one more prompt reach the service, which refuses it.
+    Threads share it without a lock: a race can at worst let one more prompt reach the service, which refuses it.
     """
 
     def __init__(self) -> None:

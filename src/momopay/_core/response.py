@@ -41,11 +41,7 @@ class _Refusal:
 
 
 def parse_envelope(response: RawResponse, envelope: type[Envelope[T]]) -> Envelope[T]:
-    """Return the success envelope of a response.
-
-    Raises:
-        AttemptFailed: The service refused, failed, or did not answer as specified.
-    """
+    """Return the success envelope, or raise AttemptFailed: it refused, failed, or did not answer as specified."""
     # The status decides between success and failure, so that each body is parsed once.
     if not 200 <= response.status < 300:  # noqa: PLR2004  success
         raise failure_from_response(response)
@@ -59,11 +55,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]]) -> Envelo
 
 
 def check_success(response: RawResponse) -> None:
-    """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses.
-
-    Raises:
-        AttemptFailed: As for `parse_envelope`.
-    """
+    """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses; else raise."""
     if not 200 <= response.status < 300 or _refusal(response.body) is not None:  # noqa: PLR2004  success
         raise failure_from_response(response)
 
@@ -71,6 +63,7 @@ def check_success(response: RawResponse) -> None:
 def failure_from_response(response: RawResponse, problem: str = "not an envelope") -> AttemptFailed:
     """Return how a response failed. The service's code chooses the error's class before the HTTP status does."""
     refusal = _refusal(response.body)
+    # Whatever it carries: a server that fails while it writes a refusal may have committed the payment before.
     if response.status >= 500 or response.status == 408:  # noqa: PLR2004  the server's own failures
         error = _api_error(response, refusal, ServerError)
         pause = retry_after(response.headers)

@@ -115,13 +115,7 @@ async def retry(
     deadline: float,
     describe: Callable[[], str],
 ) -> T:
-    """Retry after a first failed attempt, as far as the policy, the attempts and the deadline allow.
-
-    Backoff has full jitter, from 0.5 s doubling to 8 s, and is never shorter than the service asked for.
-
-    Raises:
-        AttemptFailed: The last failure, when no retry may follow.
-    """
+    """Retry after a first failed attempt while policy, attempts and deadline allow; else raise the last failure."""
     if first_failure.kind not in policy.retries_on or max_attempts == 1:
         raise first_failure
 
@@ -129,9 +123,11 @@ async def retry(
     import tenacity  # noqa: PLC0415
 
     failures = [first_failure]
+    # Full jitter spreads the clients that failed together; a fixed delay would let them collide again.
     backoff = tenacity.wait_random_exponential(multiplier=BASE_BACKOFF, max=MAX_BACKOFF)
 
     def wait(state: tenacity.RetryCallState) -> float:
+        # Never earlier than the service asked.
         return max(backoff(state), failures[-1].retry_after or 0.0)
 
     def is_over(state: tenacity.RetryCallState) -> bool:
@@ -168,10 +164,7 @@ async def retry(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given in digits or as an HTTP date.
-
-    The service specifies no format, so anything else is ignored.
-    """
+    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), _MAX_RETRY_AFTER)
@@ -179,6 +172,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         when = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
         return None
-    if when.tzinfo is None:
+    if when.tzinfo is None:  # "-0000" means UTC of an unknown zone
         when = when.replace(tzinfo=UTC)
     return max(0.0, (when - datetime.now(UTC)).total_seconds())

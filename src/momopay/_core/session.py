@@ -32,12 +32,13 @@ class Session(Generic[BackendT]):
         self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
         self.stk_pause = stk_pause
         self.limits = limits
+        # Built once: encoding and sorting them for each request would cost more than sending them.
         self.headers: Headers = common_headers(
             account.base_url,
             {
                 "Authorization": "Basic " + base64.b64encode(f"{account.api_key}:".encode()).decode(),
                 "Accept": "application/json",
-                "Accept-Encoding": "identity",
+                "Accept-Encoding": "identity",  # an answer has a few hundred bytes, and compression invites bombs
                 "User-Agent": f"momopay/{__version__}",
             },
         )
