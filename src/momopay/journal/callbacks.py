@@ -3,9 +3,6 @@
 A row is inserted when a handler takes a callback, and marked as handled when the handler returned. A handler that
 raises deletes its row; one whose process dies leaves it behind, and the next delivery takes it over.
 
-Invariant: only the handler whose lease is in the row may mark it, or delete it. One that was taken for dead and goes on
-must not undo what its successor did.
-
 Thread safety: as for `momopay.journal.payments`.
 """
 
@@ -50,6 +47,8 @@ class Callbacks:
             if not self._take(callback, lease):
                 yield False
                 return
+            # Only the holder of the lease may mark or delete the row: a handler that was taken for dead and goes on
+            # must not undo what its successor did.
             own = and_(_is(callback), callbacks.c.claim == lease.id)
             try:
                 yield True
@@ -60,19 +59,16 @@ class Callbacks:
                 connection.execute(update(callbacks).where(own).values(handled=True))
 
     def _give_back(self, callback: Callback, own: ColumnElement[bool]) -> None:
-        """Delete the row. If that fails, the end of the lease frees the callback, and the handler's error is raised."""
+        """Delete the row."""
         try:
             with self._database.connection() as connection:
                 connection.execute(delete(callbacks).where(own))
         except MomoPayError as error:
-            logger.error("callback for %s: %s", callback.transaction_id, error)  # noqa: TRY400  the handler's is raised
+            # Not raised: the handler's own error must reach the caller, and the end of the lease frees the callback.
+            logger.error("callback for %s: %s", callback.transaction_id, error)  # noqa: TRY400
 
     def _take(self, callback: Callback, lease: Lease) -> bool:
-        """Take a callback if nobody holds it; return False if it was handled before.
-
-        Raises:
-            CallbackError: Another call is handling it.
-        """
+        """Return True if this call may handle it, False if it was handled; raise CallbackError if another call does."""
         if self._insert(callback, lease, handled=False):
             return True
         with self._database.connection() as connection:

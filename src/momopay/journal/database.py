@@ -1,10 +1,5 @@
 """The journal's database as one process uses it: its connections, its errors, and a new start after a fork.
 
-A process must not share its lock, its connections and its registration as a live process with a child. All of it is
-kept under the id of the process, so a child that was forked finds nothing under its own id and opens the database anew.
-What it inherited stays untouched: closing it would close it for the parent. A process id may come back only after its
-process has died, when nobody else uses what is found under it.
-
 Thread safety: every thread may call everything here, and a fork may happen at any moment.
 """
 
@@ -53,11 +48,17 @@ class _Opened:
 
 
 class ForkSafeDatabase:
-    """A database that each process opens for itself. The tables are created at the first use."""
+    """A database that each process opens for itself. The tables are created at the first use.
+
+    Each method raises JournalError if the database failed.
+    """
 
     def __init__(self, url: URL) -> None:
         first = _Opened(_open(url))
         self._url = first.database.engine.url  # with an absolute path: a child may have changed its folder
+        # By process id. A child must not use its parent's lock, connections and registration, so it finds nothing under
+        # its own id and opens the database anew. It does not close what it inherited, as that would close it for the
+        # parent. An id comes back only when its process is dead and nobody else uses what is found under it.
         self._opened = {os.getpid(): first}
         self._closed = False
 
@@ -67,30 +68,18 @@ class ForkSafeDatabase:
         return self._own.database.sender
 
     def register_process(self) -> str:
-        """Register this process as live until it ends; return its id.
-
-        Raises:
-            JournalError: The database failed.
-        """
+        """Register this process as live until it ends; return its id."""
         with database_errors():
             return self._ready().register_process()
 
     def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive.
-
-        Raises:
-            JournalError: The database failed.
-        """
+        """Return whether the process of that id is alive."""
         with database_errors():
             return self._ready().is_alive(sender)
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself.
-
-        Raises:
-            JournalError: The database failed.
-        """
+        """Yield a connection on which each statement commits by itself."""
         with database_errors(), self._ready().engine.connect() as connection:
             yield connection
 
@@ -111,7 +100,7 @@ class ForkSafeDatabase:
 
     def _ready(self) -> Database:
         own = self._own
-        with own.lock:
+        with own.lock:  # of this process alone: a child never waits for a lock that its parent held at the fork
             if self._closed:
                 raise ConfigurationError("this journal is closed; open another")
             if not own.has_schema:
@@ -133,11 +122,8 @@ def _open(url: URL) -> Database:
 
 @contextmanager
 def database_errors() -> Generator[None]:
-    """Raise a JournalError in place of the database's error, to which it is chained.
-
-    Neither shows a password or a statement's values: engines hide parameters in messages, and the frames that hold
-    them are cleared.
-    """
+    """Raise a JournalError in place of the database's error, to which it is chained."""
+    # Neither may show a password or a statement's values. Engines hide them in messages, `clear_frames` in frames.
     try:
         yield
     # OSError: a lock file. NotImplementedError: a file system without locks.

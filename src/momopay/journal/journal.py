@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
@@ -158,6 +157,7 @@ class Journal:
         entry = None if reference is None or record.type != TransactionType.B2C else self.get(reference)
         if entry is None:
             return None
+        # Anybody may have used the reference outside the journal, so it alone does not identify the payout.
         if entry.amount != record.amount or not same_phone(entry.phone, record.phone):
             logger.warning(
                 "transaction %s has reference %s, and another amount or phone",
@@ -225,9 +225,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -235,11 +233,7 @@ class Journal:
 
 
 def payments_of(journal: Journal) -> Payments:
-    """Return the rows that ``payouts.pay_once`` writes.
-
-    Raises:
-        ConfigurationError: It is something else than a journal.
-    """
+    """Return the rows that ``payouts.pay_once`` writes; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
         raise ConfigurationError("journal must be a momopay.Journal")
     return journal._payments  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

@@ -10,8 +10,7 @@ A lease is three columns of a row: ``claim`` is the id of the lease, ``sender`` 
 Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a search
 or a human can change. A wrong belief about who is alive therefore costs time, or a search, but no second payment.
 
-Thread safety: every thread may call everything here. Changes of the set of leases are atomic, so that there is no lock
-that a fork could copy while another thread holds it.
+Thread safety: every thread may call everything here.
 """
 
 from __future__ import annotations
@@ -51,10 +50,11 @@ class ProcessRegistry(Protocol):
 
 
 class LeaseHolder:
-    """The leases of this process's calls."""
+    """The leases of this process's calls. `columns` and `has_ended` raise JournalError if the database failed."""
 
     def __init__(self, registry: ProcessRegistry) -> None:
         self._registry = registry
+        # Changes of a set are atomic. A lock could be copied by a fork while another thread holds it.
         self._leases: set[str] = set()
 
     @contextmanager
@@ -68,23 +68,16 @@ class LeaseHolder:
             self._leases.discard(lease.id)
 
     def holds(self, lease: Lease) -> bool:
-        """Return whether the lease has not ended and is this process's own, not that of its parent before a fork."""
+        """Return whether the lease has not ended and is this process's own."""
+        # A forked child inherits the set, but only its parent may record how the parent's calls end.
         return lease.process == os.getpid() and lease.id in self._leases
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
-        """Return the columns that give a row to the lease, for so many seconds.
-
-        Raises:
-            JournalError: The database failed.
-        """
+        """Return the columns that give a row to the lease, for so many seconds."""
         return {"claim": lease.id, "sender": self._registry.register_process(), "lease_until": _now() + seconds}
 
     def has_ended(self, row: Mapping[Any, Any]) -> bool:
-        """Return whether the lease on a row has ended.
-
-        Raises:
-            JournalError: The database failed.
-        """
+        """Return whether the lease on a row has ended."""
         # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
         if row["sender"] == self._registry.sender:
             return row["claim"] not in self._leases

@@ -75,21 +75,10 @@ class Payments:
     def begin(
         self, lease: Lease, *, reference: str, amount: Decimal, phone: str, body_hash: str, seconds: float
     ) -> JournalEntry | None:
-        """Record, durably, that the holder of a lease is about to send.
-
-        Args:
-            lease: The lease of this call.
-            reference: The caller's reference.
-            amount: KES.
-            phone: ``254XXXXXXXXX``.
-            body_hash: SHA-256 of the body that will be sent.
-            seconds: After which the lease ends in any case.
+        """Record, durably, that the holder of a lease is about to send, for so many seconds at most.
 
         Returns:
             None if the payout may be sent; else the entry that forbids it.
-
-        Raises:
-            JournalError: The database failed, or took no row and shows none.
         """
         now = datetime.now(UTC).isoformat()
         values: dict[str, object] = {
@@ -101,6 +90,7 @@ class Payments:
         }
         same: dict[str, object] = {"reference": reference, "amount": format_amount(amount), "phone": phone}
         with self._database.connection() as connection:
+            # Not a SELECT first: between it and the write, another process could do the same.
             if insert_new(connection, payouts, values | same | {"sent_at": now, "released": False}):
                 return None
             # What was released may have been paid the first time after all, so a search begins there.
@@ -123,15 +113,12 @@ class Payments:
         transaction_id: str | None = None,
         code: str | None = None,
     ) -> None:
-        """Record how the call that holds the lease ended, unless a later call or the service's record decided.
-
-        An acceptance is recorded even if the row was released meanwhile. A forked child that leaves its parent's call
-        records nothing.
-        """
+        """Record how the call that holds the lease ended, unless a later call or the service's record decided."""
         if not self.leases.holds(lease):
             return
         accepted = state is JournalState.ACCEPTED
         own = (payouts.c.claim == lease.id, payouts.c.state.in_(OPEN))
+        # An acceptance is recorded even if the row was released meanwhile and carries another lease.
         expected = (payouts.c.state != state,) if accepted else own
         changed = self._change(reference, *expected, state=state, transaction_id=transaction_id, code=code)
         if accepted and not changed:
@@ -154,10 +141,9 @@ class Payments:
 
 
 def _check_paid_once(entry: JournalEntry | None, transaction_id: str | None) -> None:
-    """Log at CRITICAL that the service has two payouts of one reference. Only a wrong `release` leads here."""
+    """Log at CRITICAL if the service has two payouts of one reference."""
+    # Only a wrong `release` leads here.
     if entry is None or entry.transaction_id != transaction_id:
         logger.critical(
-            "transaction %s is not the one in the journal, %s: the reference was paid twice",
-            transaction_id,
-            entry,
+            "transaction %s is not the one in the journal, %s: the reference was paid twice", transaction_id, entry
         )

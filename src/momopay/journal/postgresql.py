@@ -1,8 +1,7 @@
 """The journal in PostgreSQL, for many machines.
 
 A process is alive while one connection of its own holds an advisory lock, which the server releases when it sees the
-connection end. After a cut that the server has not noticed yet, the old connection still holds the lock, and shows the
-process as live, until the server gives it up.
+connection end.
 
 Thread safety: every thread may call everything here; two that register at once get the same id.
 """
@@ -72,7 +71,9 @@ class PostgresqlDatabase:
             except BaseException:
                 self._unregister()
                 raise
-            if not held:  # by this process's earlier connection, whose end the server has not noticed
+            # Else this process's earlier connection holds it, which was cut. It shows the process as live until the
+            # server notices the cut.
+            if not held:
                 self._unregister()
             return self.sender
 

@@ -1,33 +1,20 @@
 """The journal's tables, how they are created, and the statements that change one row.
 
-Invariants:
-- Every change is one statement whose WHERE clause states the row that it expects. Of many processes that try the same
-  change, one succeeds. No transaction is held open, least of all while a request is sent.
-- The names of tables and columns are those of version 1. Existing databases have them, so they do not change.
+Invariant: every change is one statement whose WHERE clause states the row that it expects. Of many processes that try
+the same change, one succeeds. No transaction is held open, least of all while a request is sent.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    Update,
-    select,
-)
+from sqlalchemy import Boolean, Column, Connection, Double, Index, Integer, MetaData, Table, Text, Update, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from momopay.errors import ConfigurationError
 
+# Existing databases have the names below, so they change only with the version.
 VERSION: Final = 1
 
 metadata: Final = MetaData()
@@ -71,11 +58,8 @@ _COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
 def create_schema(connection: Connection) -> None:
-    """Create the tables that are missing. The caller keeps other processes from doing the same meanwhile.
-
-    Raises:
-        ConfigurationError: A later version of this package made the tables.
-    """
+    """Create the tables that are missing; raise ConfigurationError if a later version of this package made them."""
+    # Two processes that created them at once could fail, so the caller excludes others (`connect_for_setup`).
     for table in metadata.sorted_tables:
         connection.execute(CreateTable(table, if_not_exists=True))
         for index in table.indexes:

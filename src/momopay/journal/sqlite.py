@@ -70,7 +70,7 @@ class SqliteDatabase:
             return self.sender
 
     def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive; remove its lock file if it is not."""
+        """Return whether the process of that id is alive."""
         path = self._lock_file(sender)
         if not path.exists():
             return False
@@ -80,7 +80,7 @@ class SqliteDatabase:
         except Timeout:
             return True
         lock.release()
-        _remove(path)
+        _remove(path)  # else the folder would grow by a file for each process that was killed
         return False
 
     def close(self) -> None:
@@ -103,6 +103,4 @@ def _remove(path: Path) -> None:
 
 def _make_durable(connection: Any, _record: object) -> None:
     """Let no commit return before it is on disk."""
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.close()
+    connection.execute("PRAGMA synchronous=FULL").close()

@@ -1,10 +1,6 @@
 """SQLite across a fork: what is open when a process forks must not be opened again in the child.
 
-SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
-a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log, and
-what the child committed is lost. So idle connections are closed before each fork, and a child refuses a file on which
-another thread of its parent was at work. (Closing connections after each statement would do without the hooks, and
-makes a payment three times as slow.)
+Idle connections are closed before each fork; a child refuses a file on which another thread of its parent worked.
 
 Thread safety: every thread may open and close connections. The hooks run in the thread that forks.
 """
@@ -21,17 +17,17 @@ from sqlalchemy import Engine
 
 from momopay.errors import JournalError
 
+# SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
+# a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log,
+# and what the child committed is lost. Closing connections after each statement would do without the hooks, and makes a
+# payment three times as slow.
 _engines: WeakSet[Engine] = WeakSet()
 # Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
 _inherited: list[TrackedConnection] = []
 
 
 class TrackedConnection(sqlite3.Connection):
-    """A connection that is listed for as long as its file may be open.
-
-    Raises:
-        JournalError: The file was open when this process was forked.
-    """
+    """A connection that is listed for as long as its file may be open."""
 
     path: str
 

@@ -6,14 +6,13 @@ Invariants:
 - An outcome is recorded as REFUSED or NOT_SENT only if it is known that no money moved. Whatever else happens,
   interrupts included, leaves UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
 - Absence from the service's list changes nothing: UNKNOWN is never sent again by this module.
-
-A `PayOnce` belongs to one task or thread; calls meet only in the database.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from functools import partial
 from typing import Final, Generic
 
 from momopay._core.backend import BackendT
@@ -40,7 +39,7 @@ _LONGEST_PAUSE: Final = 1.0
 
 
 class PayOnce(Generic[BackendT]):
-    """One call of ``payouts.pay_once``."""
+    """One call of ``payouts.pay_once``. It belongs to one task or thread; calls meet only in the database."""
 
     _session: Session[BackendT]
 
@@ -79,9 +78,7 @@ class PayOnce(Generic[BackendT]):
                     return await self._reconcile(entry)
                 case _:  # another call is sending it
                     if self._session.backend.now() + pause > self._call.deadline:
-                        raise outcome_unknown(
-                            entry, "another call was still sending it when this one's deadline passed"
-                        )
+                        raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
                     await self._session.backend.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
             entry = await self._get_entry(in_doubt=True)
@@ -95,16 +92,15 @@ class PayOnce(Generic[BackendT]):
             raise
 
     async def _begin(self, lease: Lease) -> JournalEntry | None:
-        def begin() -> JournalEntry | None:
-            return self._payments.begin(
-                lease,
-                reference=self._request.reference,
-                amount=self._request.amount,
-                phone=self._request.phone,
-                body_hash=self._body_hash,
-                seconds=self._session.limits.deadline + _GRACE,
-            )
-
+        begin = partial(
+            self._payments.begin,
+            lease,
+            reference=self._request.reference,
+            amount=self._request.amount,
+            phone=self._request.phone,
+            body_hash=self._body_hash,
+            seconds=self._session.limits.deadline + _GRACE,
+        )
         try:
             return await self._session.backend.in_thread(begin)
         except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
@@ -127,21 +123,17 @@ class PayOnce(Generic[BackendT]):
             raise
         if payout.reference and payout.reference != self._request.reference:
             await self._record(lease, JournalState.UNKNOWN, transaction_id=payout.transaction_id)
-            raise self._answered_for_another(payout)
+            raise OutcomeUnknownError(
+                f"the payout of reference {self._request.reference!r} may have been made: the service answered with"
+                " another reference",
+                sent_at=self._call.sent_at or payout.created_at,
+                reference=self._request.reference,
+                amount=self._request.amount,
+                phone=self._request.phone,
+                transaction_id=payout.transaction_id,
+            )
         await self._record(lease, JournalState.ACCEPTED, transaction_id=payout.transaction_id)
         return payout
-
-    def _answered_for_another(self, payout: Payout) -> OutcomeUnknownError:
-        request = self._request
-        return OutcomeUnknownError(
-            f"the payout of reference {request.reference!r} may have been made: the service answered with another"
-            " reference",
-            sent_at=self._call.sent_at or payout.created_at,
-            reference=request.reference,
-            amount=request.amount,
-            phone=request.phone,
-            transaction_id=payout.transaction_id,
-        )
 
     async def _record_failure(self, lease: Lease, error: MomoPayError) -> None:
         if error.may_have_executed:
@@ -158,11 +150,7 @@ class PayOnce(Generic[BackendT]):
         await write_or_log(self._session, lambda: record(lease, reference, state, **known), reference)
 
     def _check_same_payout(self, entry: JournalEntry) -> None:
-        """Raise if the reference was used for another payout.
-
-        Raises:
-            DuplicatePayoutError: Its amount or phone is another.
-        """
+        """Raise DuplicatePayoutError if the reference was used with another amount or phone."""
         request = self._request
         if (entry.amount, entry.phone) != (request.amount, request.phone):
             raise DuplicatePayoutError(
@@ -170,6 +158,7 @@ class PayOnce(Generic[BackendT]):
                 " give each payout a reference of its own",
                 reference=entry.reference,
             )
+        # A description or a callback URL may change between two runs of one program. No money depends on it.
         if entry.body_hash != self._body_hash:
             logger.info(
                 "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
@@ -183,11 +172,7 @@ class PayOnce(Generic[BackendT]):
             raise
 
     async def _reconcile(self, entry: JournalEntry) -> Transaction:
-        """Search for a payout in doubt, and return it if there is exactly one.
-
-        Raises:
-            OutcomeUnknownError: There is none, or there are several, or the search failed.
-        """
+        """Search for a payout in doubt, and return it if there is exactly one; else raise OutcomeUnknownError."""
         failure: MomoPayError | None = None
         matches = await self._find_by_id(entry)
         if not matches:

@@ -32,18 +32,14 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
         if len(matches) == 1:
             await record_acceptance(session, journal, matches[0])
         else:
-            logger.warning(
-                "reference %s stays unknown: %d transactions fit it", redacted_repr(entry.reference), len(matches)
-            )
-
-    def read_again() -> list[JournalEntry]:
-        return [journal.get(entry.reference) or entry for entry in entries]
-
-    return await session.backend.in_thread(read_again)
+            name = redacted_repr(entry.reference)
+            logger.warning("reference %s stays unknown: %d transactions fit it", name, len(matches))
+    return await session.backend.in_thread(lambda: [journal.get(entry.reference) or entry for entry in entries])
 
 
 def search_for(entry: JournalEntry) -> Search:
-    """Return what to search for: the reference alone may also be that of a collection, or of an older payout."""
+    """Return what to search for."""
+    # The reference alone may also be that of a collection, or of an older payout.
     return Search.checked(
         reference=entry.reference,
         since=entry.sent_at,
@@ -59,11 +55,9 @@ async def record_acceptance(session: Session[BackendT], journal: Journal, found:
 
 
 async def write_or_log(session: Session[BackendT], write: Callable[[], object], reference: str) -> None:
-    """Write to the journal, and log a failure.
-
-    It is never raised: the caller has an answer of the service to return or to raise, which would be lost. A row that
-    could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
-    """
+    """Write to the journal, and log a failure."""
+    # It is never raised: the caller has an answer of the service to return or to raise, which would be lost. A row that
+    # could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
     try:
         await session.backend.in_thread(write)
     except MomoPayError as error:  # a JournalError, or the journal was closed meanwhile
