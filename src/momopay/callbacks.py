@@ -65,28 +65,21 @@ def _encoded(body: object) -> bytes:
         raise InvalidCallbackError("not a callback: bytes, text or a mapping are needed")
     try:
         # Through JSON even though it is parsed already: so there is one parser, and the copy is the caller's no more.
-        return to_json(body, fallback=_as_dict)
+        # The fallback is for mappings that are not a dict; what is no mapping either raises, and is no JSON.
+        return to_json(body, fallback=dict)
     except (ValueError, RecursionError) as error:
         raise InvalidCallbackError("not a callback: it cannot be encoded as JSON") from error
 
 
-def _as_dict(value: Any) -> dict[Any, Any]:
-    return dict(value)  # for mappings that are not a dict; what is no mapping either raises, and is no JSON
-
-
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
-    """Raise if a callback and the service's own record differ in anything that matters for the money.
-
-    Raises:
-        CallbackMismatchError: They differ in id, in whether it is a payout, in status, amount, phone or reference; or
-            the callback's event type is a known one and contradicts its own status.
-    """
+    """Raise CallbackMismatchError if a callback and the service's own record differ in what matters for the money."""
     stated = callback.transaction
     succeeded = stated.status == TransactionStatus.SUCCESS
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups.
         "type": (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
+        # The record has no event, so that of the callback must fit its own status. An unknown one may mean anything.
         "event_type": callback.event_type not in _KNOWN_EVENTS
         or (callback.event_type == EventType.SUCCESS) == succeeded,
         # Which of FAILED, CANCELLED and EXPIRED a read says is not specified.

@@ -26,9 +26,6 @@
 
 Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the request may
 have taken effect (True: money may have moved, or that is not known; False: no money moved). Times are in seconds.
-
-Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package, which
-loads them when a name is first used.
 """
 
 from __future__ import annotations
@@ -38,9 +35,10 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any, Final
 
+# Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package,
+# which loads them when a name is first used.
 import momopay
 from momopay._numbers import is_number
 from momopay._redaction import redact
@@ -87,8 +85,7 @@ class MomoPayError(Exception):
 
     Attributes:
         message: What happened and what to do about it; keys and phones in it are masked.
-        may_have_executed: True if the request may have taken effect, so that money may have moved. False if it did
-            not.
+        may_have_executed: Whether the request may have taken effect, so that money may have moved.
     """
 
     may_have_executed: bool = False
@@ -99,19 +96,13 @@ class MomoPayError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickles the error by its state, because the constructors take keyword arguments."""
-        return _restore, (type(self), self.args, self.__dict__)
+        # The arguments are state too: TimeoutError sets them in its __init__, which a pickle does not call.
+        return type(self).__new__, (type(self),), {"args": self.args, **self.__dict__}
 
 
 def _shown(text: str) -> str:
-    """Return a text, some of it from the service, on one line and redacted."""
+    # On one line and redacted, because a part of the text may be from the service.
     return redact(_CONTROLS.sub(" ", text))
-
-
-def _restore(kind: type[MomoPayError], args: tuple[Any, ...], state: dict[str, Any]) -> MomoPayError:
-    error = kind.__new__(kind, *args)
-    error.args = args  # TimeoutError sets them in its __init__, which is not called here
-    error.__dict__.update(state)
-    return error
 
 
 class ConfigurationError(MomoPayError):
@@ -403,23 +394,21 @@ class ServerError(APIError):
 
 
 # The class for each code (service page, "Errors").
-ERRORS_BY_CODE: Mapping[str, type[APIError]] = MappingProxyType(
-    {
-        "INVALID_PHONE": InvalidPhoneError,
-        "NO_PAYMENT_CHANNELS": NoPaymentChannelsError,
-        "NO_DEFAULT_CHANNEL": NoDefaultChannelError,
-        "CHANNEL_NOT_FOUND": ChannelNotFoundError,
-        "INVALID_API_KEY": InvalidApiKeyError,
-        "INSUFFICIENT_SERVICE_BALANCE": InsufficientServiceBalanceError,
-        "KYC_NOT_VERIFIED": KycNotVerifiedError,
-        "INSUFFICIENT_FUNDS": InsufficientFundsError,
-        "CHANNEL_IN_USE": ChannelInUseError,
-        "TRANSACTION_NOT_FOUND": TransactionNotFoundError,
-        "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
-        "STK_TEMP_BANNED": StkTempBannedError,
-        "TRANSACTION_HEALTH_BLOCKED": TransactionHealthBlockedError,
-    }
-)
+ERRORS_BY_CODE: Mapping[str, type[APIError]] = {
+    "INVALID_PHONE": InvalidPhoneError,
+    "NO_PAYMENT_CHANNELS": NoPaymentChannelsError,
+    "NO_DEFAULT_CHANNEL": NoDefaultChannelError,
+    "CHANNEL_NOT_FOUND": ChannelNotFoundError,
+    "INVALID_API_KEY": InvalidApiKeyError,
+    "INSUFFICIENT_SERVICE_BALANCE": InsufficientServiceBalanceError,
+    "KYC_NOT_VERIFIED": KycNotVerifiedError,
+    "INSUFFICIENT_FUNDS": InsufficientFundsError,
+    "CHANNEL_IN_USE": ChannelInUseError,
+    "TRANSACTION_NOT_FOUND": TransactionNotFoundError,
+    "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
+    "STK_TEMP_BANNED": StkTempBannedError,
+    "TRANSACTION_HEALTH_BLOCKED": TransactionHealthBlockedError,
+}
 
 
 def number_or_none(value: object) -> float | None:

@@ -6,7 +6,6 @@ fixture is used: `momopay` itself loads its names on first use. While tests run,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -23,16 +22,9 @@ TEST_RUN = "MOMOPAY_TEST_RUN"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have live keys refused, in this process and in those that it starts."""
-    before = os.environ.get(TEST_RUN)
-    os.environ[TEST_RUN] = "1"
-
-    def restore() -> None:
-        if before is None:
-            os.environ.pop(TEST_RUN, None)
-        else:
-            os.environ[TEST_RUN] = before
-
-    config.add_cleanup(restore)
+    environment = pytest.MonkeyPatch()
+    environment.setenv(TEST_RUN, "1")
+    config.add_cleanup(environment.undo)
 
 
 @pytest.fixture(scope="session")
@@ -73,12 +65,9 @@ def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[m
 
 @pytest.fixture
 def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momopay.AsyncClient:
-    """An `AsyncClient` of this test's account, for the event loop of your test.
-
-    It has no rate budget, which would wait in real time. It keeps no connection between requests, so that an event loop
-    that ends with the test leaves none open.
-    """
+    """An `AsyncClient` of this test's account, for the event loop of your test. It has no rate budget either."""
     import httpx
 
+    # No connection is kept between requests, so that an event loop that ends with the test leaves none open.
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
     return momopay.AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)

@@ -34,13 +34,11 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 class CallbackSigner:
     """Signs callback (webhook) URLs, since the service signs no callbacks (service page, "Callbacks").
 
-    `url` adds the payment's reference and an HMAC-SHA256 of it to the query string. `verify` checks them and returns
-    the reference, without a call to the service. Without the secret nobody can make a URL for any reference.
-
-    The token is bound to the reference alone, so that it stays valid behind a proxy that changes scheme, host, path or
-    the order of the query. Where two routes must not accept each other's callbacks, give each its own signer and
-    secret. A token does not expire, and whoever can read the URL, in an access log too, has it: check the callback with
-    ``transactions.confirm`` too. Sends nothing. May be used from many threads.
+    `url` adds the payment's reference and an HMAC-SHA256 of it to the query string, which nobody can make without the
+    secret. `verify` checks them. The token is bound to the reference alone, so that it stays valid behind a proxy that
+    changes scheme, host, path or the order of the query. Where two routes must not accept each other's callbacks, give
+    each its own signer and secret. A token does not expire, and whoever can read the URL, in an access log too, has it:
+    check the callback with ``transactions.confirm`` too. Sends nothing. May be used from many threads.
 
     Args:
         secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes from a random source
@@ -88,8 +86,7 @@ class CallbackSigner:
             url: The whole URL, its path and query, or the raw query string, as it was received and not decoded.
 
         Returns:
-            The reference. It must equal the callback's own, ``transaction.external_reference``; the adapters compare
-            them.
+            The reference. It must equal ``transaction.external_reference`` of the callback; the adapters compare them.
 
         Raises:
             ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403

@@ -13,11 +13,7 @@ _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
 def check_base_url(url: str) -> str:
-    """Return the base address of the service in its one spelling, without a trailing slash.
-
-    Raises:
-        ValueError: It is no address, has a user, query or fragment, or is http:// to a host that is not loopback.
-    """
+    """Return the base address in its one spelling, without a trailing slash. Raise ValueError if it cannot be used."""
     parts = _split(url)
     if "?" in url or "#" in url or parts.username is not None:
         raise ValueError("must have no user, query or fragment")
@@ -27,32 +23,19 @@ def check_base_url(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL, which was checked before, leads to this machine.
-
-    A name below localhost, such as ``x.localhost``, does not: many resolvers ask the network for it.
-    """
+    """Return whether a URL, which was checked before, leads to this machine."""
+    # A name below localhost, such as x.localhost, does not: many resolvers ask the network for it.
     host = _host(urlsplit(url))
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def check_callback_url(value: object, *, on_loopback: bool) -> str:
-    """Return a callback URL unchanged, if the service can reach it (service page, "Callbacks").
-
-    Args:
-        value: The callback URL.
-        on_loopback: Whether the service itself is on loopback (the sandbox). Then any host and http:// will do.
-
-    Returns:
-        The URL as it was given.
-
-    Raises:
-        ValueError: It is no URL, not HTTPS, or not public.
-    """
+    """Return a callback URL unchanged. Raise ValueError if the service cannot reach it (service page, "Callbacks")."""
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
     parts = _split(value)
-    if on_loopback:
+    if on_loopback:  # the service is the sandbox, which reaches any host, and without TLS
         return value
     if parts.scheme != "https":
         raise ValueError("must start with https://")
@@ -83,7 +66,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _authority(parts: SplitResult) -> str:
-    """Return host and port in one spelling: clients of one service share a rate budget by this text."""
+    # In one spelling, because clients of one service share a rate budget by this text.
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else (parts.hostname or "")
     return host if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f"{host}:{parts.port}"
 

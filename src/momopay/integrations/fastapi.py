@@ -23,9 +23,9 @@ def callback_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It responds with 403 if the URL's token is wrong or for another reference, and 400 to a body that is not a
-    callback. It responds with 503 if the handler raised an error of momopay, and 500 if it raised anything else, so
-    that the service delivers the callback again. Else with 200 (service page, "Callbacks").
+    It responds with 403 if the URL's token is wrong or for another reference, and 400 to a body that is not a callback.
+    It responds with 503 if the handler raised an error of momopay, and 500 if it raised anything else, so that the
+    service delivers the callback again. Else with 200 (service page, "Callbacks").
 
     Args:
         handler: Called with each callback. An ``async def``, or a plain function, which runs in a thread. A callback

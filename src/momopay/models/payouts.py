@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from pydantic import Field
-
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, Id, ProviderCode, Record, Timestamp
+from momopay.models.records import Id, Phone, ProviderCode, Reason, Record, Reference, Timestamp
 
 __all__ = ["Payout"]
 
@@ -22,11 +20,11 @@ class Payout(Record):
     status: TransactionStatus
     amount: Decimal
     currency: str = "KES"
-    phone: str = Field(validation_alias=PHONE)
-    reference: str | None = Field(None, validation_alias=REFERENCE)
+    phone: Phone
+    reference: Reference = None
     description: str | None = None
     transaction_fee: Decimal | None = None
     result_code: ProviderCode | None = None
-    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+    result_description: Reason = None
     created_at: Timestamp
     updated_at: Timestamp

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -50,12 +50,12 @@ ProviderCode: TypeAlias = Annotated[
 # A list of records, refused at its first error: an error for each of a million items would fill gigabytes.
 Items: TypeAlias = Annotated[list[T], FailFast()]
 
-# The names that the service gives to one field, beyond camelCase and snake_case.
-PHONE = AliasChoices("phone", "phone_number", "phoneNumber")
-REFERENCE = AliasChoices(
-    "accountReference", "account_reference", "reference", "external_reference", "externalReference"
-)
-RESULT_TEXT = AliasChoices("resultDesc", "result_desc", "resultDescription", "result_description")
+# Fields that the service gives several names, beyond camelCase and snake_case.
+Phone: TypeAlias = Annotated[str, Field(validation_alias=AliasChoices("phone", "phone_number", "phoneNumber"))]
+_REFERENCES = "accountReference", "account_reference", "reference", "external_reference", "externalReference"
+Reference: TypeAlias = Annotated[str | None, Field(validation_alias=AliasChoices(*_REFERENCES))]
+_REASONS = "resultDesc", "result_desc", "resultDescription", "result_description"
+Reason: TypeAlias = Annotated[str | None, Field(validation_alias=AliasChoices(*_REASONS))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,14 @@ class Record(MaskedModel):
         return info
 
     def received(self, info: ResponseInfo) -> None:
-        """Note which response this record came in."""
+        """Note which response this record, and each record in it, came in."""
         # Beside the fields, so that dumps and comparisons have the service's fields only.
         vars(self)["_response"] = info
+        for value in vars(self).values():
+            nested = cast("list[object]", value) if isinstance(value, list) else [value]
+            for each in nested:
+                if isinstance(each, Record):
+                    each.received(info)
 
 
 class Nothing(Record):

@@ -36,11 +36,7 @@ class Request(MaskedModel):
 
     @classmethod
     def checked(cls, *, on_loopback: bool = False, **arguments: Any) -> Self:
-        """Return the request, after a check of all arguments together.
-
-        Raises:
-            RequestValidationError: Names each argument at fault, and never its value.
-        """
+        """Return the request. Raise RequestValidationError that names all arguments at fault, and never a value."""
         given = {name: value for name, value in arguments.items() if value is not cls.absent}
         try:
             return cls.model_validate(given, context={"on_loopback": on_loopback})

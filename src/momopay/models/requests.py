@@ -10,24 +10,7 @@ from urllib.parse import quote
 from pydantic import Field, ValidationInfo, field_validator
 
 from momopay.errors import RequestValidationError
-from momopay.models.arguments import (
-    CallbackUrl,
-    ChannelId,
-    CredentialId,
-    Currency,
-    Flag,
-    HeaderValue,
-    Moment,
-    Name,
-    PageSize,
-    Phone,
-    Since,
-    Text,
-    check_channel_id,
-    check_transaction_id,
-    kes,
-    text,
-)
+from momopay.models import arguments
 from momopay.models.enums import ChannelType
 from momopay.models.request_base import UNSET, Request
 from momopay.models.transactions import TransactionPage, TransactionSummary
@@ -40,46 +23,46 @@ CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 class StkRequest(Request):
     """The body of POST /payments/stk."""
 
-    amount: Annotated[Decimal, kes(minimum=1)]
-    phone: Phone
-    account_reference: Annotated[str, text(12)] | None = None
-    transaction_desc: Annotated[str, text(13)] | None = None
-    callback_url: CallbackUrl | None = None
-    channel_id: ChannelId | None = None
+    amount: Annotated[Decimal, arguments.kes(minimum=1)]
+    phone: arguments.Phone
+    account_reference: Annotated[str, arguments.text(12)] | None = None
+    transaction_desc: Annotated[str, arguments.text(13)] | None = None
+    callback_url: arguments.CallbackUrl | None = None
+    channel_id: arguments.ChannelId | None = None
     # The one field of the service that is snake_case in a body.
-    credential_id: CredentialId | None = Field(None, serialization_alias="credential_id")
+    credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
 class PayoutRequest(Request):
     """The body of POST /b2c/payouts."""
 
-    amount: Annotated[Decimal, kes(minimum=10)]
-    phone: Phone
-    reference: Name
-    currency: Currency = "KES"
-    description: Text | None = None
-    channel_id: ChannelId | None = None
-    callback_url: CallbackUrl | None = None
+    amount: Annotated[Decimal, arguments.kes(minimum=10)]
+    phone: arguments.Phone
+    reference: arguments.Name
+    currency: arguments.Currency = "KES"
+    description: arguments.Text | None = None
+    channel_id: arguments.ChannelId | None = None
+    callback_url: arguments.CallbackUrl | None = None
 
 
 class TopUpRequest(Request):
     """The body of POST /wallets/service/topups, and the key of its header."""
 
-    amount: Annotated[Decimal, kes(minimum=1)]
-    phone: Phone
-    account_reference: Annotated[str, text(120)] | None = None
-    transaction_desc: Annotated[str, text(255)] | None = None
-    idempotency_key: HeaderValue = Field(exclude=True)
+    amount: Annotated[Decimal, arguments.kes(minimum=1)]
+    phone: arguments.Phone
+    account_reference: Annotated[str, arguments.text(120)] | None = None
+    transaction_desc: Annotated[str, arguments.text(255)] | None = None
+    idempotency_key: arguments.HeaderValue = Field(exclude=True)
 
 
 class ChannelRequest(Request):
     """The body of POST /payment-wallet/channels."""
 
-    name: Name
-    type: Name  # not the enum, because the service may accept types that this version does not know
-    shortcode: Name
-    account_number: Text | None = Field(None, validate_default=True)  # else a missing one is not checked
-    is_default: Flag | None = None
+    name: arguments.Name
+    type: arguments.Name  # not the enum, because the service may accept types that this version does not know
+    shortcode: arguments.Name
+    account_number: arguments.Text | None = Field(None, validate_default=True)  # else a missing one is not checked
+    is_default: arguments.Flag | None = None
 
     @field_validator("account_number")
     @classmethod
@@ -94,30 +77,28 @@ class ChannelChanges(Request):
 
     absent: ClassVar[object] = UNSET
 
-    channel_id: ChannelId = Field(exclude=True)
-    name: Name | None = None
-    account_number: Text | None = None
-    is_default: Flag | None = None
+    channel_id: arguments.ChannelId = Field(exclude=True)
+    name: arguments.Name | None = None
+    account_number: arguments.Text | None = None
+    is_default: arguments.Flag | None = None
 
 
 class TransactionQuery(Request):
-    """The query of GET /transactions.
+    """The query of GET /transactions."""
 
-    `limit` and `page_size` are one parameter on the wire. Each caller gives the one that is an argument of its own, so
-    that an error names it; neither has a default here, so that the other is not sent too.
-    """
-
-    status: Text | None = None
-    type: Text | None = None
-    from_: Moment | None = Field(None, serialization_alias="from")
-    to: Moment | None = None
-    channel_id: ChannelId | None = None
-    amount_min: Annotated[Decimal, kes(minimum=0)] | None = None
-    amount_max: Annotated[Decimal, kes(minimum=0)] | None = None
-    q: Text | None = None
-    limit: PageSize | None = None
-    page_size: PageSize | None = Field(None, serialization_alias="limit")
-    cursor: Text | None = None
+    status: arguments.Text | None = None
+    type: arguments.Text | None = None
+    from_: arguments.Moment | None = Field(None, serialization_alias="from")
+    to: arguments.Moment | None = None
+    channel_id: arguments.ChannelId | None = None
+    amount_min: Annotated[Decimal, arguments.kes(minimum=0)] | None = None
+    amount_max: Annotated[Decimal, arguments.kes(minimum=0)] | None = None
+    q: arguments.Text | None = None
+    # One parameter on the wire. Each caller gives the one that is an argument of its own, so that an error names it;
+    # neither has a default here, so that the other is not sent too.
+    limit: arguments.PageSize | None = None
+    page_size: arguments.PageSize | None = Field(None, serialization_alias="limit")
+    cursor: arguments.Text | None = None
 
     def after(self, cursor: str | None) -> Self:
         """Return the same query for the page at that cursor."""
@@ -127,11 +108,11 @@ class TransactionQuery(Request):
 class Search(Request):
     """What is known of a payment that is searched for. It is compared here, and never sent."""
 
-    reference: Name
-    since: Since
-    amount: Annotated[Decimal, kes(minimum=0)] | None = None  # no endpoint's minimum applies to a search
-    phone: Phone | None = None
-    type: Text | None = None
+    reference: arguments.Name
+    since: arguments.Since
+    amount: Annotated[Decimal, arguments.kes(minimum=0)] | None = None  # no endpoint's minimum applies to a search
+    phone: arguments.Phone | None = None
+    type: arguments.Text | None = None
 
     def fits(self, item: TransactionSummary) -> bool:
         """Return whether a transaction may be the one."""
@@ -152,30 +133,22 @@ class Search(Request):
 
 
 def transaction_id_of(transaction: object) -> str:
-    """Return the id of a transaction, given the id or a record that carries it.
-
-    Raises:
-        RequestValidationError: Neither of them.
-    """
+    """Return the id of a transaction, given the id or a record that carries it. Else raise RequestValidationError."""
     try:
-        return check_transaction_id(transaction)
+        return arguments.check_transaction_id(transaction)
     except ValueError as error:
         raise RequestValidationError({"transaction_id": str(error)}) from error
 
 
 def transaction_path(transaction: object) -> str:
-    """Return the path of one transaction; raises as `transaction_id_of`."""
+    """Return the path of one transaction. Raise as `transaction_id_of` does."""
     return _path("/transactions/", transaction_id_of(transaction))
 
 
 def channel_path(channel: object) -> str:
-    """Return the path of one payment channel.
-
-    Raises:
-        RequestValidationError: Neither an id nor a record that carries one.
-    """
+    """Return the path of one payment channel, given its id or the channel. Else raise RequestValidationError."""
     try:
-        return _path("/payment-wallet/channels/", check_channel_id(channel))
+        return _path("/payment-wallet/channels/", arguments.check_channel_id(channel))
     except ValueError as error:
         raise RequestValidationError({"channel_id": str(error)}) from error
 

@@ -8,20 +8,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Self
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.records import (
-    PHONE,
-    REFERENCE,
-    RESULT_TEXT,
-    Id,
-    Items,
-    ProviderCode,
-    Record,
-    ResponseInfo,
-    Timestamp,
-)
+from momopay.models.records import Id, Items, Phone, ProviderCode, Reason, Record, Reference, Timestamp
 
 __all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
 
@@ -34,8 +24,8 @@ class TransactionSummary(Record):
     status: TransactionStatus
     amount: Decimal
     currency: str = "KES"
-    phone: str = Field(validation_alias=PHONE)
-    account_reference: str | None = Field(None, validation_alias=REFERENCE)
+    phone: Phone
+    account_reference: Reference = None
     transaction_fee: Decimal | None = None
     created_at: Timestamp
     updated_at: Timestamp
@@ -54,7 +44,7 @@ class Transaction(TransactionSummary):
     provider_request_id: str | None = None
     provider_checkout_id: str | None = None
     result_code: ProviderCode | None = None
-    result_desc: str | None = Field(None, validation_alias=RESULT_TEXT)
+    result_desc: Reason = None
 
     @classmethod
     def from_summary(cls, summary: TransactionSummary) -> Self:
@@ -83,10 +73,3 @@ class TransactionPage(Record):
     items: Items[TransactionSummary]
     overview: TransactionOverview
     next_cursor: str | None = None
-
-    def received(self, info: ResponseInfo) -> None:
-        """Note which response this page and its items came in."""
-        super().received(info)
-        self.overview.received(info)
-        for item in self.items:
-            item.received(info)
