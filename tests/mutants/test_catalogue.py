@@ -14,7 +14,8 @@ MUTANTS = listed()
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.area}: {mutant.name}")
 def test_a_mutant_applies_and_names_tests_that_exist(mutant: Mutant) -> None:
     changed = mutant.apply((ROOT / mutant.file).read_text())
-    ast.parse(changed)
+    if mutant.file.endswith(".py"):
+        ast.parse(changed)
     assert mutant.tests
     for test in mutant.tests:
         assert (ROOT / test.partition("::")[0]).exists(), test

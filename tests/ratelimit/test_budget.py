@@ -180,6 +180,23 @@ def test_a_stop_holds_every_lane_back_and_revokes_the_slots_in_between() -> None
     assert [budget.reserve(2.0, Lane.PAYMENT) for _ in range(3)] == [28.0, 28.0, 38.0]
 
 
+def test_a_stop_clears_the_windows_behind_it() -> None:
+    budget = RateBudget(requests=2, window=10.0)
+    for _ in range(4):
+        budget.reserve(0.0, Lane.PAYMENT)
+    budget.stop(1.0, until=15.0)
+    assert [budget.reserve(2.0, Lane.PAYMENT) for _ in range(3)] == [13.0, 13.0, 23.0]
+
+
+def test_a_queue_that_a_stop_shortened_is_forgotten() -> None:
+    budget = RateBudget(requests=4, window=60.0)
+    budget.reserve(0.0, Lane.POLL)
+    for lane in (*[Lane.POLL] * 4, Lane.READ, Lane.POLL, Lane.POLL):
+        budget.reserve(19.0, lane)
+    budget.stop(25.0, until=69.0)
+    assert budget.reserve(25.0, Lane.POLL) == 54.0
+
+
 def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
     budget = RateBudget()
     budget.stop(0.0, until=50.0)

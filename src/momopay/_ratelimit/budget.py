@@ -117,6 +117,7 @@ class RateBudget:
     def stop(self, now: float, until: float) -> None:
         """Hand out no slot before `until`; whoever holds one for the time between must reserve again."""
         with self._lock:
+            # Of two refused requests that were under way together, the later answer may name the shorter stop.
             self._stop = max(self._stop, until)
             self._not_before = dict.fromkeys(Lane, -inf)
             for slots in (self._slots, self._polls):

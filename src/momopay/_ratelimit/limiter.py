@@ -79,6 +79,7 @@ class RateLimiter:
         waited = False
         while True:
             now = self._backend.now()
+            # A free slot is taken even when the time is up: the call's deadline ends it, and not the budget.
             within = max(0.0, latest - now)
             delay: float = await _answer(self._budget.reserve(now, lane, within))
             if delay <= 0:
@@ -106,4 +107,5 @@ class RateLimiter:
 
 async def _answer(asked: Any) -> Any:
     """Return what a budget answered: one of this process answers at once, a shared one after a round trip."""
+    # This keeps `Budget`, which users may implement, free of coroutines, and needs no adapter around it.
     return await asked if isawaitable(asked) else asked
