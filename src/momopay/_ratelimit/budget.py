@@ -44,7 +44,6 @@ class Budget(Protocol):
 
     def stop(self, now: float, until: float) -> None:
         """Hand out no slot before `until`, and revoke those that were handed out for the time between."""
-        ...
 
     def stopped(self, now: float) -> bool:
         """Return whether slots handed out for now are revoked."""
@@ -52,11 +51,7 @@ class Budget(Protocol):
 
 
 def check_size(requests: int, window: float) -> None:
-    """Raise if a budget of this size could hand out nothing.
-
-    Raises:
-        ConfigurationError: Not at least one request, or a window that is not a positive number.
-    """
+    """Raise ConfigurationError if a budget of this size could hand out nothing."""
     if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
         raise ConfigurationError(
             "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
@@ -68,10 +63,7 @@ class RateBudget:
 
     A burst goes out at once, up to the whole window, while nobody polls. Polling leaves the last quarter of a
     window to everything else, and reads that have to queue leave the last tenth, so that a payment finds a slot
-    soon. In return polling has a floor, an eighth of the window: payments and reads that queue, or come while
-    somebody polls, leave what polling has not used of it. From the last quarter polling takes its floor one slot at
-    a time, evenly over the window, so that waits keep a steady pace however many payments queue. Safe to use from
-    many threads.
+    soon. In return an eighth of the window is kept for polling. Safe to use from many threads.
 
     Args:
         requests: How many requests a window holds. Two below the service's 60, for clocks that differ.
@@ -94,16 +86,7 @@ class RateBudget:
         self._lock = threading.Lock()
 
     def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
-        """Take the next slot that the lane may have.
-
-        Args:
-            now: The time.
-            lane: What the request is for.
-            within: The longest delay of use, seconds; a later slot is not taken.
-
-        Returns:
-            The delay until the slot, seconds; 0 when it is now.
-        """
+        """Take the lane's next slot and return the seconds until it; take none if that is more than `within`."""
         with self._lock:
             self._forget(now)
             slot = self._first_free(max(now, self._stop), lane)
@@ -131,10 +114,7 @@ class RateBudget:
     def _forget(self, now: float) -> None:
         """Drop slots that no window from now on contains."""
         for slots in (self._slots, self._polls):
-            past = 0
-            while past < len(slots) and slots[past] + self.window <= now:
-                past += 1
-            del slots[:past]
+            del slots[: bisect_right(slots, now, key=lambda slot: slot + self.window)]
 
     def _first_free(self, start: float, lane: Lane) -> float:
         if self._fits(start, self._share(start, lane, queued=False)):
@@ -153,6 +133,9 @@ class RateBudget:
 
     def _share(self, slot: float, lane: Lane, *, queued: bool) -> int:
         """Return how many requests the window that ends with this slot may hold if the lane is to have it."""
+        # Polling has a floor: payments and reads that queue, or come while somebody polls, leave what polling has not
+        # used of it. From the last quarter polling takes its floor one slot at a time, evenly over the window, so
+        # that waits keep a steady pace however many payments queue.
         polls = self._polls
         if lane is not Lane.POLL and not queued and not polls:
             return self.requests

@@ -1,8 +1,6 @@
 """Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock.
 
-A slot is always taken before the wait for it, so that calls that wait keep their order and each sleeps only once.
-The budget does the arithmetic and the backend sleeps; no lock is held meanwhile. A call that is cancelled while it
-waits loses its slot to nobody: at worst the window holds one request less.
+The budget does the arithmetic and the backend sleeps; no lock is held meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ class SlotSource(Protocol):
 
     async def stop(self, now: float, until: float) -> None:
         """Hand out no slot before `until`, to nobody who shares the budget."""
-        ...
 
     async def stopped(self, now: float) -> bool:
         """Return whether slots handed out for now were revoked by a stop."""
@@ -38,7 +35,6 @@ class SlotSource(Protocol):
 
     async def close(self) -> None:
         """Release what this client held open."""
-        ...
 
 
 @runtime_checkable
@@ -55,27 +51,17 @@ class RateLimiter:
 
     def __init__(self, budget: Budget | SharedBudget, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
         self._backend = backend
-        self._source: SlotSource | None = None
-        self._budget: Budget | SlotSource
-        if isinstance(budget, SharedBudget):
-            self._budget = self._source = budget.slots(backend, account_hash)
-        else:
-            self._budget = budget
+        self._source = budget.slots(backend, account_hash) if isinstance(budget, SharedBudget) else None
+        self._budget: Any = budget if self._source is None else self._source
 
     async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot and wait until it has come.
-
-        Args:
-            lane: What the request is for.
-            latest: The latest monotonic time at which the slot is of use.
-            describe: Names the call in the error.
-
-        Returns:
-            Whether the call had to wait.
+        """Take a slot, wait until it has come, and return whether the call had to wait.
 
         Raises:
-            BudgetExhaustedError: There is no slot by then; none was taken.
+            BudgetExhaustedError: There is no slot by the monotonic time `latest`; none was taken.
         """
+        # A slot is taken before the wait for it, so that calls that wait keep their order and each sleeps only once.
+        # A call that is cancelled while it waits loses its slot to nobody: at worst the window holds one less.
         waited = False
         while True:
             now = self._backend.now()
@@ -106,6 +92,6 @@ class RateLimiter:
 
 
 async def _answer(asked: Any) -> Any:
-    """Return what a budget answered: one of this process answers at once, a shared one after a round trip."""
-    # This keeps `Budget`, which users may implement, free of coroutines, and needs no adapter around it.
+    # A budget of this process answers at once, a shared one after a round trip. So `Budget`, which users may
+    # implement, needs no coroutines and no adapter around it.
     return await asked if isawaitable(asked) else asked

@@ -20,15 +20,13 @@ from momopay.redis.remote_log import RemoteLog
 class RedisRateBudget:
     """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
 
-    The arithmetic is `RateBudget`'s, run by a script on the server, by the server's clock, in one round trip for each
-    request; a request that had to wait for its slot asks once more whether a 429 has revoked it. Pass one object to
-    as many clients as there are. Each account has a log of its own, named by a hash, which expires by itself.
-
-    While Redis is away, requests go on: each process keeps to an even share, and for one window more when Redis is
-    back. One request in two seconds tries Redis again. The logger ``momopay`` says so, once when Redis goes away
-    (WARNING) and once when it is back (INFO). Around an outage the service may answer a 429 to each process.
-
-    Safe to use from many threads and event loops, and across a fork. Money never moves here.
+    A script on the server does `RateBudget`'s arithmetic, in one round trip for each request; a request that had to
+    wait for its slot asks once more whether a 429 has revoked it. Pass one object to as many clients as there are.
+    Each account has a log of its own, named by a hash, which expires by itself. While Redis is away, requests go on:
+    each process keeps to an even share, and for one window more when Redis is back. One request in two seconds tries
+    Redis again. The logger ``momopay`` says when Redis goes away (WARNING) and when it is back (INFO). Around an
+    outage the service may answer a 429 to each process. Safe to use from many threads and event loops, and across a
+    fork. Money never moves here.
 
     Args:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a client: a `redis.Redis` serves both

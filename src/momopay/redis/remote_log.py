@@ -106,7 +106,6 @@ class RemoteLog:
             )
 
     def _fall_back(self, now: float, ends: float) -> FallbackBudget:
-        """Hand out slots of a fallback until `ends`."""
         if self._fallback is None:
             size = (self._requests, self._window, self._sharers or self._seen_sharers)
             self._fallback = FallbackBudget(*size, now=now, free=self._seen_free, ahead=self._ahead)
@@ -115,6 +114,5 @@ class RemoteLog:
         return self._fallback
 
     def _note(self, now: float, delay: float, within: float) -> None:
-        """Keep a slot that was taken, until it comes."""
         taken = [now + delay] if delay <= within else []
         self._ahead = [slot for slot in [*self._ahead, *taken] if slot > now]

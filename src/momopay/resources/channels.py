@@ -24,6 +24,7 @@ LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[ChannelItems])
 GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel])
 CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
 UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel])
+# The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
 DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None)
 
 
@@ -32,9 +33,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def list(self) -> list[PaymentChannel]:
-        """List the account's channels. Retried as needed.
-
-        Rests on the service page, "GET /payment-wallet/channels".
+        """List the account's channels. Retried as needed. Rests on the service page, "GET /payment-wallet/channels".
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
@@ -44,8 +43,7 @@ class Channels(Resource[BackendT]):
             ServerError: The service kept failing; try again later.
             APIError: Any other refusal.
         """
-        listed = await call(self._session, LIST, "/payment-wallet/channels")
-        return listed.items
+        return (await call(self._session, LIST, "/payment-wallet/channels")).items
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
@@ -75,9 +73,7 @@ class Channels(Resource[BackendT]):
         account_number: str | None = None,
         is_default: bool | None = None,
     ) -> PaymentChannel:
-        """Register a shortcode. Sent at most once; no money moves.
-
-        Rests on the service page, "POST /payment-wallet/channels".
+        """Register a shortcode. Sent at most once. Rests on the service page, "POST /payment-wallet/channels".
 
         Args:
             name: A label for people.
@@ -136,10 +132,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Retried as needed.
-
-        Any 2xx is success, whatever its body, unless that is a refusal; so is "not found" after an ambiguous
-        attempt. Rests on the service page, "DELETE /payment-wallet/channels/{id}".
+        """Delete a channel. Retried as needed. Rests on the service page, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -155,5 +148,6 @@ class Channels(Resource[BackendT]):
         try:
             await call(self._session, DELETE, channel_path(channel_id))
         except APIError as error:
+            # "Not found" after an ambiguous attempt counts as success: that attempt deleted it.
             if not (error.status_code == HTTPStatus.NOT_FOUND and error.may_have_executed):
                 raise

@@ -35,12 +35,7 @@ class Listing(Resource[BackendT]):
         Raises:
             RequestValidationError: Not an id.
             TransactionNotFoundError: The account has no such transaction.
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline.
-            ProtocolError: Something else answered; check base_url.
-            APIError: Any other refusal.
+            MomoPayError: Whatever `list` raises.
         """
         return await call(self._session, GET, transaction_path(transaction_id))
 
@@ -118,10 +113,8 @@ class Listing(Resource[BackendT]):
     ) -> TransactionIterator[BackendT]:
         """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
 
-        Pages are fetched as the walk reaches them. Transactions that arrive meanwhile come before the first page and
-        are not seen. The cursor keeps the rest from shifting if the service's cursors are stable, which is not
-        specified. A transaction that changes its status during the walk may be seen with its old status or, under a
-        ``status`` filter, be missed.
+        Pages are fetched as the walk reaches them. Transactions that arrive meanwhile are not seen, and one that
+        changes its status may be seen with its old status or, under a ``status`` filter, be missed.
 
         Args:
             status: As for `list`.
@@ -135,14 +128,15 @@ class Listing(Resource[BackendT]):
             page_size: How many to fetch at a time, 1 to 100.
 
         Returns:
-            Something to go over with ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives
-            whole pages.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
 
         Raises:
             RequestValidationError: Refused locally, at once; fix the arguments in ``.fields``.
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
+        # New transactions come before the first page. The cursor keeps the rest from shifting if the service's
+        # cursors are stable, which is not specified.
         query = TransactionQuery.checked(
             page_size=page_size,
             status=status,
@@ -168,9 +162,9 @@ class Listing(Resource[BackendT]):
     ) -> builtins.list[TransactionSummary]:
         """Search for a payment by what is known of it, for example after an OutcomeUnknownError.
 
-        Walks the list, newest first, back to five minutes before ``since``, because clocks differ. Finding nothing
-        proves nothing: a transaction may appear in the list later. The deadline applies to each page. Rests on the
-        service page, "GET /transactions".
+        Walks the list back to five minutes before ``since``, because clocks differ. Finding nothing proves nothing:
+        a transaction may appear in the list later. The deadline applies to each page. Rests on the service page,
+        "GET /transactions".
 
         Args:
             reference: The reference that it was sent with, exactly.
@@ -189,6 +183,3 @@ class Listing(Resource[BackendT]):
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (found,) = await search(self._session, [wanted])
         return found
-
-    async def _read(self, transaction_id: str) -> Transaction:
-        return await call(self._session, GET, transaction_path(transaction_id))

@@ -20,29 +20,23 @@ Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 
 
 class PageWalk:
-    """One walk over the list. A cursor that the service repeats would make it endless, so it is an error."""
+    """One walk over the list."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._cursor: str | None = None
-        self._seen: set[str] = set()
-        self._is_over = False
+        self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
 
     async def next(self) -> TransactionPage | None:
-        """Return the next page, or None after the last one.
-
-        Raises:
-            ProtocolError: The service repeated a cursor.
-        """
-        if self._is_over:
-            return None
-        if self._cursor is not None:
-            if self._cursor in self._seen:
-                raise ProtocolError("the list repeats a cursor, so it would never end")
-            self._seen.add(self._cursor)
+        """Return the next page, or None after the last one."""
+        if self._cursor in self._seen:
+            if self._cursor is None:
+                return None
+            # A loop of cursors may have any length, so all of them are remembered.
+            raise ProtocolError("the list repeats a cursor, so it would never end")
         page = await self._fetch(self._cursor)
-        self._cursor = page.next_cursor or None
-        self._is_over = self._cursor is None
+        self._seen.add(self._cursor)
+        self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
         return page
 
 

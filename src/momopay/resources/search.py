@@ -28,10 +28,8 @@ _FILTERED: Final = frozenset({TransactionType.STK, TransactionType.B2C})
 async def search(
     session: Session[BackendT], wanted: list[Search], until: float = inf
 ) -> list[list[TransactionSummary]]:
-    """Walk the list once, back to the oldest of the wanted payments, and return what fits each of them.
-
-    Each page has the deadline of a call; the walk as a whole ends by the monotonic time ``until``.
-    """
+    """Walk the list once, back to the oldest of the wanted payments, and return what fits each of them."""
+    # Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
     types = {each.type for each in wanted}
     only = types.pop() if len(types) == 1 else None
     query = TransactionQuery.checked(limit=100, type=only if only in _FILTERED else None)

@@ -38,10 +38,9 @@ class Stk(Resource[BackendT]):
     ) -> StkTransaction:
         """Send a PIN prompt to a customer's phone.
 
-        Every call is a new prompt and a new transaction, so it is sent at most once: a failure after which it may
-        have executed is never retried. The result arrives at ``callback_url``, or by
-        ``transactions.wait``. The fee is deducted from the service wallet at once. Rests on the service page,
-        "POST /payments/stk" and "Callbacks".
+        Every call is a new prompt and a new transaction; a failure after which it may have executed is never retried,
+        so it is sent at most once. The result arrives at ``callback_url``, or by ``transactions.wait``. The fee is
+        deducted from the service wallet at once. Rests on the service page, "POST /payments/stk" and "Callbacks".
 
         Args:
             amount: KES, at least 1, no more than two decimals.

@@ -37,9 +37,8 @@ class Transactions(Listing[BackendT]):
     async def confirm(self, callback: Callback) -> Transaction:
         """Compare a callback, which is not signed, with the service's own record.
 
-        Compares status, amount, phone and reference. Whether a read ever says EXPIRED, and which of FAILED and
-        CANCELLED a cancelled prompt reads as, is not specified, so any two ends without success agree. Rests on the
-        service page, "Callbacks" and "GET /transactions/{id}".
+        Compares status, amount, phone and reference; any two ends without success agree. Rests on the service page,
+        "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
@@ -52,7 +51,9 @@ class Transactions(Listing[BackendT]):
             TransactionNotFoundError: The account has no such transaction; act on nothing.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
-        transaction = await self._read(callback.transaction.id)
+        transaction = await call(self._session, GET, transaction_path(callback.transaction.id))
+        # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
+        # specified, so the exact status of an end without success is not compared.
         check_agreement(callback, transaction)
         return transaction
 
@@ -66,11 +67,11 @@ class Transactions(Listing[BackendT]):
     ) -> Transaction:
         """Wait until a transaction has ended.
 
-        Polls by the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and
-        at once after `notify`. Waits on one client share what they read: a success may come from the list, and
-        the fields that only a single read has are then None. An end without success is read by id for its result
-        code and description; if no slot of the rate budget is free for that within three poll intervals, you
-        get the fields that the list has. A transient failure or a 429 does not end the wait.
+        Polls by the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and at once
+        after `notify`. Waits on one client share what they read: a success may come from the list, and the fields that
+        only a single read has are then None. An end without success is read by id for its result code; if no slot of
+        the rate budget is free within three poll intervals, you get the fields that the list has. A transient failure
+        or a 429 does not end the wait.
 
         Args:
             transaction_id: The id that an initiation returned, or a record that carries it. A `Transaction` that
@@ -117,6 +118,7 @@ class Transactions(Listing[BackendT]):
             TransactionNotFoundError: During the iteration, for the first one that the account does not have.
             APIError: During the iteration: a refusal that waiting does not change.
         """
+        # The iterator may run later or more than once, so the ids are read and checked now.
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)
@@ -125,9 +127,9 @@ class Transactions(Listing[BackendT]):
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a transaction, so that they poll at once.
 
-        One notified wait reads its transaction once. Several that are notified at about the same time, or while
-        the rate budget is short, share a page of the list. Nothing in the callback is trusted. Sends nothing
-        itself, and is not awaited on an `AsyncClient` either; call it there from the client's own event loop.
+        One notified wait reads its transaction once; several at about the same time, or while the rate budget is
+        short, share a page of the list. Nothing in the callback is trusted, and nothing is sent from here. With an
+        `AsyncClient`, call it from the client's own event loop, without ``await``.
 
         Args:
             callback: The callback that came, or the transaction's id.
@@ -135,6 +137,7 @@ class Transactions(Listing[BackendT]):
         Raises:
             RequestValidationError: Not an id.
         """
+        # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
         self._coordinator.notify(transaction_id_of(callback), failed=failed)
 

@@ -26,9 +26,7 @@ class Wallet(Resource[BackendT]):
 
     @operation
     async def balance(self) -> WalletBalance:
-        """Read the service wallet's balances, KES. No money moves, so it is retried as needed.
-
-        Rests on the service page, "GET /wallets/service/balance".
+        """Read the balances, KES. Retried as needed. Rests on the service page, "GET /wallets/service/balance".
 
         Returns:
             The spendable balance and the ledger balance.
@@ -55,16 +53,15 @@ class Wallet(Resource[BackendT]):
     ) -> TopUp:
         """Fill the service wallet by an STK prompt to your own phone.
 
-        An ``Idempotency-Key`` is always sent, generated for this call if none is given, and kept on every retry, so
-        that an ambiguous failure is retried without a second prompt. Rests on the service page,
-        "POST /wallets/service/topups".
+        An ``Idempotency-Key`` is always sent, and kept on every retry, so that an ambiguous failure is retried without
+        a second prompt. Rests on the service page, "POST /wallets/service/topups".
 
         Args:
             amount: KES, at least 1, no more than two decimals.
             phone: The number that receives the prompt, in any form that `normalise_phone` takes.
             account_reference: At most 120 characters; appears on the statement.
             transaction_desc: At most 255 characters; shown in the transaction history.
-            idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you intend to make.
+            idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you intend; generated if None.
 
         Returns:
             The top-up, PENDING until the prompt is answered; the balance follows in 1 to 2 minutes.
@@ -85,16 +82,11 @@ class Wallet(Resource[BackendT]):
             transaction_desc=transaction_desc,
             idempotency_key=str(uuid4()) if idempotency_key is None else idempotency_key,
         )
-        return await call(
-            self._session,
-            TOP_UP,
-            "/wallets/service/topups",
-            body=request.to_json(),
-            headers={"Idempotency-Key": request.idempotency_key},
-            details=PaymentDetails(
-                reference=request.account_reference,
-                amount=request.amount,
-                phone=request.phone,
-                idempotency_key=request.idempotency_key,
-            ),
+        # The key is sent in the header only; an OutcomeUnknownError carries it too, for the caller's next attempt.
+        key = request.idempotency_key
+        details = PaymentDetails(
+            reference=request.account_reference, amount=request.amount, phone=request.phone, idempotency_key=key
         )
+        headers = {"Idempotency-Key": key}
+        path = "/wallets/service/topups"
+        return await call(self._session, TOP_UP, path, body=request.to_json(), headers=headers, details=details)
