@@ -53,9 +53,10 @@ class RedisRateBudget:
         timeout: float = 0.5,
     ) -> None:
         check_size(requests, window)
-        fits = (sharers is None or (is_whole(sharers) and sharers >= 1)) and is_number(timeout)
-        if not (fits and isfinite(timeout) and timeout > 0):
-            raise ConfigurationError("a shared budget needs at least 1 sharer, and a timeout of more than 0 seconds")
+        if sharers is not None and not (is_whole(sharers) and sharers >= 1):
+            raise ConfigurationError("sharers must be a whole number of processes, at least 1")
+        if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
+            raise ConfigurationError("timeout must be a finite number of seconds above 0")
         self.requests = requests
         self.window = window
         self._connect = partial(RedisConnections, url_or_client, timeout)
