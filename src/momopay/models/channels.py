@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from momopay.models.enums import ChannelType
-from momopay.models.records import Items, Record, Timestamp
+from momopay.models.records import Items, Record, ResponseInfo, Timestamp
 
 __all__ = ["PaymentChannel"]
 
@@ -26,3 +26,8 @@ class ChannelItems(Record):
     """The list of channels as it is on the wire: the default first, then newest to oldest."""
 
     items: Items[PaymentChannel]
+
+    def received(self, info: ResponseInfo) -> None:
+        """Note which response these channels came in."""
+        for channel in self.items:
+            channel.received(info)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -102,14 +102,9 @@ class Record(MaskedModel):
         return info
 
     def received(self, info: ResponseInfo) -> None:
-        """Note which response this record, and each record in it, came in."""
+        """Note which response this record came in. A record that has others in it passes this on to them."""
         # Beside the fields, so that dumps and comparisons have the service's fields only.
         vars(self)["_response"] = info
-        for value in vars(self).values():
-            nested = cast("list[object]", value) if isinstance(value, list) else [value]
-            for each in nested:
-                if isinstance(each, Record):
-                    each.received(info)
 
 
 class Nothing(Record):

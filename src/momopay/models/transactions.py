@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.records import Id, Items, Phone, ProviderCode, Reason, Record, Reference, Timestamp
+from momopay.models.records import Id, Items, Phone, ProviderCode, Reason, Record, Reference, ResponseInfo, Timestamp
 
 __all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
 
@@ -73,3 +73,11 @@ class TransactionPage(Record):
     items: Items[TransactionSummary]
     overview: TransactionOverview
     next_cursor: str | None = None
+
+    def received(self, info: ResponseInfo) -> None:
+        """Note which response this page and its items came in."""
+        super().received(info)
+        self.overview.received(info)
+        # Not by a call for each item: walking a long list spends most of its time here and in parsing.
+        for item in self.items:
+            vars(item)["_response"] = info
