@@ -1,4 +1,4 @@
-"""Every behaviour is tested over both clients: `drive(...)` makes one of the test's colour and runs calls on it."""
+"""Every behaviour is tested over both clients: `drive(...)` makes one of the test's kind and runs calls on it."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def _heard() -> None:
 
 
 @pytest.fixture(params=["blocking", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
+def client_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def drive(colour: str) -> Iterator[Callable[..., Driver]]:
+def drive(client_kind: str) -> Iterator[Callable[..., Driver]]:
     drivers: list[Driver] = []
 
     def make(**options: Any) -> Driver:
-        drivers.append(Driver(colour, **options))
+        drivers.append(Driver(client_kind, **options))
         return drivers[-1]
 
     yield make

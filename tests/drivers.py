@@ -1,4 +1,4 @@
-"""One client of either colour, used alike."""
+"""One client of either kind, used alike."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def unique_key() -> str:
 
 
 class Driver:
-    """One client of either colour, used alike."""
+    """One client of either kind, used alike."""
 
-    def __init__(self, colour: str, **options: Any) -> None:
+    def __init__(self, client_kind: str, **options: Any) -> None:
         options = {"api_key": KEY, "base_url": "https://api.example/v1", "budget": None, **options}
-        self.colour = colour
-        self._runner = asyncio.Runner() if colour == "async" else None
-        kind: Any = momopay.AsyncClient if colour == "async" else momopay.Client
+        self.client_kind = client_kind
+        self._runner = asyncio.Runner() if client_kind == "async" else None
+        kind: Any = momopay.AsyncClient if client_kind == "async" else momopay.Client
         self.client: Any = kind(**options)
 
     def __call__(self, use: Callable[[Any], Any]) -> Any:

@@ -35,8 +35,8 @@ def test_simulated_payouts_are_paid_once(seed: int) -> None:
     assert total.counts["events"]["kills"], told
 
 
-def test_a_seed_replays_a_simulation_exactly(colour: str, seed: int) -> None:
-    first, second = (simulation.simulate(Batch(seed, 30, colour)) for _ in range(2))
+def test_a_seed_replays_a_simulation_exactly(client_kind: str, seed: int) -> None:
+    first, second = (simulation.simulate(Batch(seed, 30, client_kind)) for _ in range(2))
     assert (first.trace, first.counts, first.left_unknown) == (second.trace, second.counts, second.left_unknown), seed
 
 

@@ -42,7 +42,7 @@ def test_copies_share_connections_and_close_nothing(drive: Callable[..., Driver]
     assert copy._session.backend is driver.client._session.backend
     assert (copy._session.limits.timeout, copy._session.limits.deadline) == (1.0, 2.0)
     assert copy.with_options(timeout=3.0)._session.limits.max_attempts == 1
-    driver(lambda _: copy.close() if driver.colour == "blocking" else copy.aclose())
+    driver(lambda _: copy.close() if driver.client_kind == "blocking" else copy.aclose())
     assert driver(lambda _: copy.wallet.balance()).available_balance == 5
     assert driver(lambda client: client.wallet.balance()).available_balance == 5
 

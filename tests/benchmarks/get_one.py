@@ -18,7 +18,7 @@ _PATH = f"/transactions/{ID}"
 
 
 def measure(scale: Scale) -> list[Row]:
-    """Time both colours."""
+    """Time both clients."""
     with serving("answers.py") as (url,):
         return [*_blocking(url, scale), *_awaited(url, scale)]
 

@@ -18,7 +18,7 @@ _UNIT = "us CPU an item"
 
 
 def measure(scale: Scale) -> list[Row]:
-    """Time both colours; a walk is never shortened, so the scale is one of rounds alone."""
+    """Time both clients; a walk is never shortened, so the scale is one of rounds alone."""
     with serving("answers.py") as (url,):
         return [*_blocking(url, scale), _awaited(url, scale)]
 

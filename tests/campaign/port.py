@@ -104,7 +104,7 @@ def asleep(until: float) -> Generator[float, None, None]:
 
 
 class SimulatedIO(SyncBackend):
-    """The blocking colour: a call is over before another begins, unless the process is killed on the way."""
+    """The blocking client: a call is over before another begins, unless the process is killed on the way."""
 
     def __init__(self, fate: Fate, process: Alive) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class SimulatedIO(SyncBackend):
             raise KilledError
 
     async def give_way(self) -> None:
-        """Let others go on; this colour does not."""
+        """Let others go on; this client does not."""
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass."""
@@ -236,7 +236,7 @@ def _unexecuted(fault: str) -> RawResponse:
 
 
 class SuspendingIO(SimulatedIO):
-    """The suspending colour: at each step another task may go on, and a cancellation may come."""
+    """The asynchronous client: at each step another task may go on, and a cancellation may come."""
 
     is_async = True
 
@@ -248,7 +248,7 @@ class SuspendingIO(SimulatedIO):
 
 
 async def awaited(result: Any) -> Any:
-    """Take a call's result from a client of either colour."""
+    """Take a call's result from a client of either kind."""
     if isawaitable(result):
         result = await result
     return result

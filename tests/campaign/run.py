@@ -59,7 +59,7 @@ class Plan:
     payouts: int
     seconds: float
     seed: int
-    colour: str = "both"
+    client_kind: str = "both"
     database: str = "sqlite"
     control: str | None = None
 
@@ -67,7 +67,7 @@ class Plan:
     def command(self) -> str:
         """The command that runs it again."""
         command = f"python tests/campaign/run.py --payouts {self.payouts} --seconds {self.seconds:g} --seed {self.seed}"
-        options = f" --colour {self.colour} --database {self.database.partition(':')[0]}"
+        options = f" --client {self.client_kind} --database {self.database.partition(':')[0]}"
         return command + options + (f" --control {self.control}" if self.control else "")
 
 
@@ -114,7 +114,7 @@ def _round(plan: Plan) -> Result:
         with dead_port() as dead, Journal(url) as journal:
             settings = Settings(
                 name="parent",
-                colour=plan.colour,
+                client_kind=plan.client_kind,
                 seed=plan.seed,
                 orders=plan.payouts,
                 database=url,
@@ -163,9 +163,9 @@ class _Campaign:
         return self._result(verdict, verdicts, released, forger)
 
     def _storm(self) -> None:
-        colours = ("blocking", "async") if self.plan.colour == "both" else (self.plan.colour,)
+        kinds = ("blocking", "async") if self.plan.client_kind == "both" else (self.plan.client_kind,)
         workers = [
-            Child(worker.run, replace(self.settings, name=f"w{n}", colour=colours[n % len(colours)]))
+            Child(worker.run, replace(self.settings, name=f"w{n}", client_kind=kinds[n % len(kinds)]))
             for n in range(WORKERS)
         ]
         hears = Child(receiver.run, replace(self.settings, name="receiver"))
@@ -278,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--payouts", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
-    parser.add_argument("--colour", choices=("both", "blocking", "async"), default="both")
+    parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
     parser.add_argument("--database", default="sqlite", help="sqlite, or the URL of a new PostgreSQL database")
     parser.add_argument("--control", choices=sorted(controls.CONTROLS), help="break one safety on purpose")
     options = vars(parser.parse_args(arguments))

@@ -25,7 +25,7 @@ class Settings:
     """One process of the campaign. `dead_port` takes no connection; `pace` is the pause between calls, seconds."""
 
     name: str
-    colour: str
+    client_kind: str
     seed: int
     orders: int
     database: str

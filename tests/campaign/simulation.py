@@ -39,7 +39,7 @@ class Batch:
 
     seed: int
     orders: int
-    colour: str
+    client_kind: str
     control: str | None = None
 
 
@@ -51,14 +51,14 @@ def simulate(batch: Batch) -> Outcome:
     safety = nullcontext() if batch.control is None else controls.broken(batch.control)
     with folder as name, safety:
         weather = Weather() if batch.control is None else Weather(payout=FIERCE)
-        return World(batch.seed, batch.orders, batch.colour, Path(name), weather).run()
+        return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather).run()
 
 
-def batches(seed: int, payouts: int, colour: str, control: str | None = None) -> list[Batch]:
-    """Divide a campaign into batches, each with a seed of its own, in turn of both colours."""
-    colours = ["async", "blocking"] if colour == "both" else [colour]
+def batches(seed: int, payouts: int, client_kind: str, control: str | None = None) -> list[Batch]:
+    """Divide a campaign into batches, each with a seed of its own, in turn for both clients."""
+    kinds = ["async", "blocking"] if client_kind == "both" else [client_kind]
     sizes = [min(BATCH, payouts - begun) for begun in range(0, payouts, BATCH)]
-    return [Batch(seed * 1_000_003 + n, size, colours[n % len(colours)], control) for n, size in enumerate(sizes)]
+    return [Batch(seed * 1_000_003 + n, size, kinds[n % len(kinds)], control) for n, size in enumerate(sizes)]
 
 
 @dataclass
@@ -110,15 +110,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fault campaigns in virtual time.")
     parser.add_argument("--payouts", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
-    parser.add_argument("--colour", choices=("both", "blocking", "async"), default="both")
+    parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
     parser.add_argument("--control", choices=sorted(controls.CONTROLS), help="break one safety on purpose")
     parser.add_argument("--jobs", type=int, default=1, help="processes of this machine; changes no result")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(3))
-    work = batches(seed, options.payouts, options.colour, options.control)
+    work = batches(seed, options.payouts, options.client_kind, options.control)
     begun = time.monotonic()
     total = run(work, options.jobs)
-    command = f"python tests/campaign/simulation.py --payouts {options.payouts} --seed {seed} --colour {options.colour}"
+    command = (
+        f"python tests/campaign/simulation.py --payouts {options.payouts} --seed {seed} --client {options.client_kind}"
+    )
     if options.control:
         command += f" --control {options.control}"
     sys.stdout.write(report(total, seed, command, time.monotonic() - begun) + "\n")

@@ -1,4 +1,4 @@
-"""What a call of `pay_once` said, heard alike in every colour and written down for the judge."""
+"""What a call of `pay_once` said, the same for every kind of client and written down for the judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that pays the campaign's orders, in one colour, until it has been through them or is killed."""
+"""A process that pays the campaign's orders, with one kind of client, until it has been through them or is killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
 
 
 class Worker:
-    """What both colours do alike."""
+    """What both kinds of client do alike."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -164,7 +164,7 @@ def run(settings_json: str) -> None:
     settings = Settings.from_json(settings_json)
     worker = Worker(settings)
     with nullcontext() if settings.control is None else controls.broken(settings.control):
-        if settings.colour == "async":
+        if settings.client_kind == "async":
             asyncio.run(work_async(worker))
         else:
             work_blocking(worker)

@@ -69,12 +69,12 @@ class Outcome:
 class World:
     """One batch: so many orders, one account, one journal."""
 
-    def __init__(self, seed: int, orders: int, colour: str, folder: Path, weather: Weather) -> None:
+    def __init__(self, seed: int, orders: int, client_kind: str, folder: Path, weather: Weather) -> None:
         self.seed = seed
         random.seed(seed)  # the backoff's jitter draws from it
         self.rng = random.Random(f"world {seed}")
         self.orders = make_orders(seed, orders)
-        self.colour = colour
+        self.client_kind = client_kind
         self.url = f"sqlite:///{folder}/journal.db"
         self.bank = Bank(self.rng, self._call_back)
         self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan)
@@ -116,7 +116,7 @@ class World:
 
     def _open(self, name: str) -> Process:
         journal = Journal(self.url)
-        suspends = self.colour == "async"
+        suspends = self.client_kind == "async"
         kind: Any = AsyncClient if suspends else Client
         client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
         process = Process(name, journal, client)

@@ -108,7 +108,7 @@ class Careless(httpx.HTTPTransport):
 
 
 class AsyncCareless(httpx.AsyncHTTPTransport):
-    """The same for the other colour."""
+    """The same for the other client."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await super().handle_async_request(rekeyed(request))
@@ -132,8 +132,8 @@ def redirected(request: httpx.Request, response: httpx.Response) -> httpx.Reques
 
 
 @pytest.fixture
-def careless(colour: str) -> httpx.BaseTransport | httpx.AsyncBaseTransport:
-    return AsyncCareless() if colour == "async" else Careless()
+def careless(client_kind: str) -> httpx.BaseTransport | httpx.AsyncBaseTransport:
+    return AsyncCareless() if client_kind == "async" else Careless()
 
 
 def test_a_transport_that_follows_redirects_pays_elsewhere(

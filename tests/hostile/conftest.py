@@ -1,4 +1,4 @@
-"""A client of the test's colour for one server, without repeats unless they are asked for."""
+"""A client of the test's kind for one server, without repeats unless they are asked for."""
 
 from __future__ import annotations
 

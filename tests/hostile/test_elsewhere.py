@@ -136,11 +136,11 @@ def on(call: Callable[[Any, str], Any], trick: str) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("kind", BY_ID)
 @pytest.mark.parametrize(
-    ("colour", "transport"),
+    ("client_kind", "transport"),
     [("blocking", None), ("async", None), ("async", AiohttpTransport)],
     ids=["blocking", "async", "aiohttp"],
 )
-def test_no_id_leads_out_of_its_folder(colour: str, kind: str, transport: type[Any] | None) -> None:
+def test_no_id_leads_out_of_its_folder(client_kind: str, kind: str, transport: type[Any] | None) -> None:
     method, folder, call = BY_ID[kind]
 
     async def over_aiohttp(base_url: str) -> None:
@@ -153,7 +153,7 @@ def test_no_id_leads_out_of_its_folder(colour: str, kind: str, transport: type[A
 
     with wire.serve(wire.refuses(404, "NO_SUCH_THING")) as server:
         if transport is None:
-            driver = Driver(colour, base_url=server.base_url, max_attempts=1)
+            driver = Driver(client_kind, base_url=server.base_url, max_attempts=1)
             for trick in TRICKS:
                 with pytest.raises(momopay.APIError):
                     driver(on(call, trick))

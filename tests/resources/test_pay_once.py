@@ -58,7 +58,7 @@ ACCEPTED, UNKNOWN, NOT_SENT, REFUSED, SENDING = (
 
 
 @pytest.fixture
-def colour(request: pytest.FixtureRequest) -> str:
+def client_kind(request: pytest.FixtureRequest) -> str:
     """The blocking client, unless a test asks for both."""
     return str(getattr(request, "param", "blocking"))
 
@@ -72,7 +72,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'payouts.db'}"
 
 
-on_both_clients = pytest.mark.parametrize("colour", ["blocking", "async"], indirect=True)
+on_both_clients = pytest.mark.parametrize("client_kind", ["blocking", "async"], indirect=True)
 on_both_databases = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
@@ -209,7 +209,7 @@ def test_an_accepted_payment_that_cannot_be_read_says_that_money_moved(
 
 @on_both_clients
 @on_both_databases
-def test_calls_at_the_same_time_send_once(sandbox: Sandbox, key: str, journal: Journal, colour: str) -> None:
+def test_calls_at_the_same_time_send_once(sandbox: Sandbox, key: str, journal: Journal, client_kind: str) -> None:
     options: dict[str, Any] = {"api_key": key, "base_url": sandbox.base_url, "budget": None}
 
     async def tasks() -> list[Any]:
@@ -220,7 +220,7 @@ def test_calls_at_the_same_time_send_once(sandbox: Sandbox, key: str, journal: J
         with Client(**options) as client, ThreadPoolExecutor(8) as pool:
             return list(pool.map(pay(journal), [client] * 8))
 
-    results = asyncio.run(tasks()) if colour == "async" else threads()
+    results = asyncio.run(tasks()) if client_kind == "async" else threads()
     assert sorted(type(each).__name__ for each in results) == ["Payout", *["Transaction"] * 7]
     assert len({each.transaction_id for each in results}) == 1
     assert (paid(sandbox), sent(sandbox)) == (["r"], 1)

@@ -23,7 +23,7 @@ UNKNOWN = JournalState.UNKNOWN
 
 
 @pytest.fixture
-def colour(request: pytest.FixtureRequest) -> str:
+def client_kind(request: pytest.FixtureRequest) -> str:
     """The blocking client, unless a test asks for both."""
     return str(getattr(request, "param", "blocking"))
 
@@ -33,7 +33,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'payouts.db'}"
 
 
-on_both_clients = pytest.mark.parametrize("colour", ["blocking", "async"], indirect=True)
+on_both_clients = pytest.mark.parametrize("client_kind", ["blocking", "async"], indirect=True)
 
 
 @on_both_clients

@@ -123,7 +123,7 @@ def failure(driver: Driver, call: Call) -> Any:
 
 @pytest.fixture
 def reach(drive: Drive) -> Drive:
-    """Make a client of the test's colour for a server, with a key of its own."""
+    """Make a client of the test's kind for a server, with a key of its own."""
 
     def make(server: Server, **options: Any) -> Driver:
         return drive(**{"base_url": server.base_url, "api_key": unique_key(), "timeout": 5.0, **options})

@@ -98,7 +98,7 @@ def test_closing_twice_is_closing_once(drive: Drive) -> None:
         driver = drive(base_url=server.base_url)
         driver(lambda client: client.wallet.balance())
         for _ in range(2):
-            driver(lambda client: client.aclose() if driver.colour == "async" else client.close())
+            driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
         with pytest.raises(momopay.ConfigurationError, match="closed") as caught:
             driver(payout)
         assert not caught.value.may_have_executed
@@ -116,7 +116,7 @@ def test_the_users_transport_is_closed_with_the_client(drive: Drive) -> None:
             closed.append(1)
 
     driver = drive(transport=Closing(lambda _request: httpx.Response(500)))
-    driver(lambda client: client.aclose() if driver.colour == "async" else client.close())
+    driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
     assert closed == [1]
 
 

@@ -1,4 +1,4 @@
-"""What the checkers see: exact signatures in both colours, and the mistakes that they must find.
+"""What the checkers see: exact signatures of both clients, and the mistakes that they must find.
 
 Read by mypy and pyright, never run. Each ignored line must be an error: both checkers report an ignore that
 hides nothing.
