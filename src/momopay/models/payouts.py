@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from pydantic import Field
+
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.records import Id, Phone, ProviderCode, Reason, Record, Reference, Timestamp
+from momopay.models.records import PHONE, REFERENCE, RESULT_TEXT, Id, ProviderCode, Record, Timestamp
 
 __all__ = ["Payout"]
 
@@ -20,11 +22,11 @@ class Payout(Record):
     status: TransactionStatus
     amount: Decimal
     currency: str = "KES"
-    phone: Phone
-    reference: Reference = None
+    phone: str = Field(validation_alias=PHONE)
+    reference: str | None = Field(None, validation_alias=REFERENCE)
     description: str | None = None
     transaction_fee: Decimal | None = None
     result_code: ProviderCode | None = None
-    result_description: Reason = None
+    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
     created_at: Timestamp
     updated_at: Timestamp

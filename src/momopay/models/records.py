@@ -51,11 +51,11 @@ ProviderCode: TypeAlias = Annotated[
 Items: TypeAlias = Annotated[list[T], FailFast()]
 
 # Fields that the service gives several names, beyond camelCase and snake_case.
-Phone: TypeAlias = Annotated[str, Field(validation_alias=AliasChoices("phone", "phone_number", "phoneNumber"))]
-_REFERENCES = "accountReference", "account_reference", "reference", "external_reference", "externalReference"
-Reference: TypeAlias = Annotated[str | None, Field(validation_alias=AliasChoices(*_REFERENCES))]
-_REASONS = "resultDesc", "result_desc", "resultDescription", "result_description"
-Reason: TypeAlias = Annotated[str | None, Field(validation_alias=AliasChoices(*_REASONS))]
+PHONE = AliasChoices("phone", "phone_number", "phoneNumber")
+REFERENCE = AliasChoices(
+    "accountReference", "account_reference", "reference", "external_reference", "externalReference"
+)
+RESULT_TEXT = AliasChoices("resultDesc", "result_desc", "resultDescription", "result_description")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,20 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.records import Id, Items, Phone, ProviderCode, Reason, Record, Reference, ResponseInfo, Timestamp
+from momopay.models.records import (
+    PHONE,
+    REFERENCE,
+    RESULT_TEXT,
+    Id,
+    Items,
+    ProviderCode,
+    Record,
+    ResponseInfo,
+    Timestamp,
+)
 
 __all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
 
@@ -24,8 +34,8 @@ class TransactionSummary(Record):
     status: TransactionStatus
     amount: Decimal
     currency: str = "KES"
-    phone: Phone
-    account_reference: Reference = None
+    phone: str = Field(validation_alias=PHONE)
+    account_reference: str | None = Field(None, validation_alias=REFERENCE)
     transaction_fee: Decimal | None = None
     created_at: Timestamp
     updated_at: Timestamp
@@ -44,7 +54,7 @@ class Transaction(TransactionSummary):
     provider_request_id: str | None = None
     provider_checkout_id: str | None = None
     result_code: ProviderCode | None = None
-    result_desc: Reason = None
+    result_desc: str | None = Field(None, validation_alias=RESULT_TEXT)
 
     @classmethod
     def from_summary(cls, summary: TransactionSummary) -> Self:
