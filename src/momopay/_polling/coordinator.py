@@ -39,8 +39,8 @@ class WaitCoordinator:
         self._waits_lock = threading.Lock()
         self._turn = threading.Lock()
         # What one poll round leaves to the next. Only the wait that has the turn uses them.
-        self.full_read_next = False
-        self.next_deep_scan_at = -inf
+        self.full_read_next: bool = False
+        self.next_deep_scan_at: float = -inf
 
     @contextmanager
     def register(self, wait: Wait) -> Generator[None]:

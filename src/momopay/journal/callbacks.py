@@ -22,7 +22,7 @@ from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.schema import callbacks, insert_new, update_one
 from momopay.models.callbacks import Callback
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 # After so many seconds a handler counts as dead, even if its process is alive.
 HANDLER_SECONDS: Final = 600.0

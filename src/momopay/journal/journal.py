@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 __all__ = ["Journal", "ReconcilingClient"]
 
 T_co = TypeVar("T_co", covariant=True)
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 class _ReconcilingPayouts(Protocol[T_co]):

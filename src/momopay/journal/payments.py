@@ -31,7 +31,7 @@ from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.schema import insert_new, payouts, update_one
 from momopay.money import format_amount
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 class Payments:

@@ -33,14 +33,14 @@ class RemoteLog:
         self._requests = requests
         self._window = window
         self._sharers = sharers
-        self.arguments = partial(arguments, secrets.token_hex(8), requests, window)
+        self.arguments: Callable[..., list[str]] = partial(arguments, secrets.token_hex(8), requests, window)
         self._lock = threading.Lock()
         self._seen_sharers = 8  # a cautious guess, until Redis says how many processes there are
         self._seen_free: int | None = None
         self._seen_born: int = 0
         self._answered_at = -inf
         self._ahead: list[float] = []  # slots that are still to come
-        self.stopped_until = -inf
+        self.stopped_until: float = -inf
         self._is_away = False
         self._retry_at = -inf
         self._fallback: FallbackBudget | None = None  # None in the state "shared"

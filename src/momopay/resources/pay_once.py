@@ -30,7 +30,7 @@ from momopay.models.transactions import Transaction, TransactionSummary
 from momopay.resources.reconcile import outcome_unknown, record_acceptance, search_for, write_or_log
 from momopay.resources.search import GET, search
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 # Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
 _GRACE: Final = 30.0

@@ -20,7 +20,7 @@ from momopay.models.requests import Search
 from momopay.models.transactions import TransactionSummary
 from momopay.resources.search import search
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
