@@ -33,7 +33,7 @@ class RemoteLog:
         self._requests = requests
         self._window = window
         self._sharers = sharers
-        self.arguments: Callable[..., list[str]] = partial(arguments, secrets.token_hex(8), requests, window)
+        self.arguments: partial[list[str]] = partial(arguments, secrets.token_hex(8), requests, window)
         self._lock = threading.Lock()
         self._seen_sharers = 8  # a cautious guess, until Redis says how many processes there are
         self._seen_free: int | None = None
