@@ -16,6 +16,7 @@ from momopay._core.config import SHARED_BUDGET, UNCHANGED, Account, Limits, chec
 from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     import httpx
@@ -94,10 +95,10 @@ class _BaseClient(Generic[BackendT]):
     def _loaded(self) -> dict[str, Any]:
         return {}
 
-    def _resource(self, path: str, *shared: object) -> Any:
+    def _resource(self, path: str, *shared: Callable[[], object]) -> Any:
         """Return a group of operations. It is imported at its first use, and made once for each client."""
         if path not in self._loaded:
-            self._loaded[path] = _load(f"resources.{path}")(self._session, *shared)
+            self._loaded[path] = _load(f"resources.{path}")(self._session, *(make() for make in shared))
         return self._loaded[path]
 
     @property
@@ -115,8 +116,8 @@ class _BaseClient(Generic[BackendT]):
     @property
     def transactions(self) -> Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        coordinator = self._shared.coordinator()
-        transactions: Transactions[BackendT] = self._resource("transactions.Transactions", coordinator)
+        # The method and not its result, which takes a lock: every call passes through here.
+        transactions: Transactions[BackendT] = self._resource("transactions.Transactions", self._shared.coordinator)
         return transactions
 
     @property
