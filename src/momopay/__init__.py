@@ -59,7 +59,7 @@ else:
             ProtocolError RateLimitExceededError RequestValidationError ServerError StkTempBannedError ThrottledError
             TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
         """,
-        "journal": "Journal JournalEntry JournalState ReconcilingClient",
+        "journal": "EntryKind Journal JournalEntry JournalState ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
         "models.channels": "PaymentChannel",

@@ -7,6 +7,8 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 |---|---|
 | journal | `Journal`, the public interface |
 | entries | what the journal says about one reference |
+| rules | what a call does about an entry, and which states may follow which |
+| identity | what a journal is bound to |
 | payments | the rows of payouts, and who may change one to what |
 | callbacks | which callbacks were handled |
 | lease | which call may change a row, and whether it is alive |
@@ -15,7 +17,7 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | sqlite, sqlite_fork, postgresql | what differs between the databases |
 """
 
-from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, ReconcilingClient
 
-__all__ = ["Journal", "JournalEntry", "JournalState", "ReconcilingClient"]
+__all__ = ["EntryKind", "Journal", "JournalEntry", "JournalState", "ReconcilingClient"]

@@ -12,6 +12,15 @@ from pydantic import ConfigDict, Field
 from momopay.models.masking import MaskedModel
 
 
+class EntryKind(StrEnum):
+    """What kind of payment an entry is about. A reference may be used once for each kind."""
+
+    PAYOUT = "PAYOUT"
+    """A B2C payout."""
+    COLLECTION = "COLLECTION"
+    """An STK collection."""
+
+
 class JournalState(StrEnum):
     """How far a payout came."""
 
