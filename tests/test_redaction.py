@@ -170,7 +170,7 @@ def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[
         journal.get("r")
         with closing(sqlite3.connect(tmp_path / "payouts.db")) as database:
             database.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(ABORT, 'no'); END"
+                "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
         driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["server"]))
         with pytest.raises(momopay.JournalError) as caught:

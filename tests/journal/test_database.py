@@ -45,7 +45,7 @@ def test_a_database_that_is_away_is_reported_without_password_or_phone() -> None
 
 def test_a_statement_that_fails_is_chained_without_its_values(journal: Journal) -> None:
     put(journal, PHONE, JournalState.UNKNOWN)
-    execute(journal, "ALTER TABLE momopay_payouts RENAME TO hidden")
+    execute(journal, "ALTER TABLE momopay_payments RENAME TO hidden")
     with pytest.raises(JournalError) as caught:
         journal.get(PHONE)
     chain = list(everything(caught.value))

@@ -260,7 +260,7 @@ def test_the_same_transaction_again_is_not_critical(journal: Journal, caplog: py
 def test_unresolved_is_what_needs_a_search_oldest_first(journal: Journal) -> None:
     for number, state in enumerate([*ENDS, UNKNOWN]):
         put(journal, f"r{number}", state)
-    execute(journal, "UPDATE momopay_payouts SET sent_at = '2020-01-01T00:00:00+00:00' WHERE reference = 'r4'")
+    execute(journal, "UPDATE momopay_payments SET sent_at = '2020-01-01T00:00:00+00:00' WHERE reference = 'r4'")
     with lease_of(journal) as lease:
         begin(journal, lease, "r9")
         assert [entry.reference for entry in journal.unresolved()] == ["r4", "r1"]
@@ -275,6 +275,6 @@ def test_references_that_look_alike_are_not_the_same(journal: Journal) -> None:
 
 def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(tmp_path: Path) -> None:
     with Journal(f"sqlite:///{tmp_path / 'lossy.db'}") as journal, lease_of(journal) as lease:
-        execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_payouts BEGIN SELECT RAISE(IGNORE); END")
+        execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(IGNORE); END")
         with pytest.raises(JournalError, match="neither took the row"):
             begin(journal, lease)

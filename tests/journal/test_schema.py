@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from journal.kit import PHONE, begin, callback, execute, found, lease_of, put, sender
 from momopay import ConfigurationError, Journal, JournalState
-from momopay.journal.schema import insert_new, payouts, update_one
+from momopay.journal.schema import insert_new, payments, update_one
 
 VERSION_1 = f"""
 CREATE TABLE momopay_journal (version INTEGER NOT NULL PRIMARY KEY);
@@ -52,7 +52,7 @@ def test_a_human_can_read_the_file(tmp_path: Path) -> None:
     with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         put(journal, "SALARY-7", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
     with closing(sqlite3.connect(tmp_path / "payouts.db")) as other:
-        row = other.execute("SELECT reference, amount, state, code FROM momopay_payouts").fetchone()
+        row = other.execute("SELECT reference, amount, state, code FROM momopay_payments").fetchone()
     assert row == ("SALARY-7", "10", "REFUSED", "INSUFFICIENT_FUNDS")
 
 
@@ -71,10 +71,10 @@ def test_a_later_version_is_refused(journal: Journal, url: str) -> None:
 def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
     put(journal, "r", JournalState.REFUSED)
     with journal._database.connection() as connection:
-        row: dict[str, object] = dict(connection.execute(payouts.select()).mappings().one())
-        assert not insert_new(connection, payouts, row | {"state": "ACCEPTED"})
-        assert insert_new(connection, payouts, row | {"reference": "another"})
-        change = update(payouts).where(payouts.c.reference == "r").values(state="UNKNOWN")
-        assert not update_one(connection, change.where(payouts.c.state == "SENDING"))
-        assert update_one(connection, change.where(payouts.c.state == "REFUSED"))
+        row: dict[str, object] = dict(connection.execute(payments.select()).mappings().one())
+        assert not insert_new(connection, payments, row | {"state": "ACCEPTED"})
+        assert insert_new(connection, payments, row | {"reference": "another"})
+        change = update(payments).where(payments.c.reference == "r").values(state="UNKNOWN")
+        assert not update_one(connection, change.where(payments.c.state == "SENDING"))
+        assert update_one(connection, change.where(payments.c.state == "REFUSED"))
     assert found(journal).state is JournalState.UNKNOWN

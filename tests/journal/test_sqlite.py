@@ -62,7 +62,7 @@ def test_what_is_written_after_an_interrupt_is_committed(path: Path, url: str, e
                 break
             put(journal, f"after {moment}", JournalState.ACCEPTED)
             with closing(sqlite3.connect(path)) as other:
-                states = dict(other.execute("SELECT reference, state FROM momopay_payouts"))
+                states = dict(other.execute("SELECT reference, state FROM momopay_payments"))
             assert f"after {moment}" in states, [traceback.format_exception(each)[-6:] for each in kept[-1:]]
     assert len(kept) > 10
     kept.clear()

@@ -259,7 +259,7 @@ def test_a_call_is_in_doubt_if_the_journal_fails_while_another_is_sending(
 ) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease)
-        fails = threading.Timer(0.1, execute, [journal, "ALTER TABLE momopay_payouts RENAME TO hidden"])
+        fails = threading.Timer(0.1, execute, [journal, "ALTER TABLE momopay_payments RENAME TO hidden"])
         fails.start()
         with pytest.raises(momopay.JournalError) as caught:
             sdk(pay(journal))
@@ -276,7 +276,7 @@ def test_a_lease_outlasts_the_deadline_of_its_call(drive: Callable[..., Driver],
 
     def look_at_the_lease(_request: httpx.Request) -> httpx.Response:
         with journal._database.connection() as connection:
-            ends.append(float(str(connection.exec_driver_sql("SELECT lease_until FROM momopay_payouts").scalar())))
+            ends.append(float(str(connection.exec_driver_sql("SELECT lease_until FROM momopay_payments").scalar())))
         return httpx.Response(400)
 
     deadline = time.time() + 50
@@ -439,7 +439,7 @@ def test_an_interrupt_between_the_row_and_the_request_leaves_it_unsent(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
     def interrupt(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if statement.startswith("INSERT INTO momopay_payouts"):
+        if statement.startswith("INSERT INTO momopay_payments"):
             raise InterruptError
 
     service = PayoutService(answer())
@@ -480,7 +480,7 @@ def test_a_call_whose_journal_was_slow_sends_nothing_after_its_deadline(
 def test_a_payout_is_returned_though_its_outcome_cannot_be_written(
     sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    execute(journal, "CREATE TRIGGER full BEFORE UPDATE ON momopay_payouts BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    execute(journal, "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END")
     first = sdk(pay(journal))
     assert isinstance(first, Payout)
     assert found(journal).state is UNKNOWN

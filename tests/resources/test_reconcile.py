@@ -67,7 +67,7 @@ def test_a_walk_reaches_back_to_the_oldest_and_no_further(drive: Callable[..., D
         put(journal, reference, UNKNOWN)
     # The service's clock and ours may differ by five minutes.
     day = timedelta(days=1)
-    execute(journal, f"UPDATE momopay_payouts SET sent_at = '{_ago(day)}' WHERE reference = 'yesterday''s'")
+    execute(journal, f"UPDATE momopay_payments SET sent_at = '{_ago(day)}' WHERE reference = 'yesterday''s'")
     pages = [
         [listed("today's", transactionId="new"), listed("another's", age=timedelta(hours=1))],
         [listed("yesterday's", age=day + timedelta(minutes=4), transactionId="old")],

@@ -31,8 +31,9 @@ HANDLER_SECONDS: Final = 600.0
 class Callbacks:
     """The callbacks in the journal."""
 
-    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder) -> None:
+    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
+        self._account = account
         self._leases = leases
 
     def first_seen(self, callback: Callback) -> bool:
@@ -49,7 +50,7 @@ class Callbacks:
                 return
             # Only the holder of the lease may mark or delete the row: a handler that was taken for dead and goes on
             # must not undo what its successor did.
-            own = and_(_is(callback), callbacks.c.claim == lease.id)
+            own = and_(self._is(callback), callbacks.c.claim == lease.id)
             try:
                 yield True
             except BaseException:
@@ -72,12 +73,12 @@ class Callbacks:
         if self._insert(callback, lease, handled=False):
             return True
         with self._database.connection() as connection:
-            row = connection.execute(select(callbacks).where(_is(callback))).mappings().one_or_none()
+            row = connection.execute(select(callbacks).where(self._is(callback))).mappings().one_or_none()
         if row is not None and row["handled"]:
             return False
         if row is not None and self._leases.has_ended(row):
             # With the lease that ended as a condition, one of several that take it over at once succeeds.
-            abandoned = (_is(callback), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
+            abandoned = (self._is(callback), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
             take_over = update(callbacks).where(*abandoned).values(self._leases.columns(lease, HANDLER_SECONDS))
             with self._database.connection() as connection:
                 if update_one(connection, take_over):
@@ -86,6 +87,7 @@ class Callbacks:
 
     def _insert(self, callback: Callback, lease: Lease, *, handled: bool) -> bool:
         values: dict[str, object] = {
+            "account": self._account,
             "transaction_id": callback.transaction.id,
             "status": str(callback.transaction.status),
             "seen_at": datetime.now(UTC).isoformat(),
@@ -95,7 +97,10 @@ class Callbacks:
         with self._database.connection() as connection:
             return insert_new(connection, callbacks, values)
 
-
-def _is(callback: Callback) -> ColumnElement[bool]:
-    transaction_id, status = callback.key
-    return and_(callbacks.c.transaction_id == transaction_id, callbacks.c.status == str(status))
+    def _is(self, callback: Callback) -> ColumnElement[bool]:
+        transaction_id, status = callback.key
+        return and_(
+            callbacks.c.account == self._account,
+            callbacks.c.transaction_id == transaction_id,
+            callbacks.c.status == str(status),
+        )

@@ -18,8 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.lease import ProcessRegistry
+from momopay.journal.migrations import set_up
 from momopay.journal.postgresql import PostgresqlDatabase
-from momopay.journal.schema import create_schema
 from momopay.journal.sqlite import SqliteDatabase
 
 
@@ -53,7 +53,8 @@ class ForkSafeDatabase:
     Each method raises JournalError if the database failed.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, create: bool = True) -> None:
+        self._create = create
         first = _Opened(_open(url))
         self._url = first.database.engine.url  # with an absolute path: a child may have changed its folder
         # By process id. A child must not use its parent's lock, connections and registration, so it finds nothing under
@@ -105,7 +106,7 @@ class ForkSafeDatabase:
                 raise ConfigurationError("this journal is closed; open another")
             if not own.has_schema:
                 with own.database.connect_for_setup() as connection:
-                    create_schema(connection)
+                    set_up(connection, create=self._create)
                 own.has_schema = True
             return own.database
 

@@ -19,6 +19,7 @@ from momopay.models.transactions import TransactionSummary
 from momopay.phones import same_phone
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.accounts import Accounts
     from momopay.journal.payments import Payments
 
 __all__ = ["Journal", "ReconcilingClient"]
@@ -51,17 +52,23 @@ class Journal:
     Args:
         url: ``sqlite:///payouts.db`` for the processes of one machine, on a local disk; or
             ``postgresql+psycopg://user@host/database`` for many. The tables are created at the first use.
+        account: A name for the account of the service, so that one database can serve several. Each name is bound, at
+            its first payment, to the mode of the key (test or live) and the host of the base URL; and to the tenant,
+            once an answer has shown it. Another key, host or tenant is a ConfigurationError.
+        create: False if the journal must exist: a database without one is a ConfigurationError at the first use, and
+            nothing is created. A wrong path then never looks like an empty journal.
 
     Raises:
-        ConfigurationError: Another database, or one that does not outlive the process.
+        ConfigurationError: Another database, or one that does not outlive the process; or the account has no name.
     """
 
     @clears_frames
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
         try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
+            from momopay.journal.accounts import Accounts
             from momopay.journal.callbacks import Callbacks
             from momopay.journal.database import ForkSafeDatabase
             from momopay.journal.lease import LeaseHolder
@@ -77,10 +84,13 @@ class Journal:
             parsed = None
         if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
             raise ConfigurationError('not the URL of a database; "sqlite:///payouts.db" is one')
-        self._database = ForkSafeDatabase(parsed)
+        if not isinstance(account, str) or not account.strip():
+            raise ConfigurationError("account must be a name, as text")
+        self._database = ForkSafeDatabase(parsed, create=create)
         leases = LeaseHolder(self._database)
-        self._payments = Payments(self._database, leases)
-        self._callbacks = Callbacks(self._database, leases)
+        self._accounts = Accounts(self._database, account)
+        self._payments = Payments(self._database, leases, account)
+        self._callbacks = Callbacks(self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
 
     def get(self, reference: str) -> JournalEntry | None:
@@ -237,3 +247,8 @@ def payments_of(journal: Journal) -> Payments:
     if not isinstance(journal, Journal):
         raise ConfigurationError("journal must be a momopay.Journal")
     return journal._payments  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def accounts_of(journal: Journal) -> Accounts:
+    """Return what the journal is bound to."""
+    return journal._accounts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import RowMapping, case, select, update
 
@@ -28,17 +28,21 @@ from momopay.errors import JournalError
 from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.entries import MAY_BE_SENT, OPEN, JournalEntry, JournalState
 from momopay.journal.lease import Lease, LeaseHolder
-from momopay.journal.schema import insert_new, payouts, update_one
+from momopay.journal.schema import insert_new, payments, update_one
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+_KIND: Final = "PAYOUT"
 
 
 class Payments:
     """The payouts in the journal."""
 
-    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder) -> None:
+    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
+        self._own_rows = (payments.c.account == account, payments.c.kind == _KIND)
+        self._namespace: dict[str, object] = {"account": account, "kind": _KIND}
         self.leases = leases
 
     def get(self, reference: str) -> JournalEntry | None:
@@ -48,7 +52,7 @@ class Payments:
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
-        not_ended = select(payouts).where(payouts.c.state.in_(OPEN)).order_by(payouts.c.sent_at)
+        not_ended = select(payments).where(*self._own_rows, payments.c.state.in_(OPEN)).order_by(payments.c.sent_at)
         with self._database.connection() as connection:
             rows = connection.execute(not_ended).mappings().all()
         entries = [self._entry(row) for row in rows]
@@ -61,12 +65,12 @@ class Payments:
             return False
         # The lease, too: the row may have been released and sent by another call since it was read, and then it is
         # SENDING again.
-        unchanged = (payouts.c.state == row["state"], payouts.c.claim == row["claim"])
-        return self._change(reference, *unchanged, state=JournalState.NOT_SENT, released=True)
+        unchanged = (payments.c.state == row["state"], payments.c.claim == row["claim"])
+        return self._change(reference, *unchanged, state=JournalState.NOT_SENT, released_at=_now())
 
     def accept(self, reference: str, transaction_id: str) -> JournalEntry | None:
         """Record that the service accepted a payout, whatever the row said; return its entry."""
-        is_new = payouts.c.state != JournalState.ACCEPTED
+        is_new = payments.c.state != JournalState.ACCEPTED
         self._change(reference, is_new, state=JournalState.ACCEPTED, transaction_id=transaction_id, code=None)
         entry = self.get(reference)
         _check_paid_once(entry, transaction_id)
@@ -80,7 +84,7 @@ class Payments:
         Returns:
             None if the payout may be sent; else the entry that forbids it.
         """
-        now = datetime.now(UTC).isoformat()
+        now = _now()
         values: dict[str, object] = {
             "body_hash": body_hash,
             "state": JournalState.SENDING,
@@ -88,16 +92,18 @@ class Payments:
             "code": None,
             **self.leases.columns(lease, seconds),
         }
-        same: dict[str, object] = {"reference": reference, "amount": format_amount(amount), "phone": phone}
+        same = self._namespace | {"reference": reference, "amount": format_amount(amount), "phone": phone}
         with self._database.connection() as connection:
             # Not a SELECT first: between it and the write, another process could do the same.
-            if insert_new(connection, payouts, values | same | {"sent_at": now, "released": False}):
+            first = {"attempts": 1, "created_at": now, "sent_at": now}
+            if insert_new(connection, payments, values | same | first):
                 return None
             # What was released may have been paid the first time after all, so a search begins there.
-            sent_at = case((payouts.c.released, payouts.c.sent_at), else_=now)
-            may_be_sent = [payouts.c[name] == value for name, value in same.items()]
-            may_be_sent.append(payouts.c.state.in_(MAY_BE_SENT))
-            if update_one(connection, update(payouts).where(*may_be_sent).values(**values, sent_at=sent_at)):
+            sent_at = case((payments.c.released_at.is_not(None), payments.c.sent_at), else_=now)
+            again = {"sent_at": sent_at, "attempts": payments.c.attempts + 1}
+            may_be_sent = [payments.c[name] == value for name, value in same.items()]
+            may_be_sent.append(payments.c.state.in_(MAY_BE_SENT))
+            if update_one(connection, update(payments).where(*may_be_sent).values(**values, **again)):
                 return None
         entry = self.get(reference)
         if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
@@ -117,21 +123,23 @@ class Payments:
         if not self.leases.holds(lease):
             return
         accepted = state is JournalState.ACCEPTED
-        own = (payouts.c.claim == lease.id, payouts.c.state.in_(OPEN))
+        own = (payments.c.claim == lease.id, payments.c.state.in_(OPEN))
         # An acceptance is recorded even if the row was released meanwhile and carries another lease.
-        expected = (payouts.c.state != state,) if accepted else own
-        changed = self._change(reference, *expected, state=state, transaction_id=transaction_id, code=code)
+        expected = (payments.c.state != state,) if accepted else own
+        attempts = payments.c.attempts - (1 if state is JournalState.NOT_SENT else 0)
+        known = {"state": state, "transaction_id": transaction_id, "code": code, "attempts": attempts}
+        changed = self._change(reference, *expected, **known)
         if accepted and not changed:
             _check_paid_once(self.get(reference), transaction_id)
 
     def _change(self, reference: str, *expected: Any, **values: object) -> bool:
-        change = update(payouts).where(payouts.c.reference == reference, *expected).values(**values)
+        change = update(payments).where(*self._own_rows, payments.c.reference == reference, *expected).values(**values)
         with self._database.connection() as connection:
             return update_one(connection, change)
 
     def _row(self, reference: str) -> RowMapping | None:
         with self._database.connection() as connection:
-            found = connection.execute(select(payouts).where(payouts.c.reference == reference))
+            found = connection.execute(select(payments).where(*self._own_rows, payments.c.reference == reference))
             return found.mappings().one_or_none()
 
     def _entry(self, row: RowMapping) -> JournalEntry:
@@ -147,3 +155,7 @@ def _check_paid_once(entry: JournalEntry | None, transaction_id: str | None) -> 
         logger.critical(
             "transaction %s is not the one in the journal, %s: the reference was paid twice", transaction_id, entry
         )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

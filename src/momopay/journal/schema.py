@@ -1,29 +1,62 @@
-"""The journal's tables, how they are created, and the statements that change one row.
+"""The journal's tables, and the statements that change one row.
 
 Invariant: every change is one statement whose WHERE clause states the row that it expects. Of many processes that try
 the same change, one succeeds. No transaction is held open, least of all while a request is sent.
+
+All times are text: ISO 8601 in UTC. `momopay.journal.migrations` creates the tables and changes older ones.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Boolean, Column, Connection, Double, Index, Integer, MetaData, Table, Text, Update, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    Update,
+    and_,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
-
-from momopay.errors import ConfigurationError
 
 # Existing databases have the names below, so they change only with the version.
-VERSION: Final = 1
+VERSION: Final = 2
 
 metadata: Final = MetaData()
 
 versions: Final = Table("momopay_journal", metadata, Column("version", Integer, primary_key=True))
 
-payouts: Final = Table(
-    "momopay_payouts",
+# What each namespace is bound to, see `momopay.journal.accounts`.
+accounts: Final = Table(
+    "momopay_accounts",
     metadata,
+    Column("account", Text, primary_key=True),
+    Column("mode", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("tenant_id", Text),
+    Column("bound_at", Text, nullable=False),
+)
+
+# The tenant that an answer showed for an API key, which is kept as a hash.
+keys: Final = Table(
+    "momopay_keys",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("tenant_id", Text, nullable=False),
+)
+
+payments: Final = Table(
+    "momopay_payments",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
     Column("reference", Text, primary_key=True),
     Column("amount", Text, nullable=False),
     Column("phone", Text, nullable=False),
@@ -31,18 +64,41 @@ payouts: Final = Table(
     Column("state", Text, nullable=False),
     Column("transaction_id", Text),
     Column("code", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("status", Text),
+    Column("result_code", Text),
+    Column("receipt", Text),
+    Column("fee", Text),
+    Column("created_at", Text, nullable=False),
     Column("sent_at", Text, nullable=False),
-    Column("released", Boolean, nullable=False),
+    Column("ended_at", Text),
+    Column("released_by", Text),
+    Column("released_at", Text),
+    Column("metadata", Text),  # JSON
+    Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
     # The last three columns are the lease, see `momopay.journal.lease`.
     Column("claim", Text, nullable=False),
     Column("sender", Text, nullable=False),
     Column("lease_until", Double, nullable=False),
-    Index("momopay_payouts_by_state", "state"),
+)
+_ACCEPTED: Final = and_(payments.c.state == "ACCEPTED", payments.c.transaction_id.is_not(None))
+Index("momopay_payments_by_state", payments.c.account, payments.c.state)
+Index("momopay_payments_by_receipt", payments.c.account, payments.c.receipt)
+# A transaction pays one reference: the second row that is to be ACCEPTED with its id fails with an IntegrityError.
+Index(
+    "momopay_payments_by_transaction",
+    payments.c.account,
+    payments.c.transaction_id,
+    unique=True,
+    sqlite_where=_ACCEPTED,
+    postgresql_where=_ACCEPTED,
 )
 
 callbacks: Final = Table(
     "momopay_callbacks",
     metadata,
+    # The default is for processes of version 1, which may still handle callbacks.
+    Column("account", Text, primary_key=True, server_default="default"),
     Column("transaction_id", Text, primary_key=True),
     Column("status", Text, primary_key=True),
     Column("seen_at", Text, nullable=False),
@@ -55,20 +111,6 @@ callbacks: Final = Table(
 # Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
 # one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
 _COUNT_ROWS: Final = {"preserve_rowcount": True}
-
-
-def create_schema(connection: Connection) -> None:
-    """Create the tables that are missing; raise ConfigurationError if a later version of this package made them."""
-    # Two processes that created them at once could fail, so the caller excludes others (`connect_for_setup`).
-    for table in metadata.sorted_tables:
-        connection.execute(CreateTable(table, if_not_exists=True))
-        for index in table.indexes:
-            connection.execute(CreateIndex(index, if_not_exists=True))
-    found = connection.scalar(select(versions.c.version))
-    if found is None:
-        connection.execute(versions.insert().values(version=VERSION))
-    elif found != VERSION:
-        raise ConfigurationError(f"the journal has version {found}, and this momopay reads version {VERSION}")
 
 
 def update_one(connection: Connection, change: Update) -> bool:

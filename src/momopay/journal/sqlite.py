@@ -48,12 +48,18 @@ class SqliteDatabase:
 
     @contextmanager
     def connect_for_setup(self) -> Generator[Connection]:
-        """Yield a connection while no other process has one from this method."""
+        """Yield a connection, within a transaction, while no other process has one from this method."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
         with FileLock(self._folder / "set-up.lock", timeout=_TIMEOUT), self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-            yield connection
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins no transaction for DDL
+            try:
+                yield connection
+            except BaseException:
+                connection.exec_driver_sql("ROLLBACK")
+                raise
+            connection.exec_driver_sql("COMMIT")
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""

@@ -1,0 +1,121 @@
+"""Which account of the service a namespace of the journal belongs to.
+
+A namespace is bound at its first use to the mode of the key, the host and, once an answer has shown it, the tenant.
+
+Thread safety: every thread may call everything here. What was checked is kept in memory; it never becomes wrong, as a
+namespace that is bound stays so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+from urllib.parse import urlsplit
+
+from sqlalchemy import bindparam, select, update
+
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.database import ForkSafeDatabase
+from momopay.journal.schema import accounts, insert_new, keys, update_one
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+_ACCOUNT = select(accounts).where(accounts.c.account == bindparam("namespace"))
+_KEY = select(keys.c.tenant_id).where(keys.c.account == bindparam("namespace"), keys.c.key == bindparam("key_hash"))
+_BIND_TENANT = update(accounts).where(accounts.c.account == bindparam("namespace"), accounts.c.tenant_id.is_(None))
+
+
+@dataclass(frozen=True)
+class KeyIdentity:
+    """What a client pays with.
+
+    Attributes:
+        mode: ``test`` or ``live``.
+        host: The host of the base URL, in lower case and without port; ``loopback`` for each loopback host.
+        key: A hash of the API key.
+    """
+
+    mode: str
+    host: str
+    key: str
+
+    @classmethod
+    def of(cls, api_key: str, base_url: str) -> Self:
+        """Return the identity of a key at a base URL."""
+        mode = "live" if api_key.startswith("pk_live_") else "test"
+        host = (urlsplit(base_url).hostname or "").rstrip(".")
+        return cls(mode, "loopback" if _is_loopback(host) else host, hashlib.sha256(api_key.encode()).hexdigest())
+
+
+class Accounts:
+    """What one namespace of the journal is bound to."""
+
+    def __init__(self, database: ForkSafeDatabase, account: str) -> None:
+        self._database = database
+        self._account = account
+        # Changes of a dict are atomic, and None means that the tenant of the key is not known yet.
+        self._checked: dict[KeyIdentity, str | None] = {}
+
+    def check(self, identity: KeyIdentity) -> None:
+        """Bind the namespace at its first use; raise ConfigurationError if the key belongs to another account.
+
+        Raises:
+            ConfigurationError: It is bound to another mode, host or tenant. Nothing was sent.
+            JournalError: The database failed.
+        """
+        if identity in self._checked:
+            return
+        with self._database.connection() as connection:
+            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "bound_at": _now()}
+            insert_new(connection, accounts, dict(new))
+            bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
+            tenant = connection.scalar(_KEY, {"namespace": self._account, "key_hash": identity.key})
+        if bound is None:
+            raise JournalError("the journal's database neither took the account nor shows one")
+        for what, own in (("mode", identity.mode), ("host", identity.host)):
+            if bound[what] != own:
+                raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
+        if tenant is not None and bound["tenant_id"] not in {None, tenant}:
+            raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
+        self._checked[identity] = tenant
+
+    def learn(self, identity: KeyIdentity, tenant_id: str) -> bool:
+        """Record the tenant that an answer showed for a key, and return whether it is the namespace's.
+
+        If it is another one, the next `check` of this key raises, in every process; other keys go on.
+
+        Raises:
+            JournalError: The database failed.
+        """
+        if self._checked.get(identity) == tenant_id:
+            return True
+        with self._database.connection() as connection:
+            update_one(connection, _BIND_TENANT.values(tenant_id=tenant_id).params(namespace=self._account))
+            bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
+            insert_new(connection, keys, {"account": self._account, "key": identity.key, "tenant_id": tenant_id})
+        if bound is not None and bound["tenant_id"] == tenant_id:
+            self._checked[identity] = tenant_id
+            return True
+        self._checked.pop(identity, None)
+        return False
+
+    def _refused(self, bound: str, given: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the journal's account {self._account!r} belongs to {bound}, not to {given}; nothing was sent."
+            " Give each account of the service a journal of its own, or a name: Journal(url, account=...)"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
