@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +46,7 @@ from core.kit import (
 )
 from drivers import unique_key
 from momopay import Client, RateBudget
+from momopay.errors import ERRORS_BY_CODE
 from wire import TRANSACTION_ID, envelope
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
@@ -177,6 +180,53 @@ def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: typ
     assert (error.code, error.status_code, error.request_id) == (code, status, "9f1c")
     assert not error.may_have_executed
     assert (len(service.sent), service.payments) == (1, 0)
+
+
+UNCLEAR_STATUSES = pytest.mark.parametrize("status", [200, 405, 409, 425, 499])
+
+
+@columns()
+@UNCLEAR_STATUSES
+def test_a_new_code_is_believed_only_on_a_status_that_refuses(column: Column, status: int) -> None:
+    client, service = reach(replace(refusal(status, "SOMETHING_NEW"), commits=True), SUCCESS)
+    error = failure(client, column.call)
+    reconciled = column in {STK, PAYOUT, CREATE}
+    assert type(error) is (momopay.OutcomeUnknownError if reconciled else momopay.APIError)
+    assert error.may_have_executed is column.may_have_executed
+    assert f"SOMETHING_NEW: this is SOMETHING_NEW (HTTP {status}, request 9f1c)" in str(error)
+    refused = error.__cause__ if reconciled else error
+    assert isinstance(refused, momopay.APIError)
+    assert (refused.code, refused.status_code) == ("SOMETHING_NEW", status)
+    assert len(service.sent) == 1
+    assert service.payments == (1 if column.pays and column is not GET else 0)
+
+
+@columns()
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 410, 413, 415, 422, 429])
+def test_a_new_code_on_a_status_that_refuses_is_definite(column: Column, status: int) -> None:
+    client, service = reach(refusal(status, "SOMETHING_NEW"))
+    error = failure(client, column.call)
+    assert (type(error), error.may_have_executed, len(service.sent)) == (momopay.APIError, False, 1)
+
+
+@UNCLEAR_STATUSES
+@pytest.mark.parametrize("code", sorted(set(ERRORS_BY_CODE) - {"RATE_LIMIT_EXCEEDED"}))
+def test_a_code_of_the_table_is_definite_on_any_status(status: int, code: str) -> None:
+    client, service = reach(refusal(status, code))
+    error = failure(client, initiate_payout)
+    assert (type(error), error.may_have_executed, len(service.sent)) == (ERRORS_BY_CODE[code], False, 1)
+
+
+@UNCLEAR_STATUSES
+def test_a_payment_that_was_refused_with_a_new_code_is_not_paid_again(status: int, tmp_path: Path) -> None:
+    client, service = reach(replace(refusal(status, "SOMETHING_NEW"), commits=True), SUCCESS)
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        for _ in range(2):
+            failure(client, lambda each: each.payouts.pay_once(journal=journal, reference="r", amount=10, phone=PHONE))
+        entry = journal.get("r")
+    assert entry is not None
+    assert entry.state is momopay.JournalState.UNKNOWN
+    assert service.payments == 1
 
 
 # DELETE: any 2xx but a refusal is success, and so is 404 after an ambiguous attempt.
@@ -452,6 +502,7 @@ def test_only_a_top_up_sends_a_key() -> None:
     revoked=refusal(401, "INVALID_API_KEY"),
     limited=limited(reset=3600),
     refused=refusal(400, "INVALID_PHONE"),
+    unclear=refusal(409, "SOMETHING_NEW"),
 )
 def test_what_follows_an_ambiguous_failure_does_not_clear_it(column: Column, answer: Answer) -> None:
     client, _ = reach(lost(), answer)

@@ -79,6 +79,12 @@ def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.A
     assert (failure.error.code, failure.error.status_code, failure.error.request_id) == (code, status, "r")
 
 
+@pytest.mark.parametrize("status", [101, 200, 201, 299, 405, 409, 425, 430, 499])
+def test_a_new_code_elsewhere_refuses_nothing_for_certain(status: int) -> None:
+    failure = failed(response(status, refusal("SOMETHING_NEW")))
+    assert (failure.kind, type(failure.error)) == (FailureKind.UNCLEAR_REFUSAL, momopay.APIError)
+
+
 def test_a_rate_limit_is_a_kind_of_its_own() -> None:
     failure = failed(response(429, refusal("RATE_LIMIT_EXCEEDED"), retry_after="7"))
     assert (failure.kind, failure.retry_after) == (FailureKind.RATE_LIMITED, 7)

@@ -82,7 +82,7 @@ def test_any_argument_is_sent_once_or_refused_by_name(drive: Callable[..., Drive
 
     def handler(request: httpx.Request) -> httpx.Response:
         sent.append(request)
-        return httpx.Response(409, json={"success": False, "error": {"code": "SEEN", "message": "", "details": {}}})
+        return httpx.Response(422, json={"success": False, "error": {"code": "SEEN", "message": "", "details": {}}})
 
     driver = drive(transport=httpx.MockTransport(handler))
 

@@ -11,6 +11,7 @@ from typing import Any
 import momopay
 import wire
 from drivers import Driver
+from momopay.errors import ERRORS_BY_CODE
 
 PHONE = "254712345678"
 ID = wire.TRANSACTION_ID
@@ -114,8 +115,11 @@ def outcome(driver: Driver, call: Call) -> Any:
         return error
 
 
+REFUSING = {400, 401, 402, 403, 404, 410, 413, 415, 422, 429}
+
+
 def is_definite_refusal(status: int, body: bytes) -> bool:
-    """Return whether it is the service's error envelope: only that lets a payment count as not made."""
+    """Return whether a payment counts as not made: the error envelope, with a known code or on a refusing status."""
     try:
         envelope: Any = json.loads(body.decode())
     except (ValueError, RecursionError):
@@ -126,6 +130,7 @@ def is_definite_refusal(status: int, body: bytes) -> bool:
         case {"data": {"transactionId": str()} | {"transaction_id": str()}}:
             return False
         case {"success": bool(succeeded), "error": {"code": str(code)}}:
-            return not succeeded and code != ""
+            is_believed = code in ERRORS_BY_CODE or status in REFUSING
+            return is_believed and not succeeded and code != ""
         case _:
             return False

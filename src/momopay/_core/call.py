@@ -251,7 +251,7 @@ class Call(Generic[R]):
     def _final_error(self, failure: AttemptFailed) -> tuple[MomoPayError, BaseException | None]:
         """Return the error to raise for the last failure, and its cause."""
         policy = self.endpoint.retry_policy
-        if policy.needs_reconciliation and self.ambiguous and failure.kind is not FailureKind.REFUSED:
+        if policy.needs_reconciliation and self.ambiguous and failure.kind not in policy.raises_own_error:
             return self._outcome_unknown(failure), failure.error
         # A refusal is definite for the attempt that it answers, and says nothing about an earlier ambiguous one.
         if policy.has_effect and self.ambiguous:
@@ -260,7 +260,7 @@ class Call(Generic[R]):
 
     def _outcome_unknown(self, failure: AttemptFailed) -> OutcomeUnknownError:
         return OutcomeUnknownError(
-            f"{self._describe()} may have executed: {failure.error.message.rstrip('.')}."
+            f"{self._describe()} may have executed: {str(failure.error).rstrip('.')}."
             f" Reconcile it before anything is sent again (reference {self.details.reference!r})",
             sent_at=self.sent_at or datetime.now(UTC),
             transaction_id=self.transaction_id,

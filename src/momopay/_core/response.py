@@ -28,6 +28,9 @@ from momopay.models.records import Envelope, describe
 T = TypeVar("T")
 # Characters of a foreign text that an error shows.
 _MAX_TEXT: Final = 500
+# On these statuses a refusal is definite even if its code is new. Elsewhere a new code may mean anything, such as "this
+# payment exists already": 409 and 425 say that of an earlier request, 499 that the caller has gone, and 2xx success.
+_REFUSING_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 410, 413, 415, 422, 429})
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,13 @@ def failure_from_response(response: RawResponse, problem: str = "not an envelope
         )
         return AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error, body=response.body)
     error = _api_error(response, refusal, APIError)
-    limited = isinstance(error, RateLimitExceededError)
-    return AttemptFailed(
-        FailureKind.RATE_LIMITED if limited else FailureKind.REFUSED,
-        error,
-        retry_after=error.retry_after if isinstance(error, ThrottledError) else None,
-    )
+    if isinstance(error, RateLimitExceededError):
+        kind = FailureKind.RATE_LIMITED
+    elif refusal.code in ERRORS_BY_CODE or response.status in _REFUSING_STATUSES:
+        kind = FailureKind.REFUSED
+    else:
+        kind = FailureKind.UNCLEAR_REFUSAL
+    return AttemptFailed(kind, error, retry_after=error.retry_after if isinstance(error, ThrottledError) else None)
 
 
 def failure_without_response(error: NoResponseError) -> AttemptFailed:

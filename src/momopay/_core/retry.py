@@ -38,11 +38,21 @@ class FailureKind(Enum):
     RATE_LIMITED = auto()
     """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
     REFUSED = auto()
-    """Any other refusal in the service's envelope."""
+    """Any other refusal in the service's envelope whose code or status says that nothing was executed."""
+    UNCLEAR_REFUSAL = auto()
+    """A refusal in the envelope whose code and status both leave open whether something was executed."""
 
 
 # After these failures the request may have executed.
-AMBIGUOUS: Final = frozenset({FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE})
+AMBIGUOUS: Final = frozenset(
+    {
+        FailureKind.NO_REPLY,
+        FailureKind.SERVER_ERROR,
+        FailureKind.INVALID_RESPONSE,
+        FailureKind.UNCLEAR_REFUSAL,
+    }
+)
+_REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNCLEAR_REFUSAL})
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,13 @@ class RetryPolicy:
     Attributes:
         retries_on: The kinds of failure after which the same request may be sent again.
         needs_reconciliation: Whether an ambiguous end raises OutcomeUnknownError, for the caller to reconcile.
+        raises_own_error: The kinds of failure that raise the service's error even so.
         has_effect: Whether the request changes anything at the service.
     """
 
     retries_on: frozenset[FailureKind]
     needs_reconciliation: bool = False
+    raises_own_error: frozenset[FailureKind] = _REFUSALS
     has_effect: bool = True
 
 
@@ -68,7 +80,9 @@ SAFE: Final = RetryPolicy(_REPEATABLE, has_effect=False)
 # Top-up: its Idempotency-Key makes a second request harmless.
 IDEMPOTENCY_KEYED: Final = RetryPolicy(_REPEATABLE, needs_reconciliation=True)
 # STK prompt, payout and channel creation: never again once the request may have been sent.
-AT_MOST_ONCE: Final = RetryPolicy(_DEFINITE, needs_reconciliation=True)
+AT_MOST_ONCE: Final = RetryPolicy(
+    _DEFINITE, needs_reconciliation=True, raises_own_error=frozenset({FailureKind.REFUSED})
+)
 # Channel update and deletion: doing them twice has the effect of doing them once.
 IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
 
