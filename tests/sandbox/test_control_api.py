@@ -39,8 +39,10 @@ def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Clie
 def test_a_fault_from_any_language(service: Service, control: httpx.Client) -> None:
     act(control, "fail_next", method="POST", path="/payments/stk", fault=Fault.html_502, times=2)
     assert [service.stk().status_code for _ in range(3)] == [502, 502, 200]
+    act(control, "fail_next", method="POST", path="/payments/stk", fault="refused_after_commit", status=499)
+    assert refusal(service.stk()) == (499, "REQUEST_CONFLICT")
     valid = {"method": "GET", "path": "/transactions", "fault": "refuse"}
-    for wrong in ({"fault": "nope"}, {"path": "x"}, {"times": 0}, {"times": 1.5}, {"method": 5}):
+    for wrong in ({"status": 204}, {"fault": "nope"}, {"path": "x"}, {"times": 0}, {"times": 1.5}, {"method": 5}):
         body = {**valid, **wrong}
         assert refusal(control.post("/sandbox/fail_next", json=body)) == (400, "VALIDATION_ERROR")
 

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from email.utils import format_datetime
 from typing import Any
 
 import httpx
@@ -72,6 +73,24 @@ def test_faults_that_answer(service: Service, sandbox: Sandbox, fault: Fault, st
         assert response.headers["content-type"] == "text/html"
     assert payouts(sandbox) == committed
     assert sandbox.requests[-1].status == status
+
+
+@pytest.mark.parametrize("status", [200, 409, 425, 499])
+def test_a_refusal_with_an_unknown_code_after_the_commit(service: Service, sandbox: Sandbox, status: int) -> None:
+    sandbox.fail_next(*PAYOUT, Fault.refused_after_commit, status=status)
+    assert refusal(service.payout()) == (status, "REQUEST_CONFLICT")
+    assert payouts(sandbox) == 1
+    assert sandbox.requests[-1].status == status
+
+
+def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Service, control: httpx.Client) -> None:
+    sandbox.advance(86_400)
+    sandbox.fail_next("GET", "/transactions", Fault.slow_drip)
+    sandbox.fail_next("GET", "/transactions", Fault.error_after_commit)
+    sandbox.fail_next("GET", "/transactions", Fault.error_before_commit)
+    answers = [service.api.get("/transactions") for _ in range(4)]
+    for answer in (*answers, control.get("/sandbox/state")):
+        assert answer.headers.get_list("date") == [format_datetime(sandbox.now, usegmt=True)]
 
 
 def test_truncated_without_content_length_is_a_whole_answer_with_broken_json(

@@ -49,3 +49,9 @@ def test_a_fault_that_could_never_apply_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"Fault|the service has no|times"):
         sandbox.fail_next(method, path, fault, times)
+
+
+@pytest.mark.parametrize("status", [100, 199, 204, 304, 600])
+def test_a_refusal_needs_a_status_that_has_a_body(sandbox: Sandbox, status: int) -> None:
+    with pytest.raises(ValueError, match="status"):
+        sandbox.fail_next("POST", "/b2c/payouts", Fault.refused_after_commit, status=status)

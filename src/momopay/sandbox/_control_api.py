@@ -20,7 +20,7 @@ from momopay.sandbox import _lifecycle
 from momopay.sandbox._bodies import MAXIMUM_BYTES, Body, parse_json, read_body
 from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._envelope import success_response
-from momopay.sandbox._faults import Fault
+from momopay.sandbox._faults import REFUSED_WITH, Fault
 from momopay.sandbox._guard import guard
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._settings import change_account
@@ -58,6 +58,7 @@ class _FaultBody(Body):
     fault: str
     times: int = 1
     content_length: Annotated[bool, Field(alias="content_length")] = True
+    status: int = REFUSED_WITH
 
 
 async def _advance(engine: Engine, raw: bytes) -> object:
@@ -69,7 +70,7 @@ async def _fail_next(engine: Engine, raw: bytes) -> object:
     # With int, a `times` of 1.5 or 1.0 is refused; as Decimal a whole number would be no int.
     body = read_body(_FaultBody, raw, integer=int)
     fault = Fault(body.fault)
-    engine.faults.add(body.method, body.path, fault, body.times, content_length=body.content_length)
+    engine.faults.add(body.method, body.path, fault, body.times, content_length=body.content_length, status=body.status)
     return {}
 
 

@@ -1,11 +1,12 @@
-"""The outermost ASGI layer under /v1: it logs every request and lets planned faults act on its connection.
+"""The outermost ASGI layer: it logs every request under /v1 and lets planned faults act on its connection.
 
-Everything outside /v1 passes untouched. A fault before the commit ends the request here; one after it lets the app
-run against a buffer and then decides what reaches the socket.
+A fault before the commit ends the request here; one after it lets the app run against a buffer and then decides what
+reaches the socket. Everything outside /v1 passes untouched, but for the Date header, which shows the virtual clock.
 """
 
 import asyncio
 from collections.abc import Callable
+from email.utils import format_datetime
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,6 +16,7 @@ from momopay.sandbox._engine import Engine
 from momopay.sandbox._envelope import error_body
 from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._requests import ReceivedRequest
+from momopay.sandbox._wrong_answers import name_another
 
 PREFIX = "/v1"
 # Keys of the ASGI scope, under which the app finds what was read or planned here.
@@ -36,6 +38,7 @@ class FaultMiddleware:
         self._transport_of = transport_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        send = self._dating(send)
         if scope["type"] != "http" or not scope["path"].startswith(f"{PREFIX}/"):
             await self._app(scope, receive, send)
             return
@@ -68,6 +71,19 @@ class FaultMiddleware:
             await _send(send_and_log, _raw_response(502, _HTML, b"text/html") if html else _error_response())
         else:
             await self._after_commit(scope, receive, send_and_log, planned, request)
+
+    def _dating(self, send: Send) -> Send:
+        """Return a `send` that adds a Date header, unless there is one."""
+
+        async def send_dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not any(name == b"date" for name, _ in headers):
+                    headers.append((b"date", format_datetime(self._engine.clock.now(), usegmt=True).encode()))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return send_dated
 
     def _log_request(self, scope: Scope) -> ReceivedRequest:
         request = ReceivedRequest(
@@ -122,9 +138,9 @@ class FaultMiddleware:
             else:
                 response.body += message.get("body", b"")
 
-        await self._app(scope, receive, keep)
-        if planned.fault is Fault.error_after_commit:
-            await _send(send, _error_response())
+        await self._app(scope, receive, self._dating(keep))
+        if replacement := self._replacement(planned, response):
+            await _send(send, replacement)
             return
         transport = self._transport_of(scope)
         if transport is None:
@@ -143,6 +159,18 @@ class FaultMiddleware:
         # An app that returns without an answer would make uvicorn send a 500 of its own.
         await _wait_for_disconnect(receive)
         self._connections.held.discard(transport)
+
+    def _replacement(self, planned: PlannedFault, response: RawResponse) -> RawResponse | None:
+        """Return the whole response that goes out instead of the true one, or None if none does."""
+        if planned.fault is Fault.error_after_commit:
+            return _error_response()
+        if planned.fault is Fault.refused_after_commit:
+            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)").encode()
+            return _raw_response(planned.status, body, b"application/json")
+        if planned.fault.names_another:
+            body = name_another(planned.fault, response.body, self._engine.state)
+            return _raw_response(response.status, body, b"application/json")
+        return None
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

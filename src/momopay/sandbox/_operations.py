@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from momopay.sandbox import _channels, _payments
 from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody, PayoutBody, StkBody, TopUpBody, read_body
+from momopay.sandbox._list_styles import StyledList, is_styled, styled
 from momopay.sandbox._listing import list_page, parse_filters
 from momopay.sandbox._payments import LIST_LAG, NO_EFFECTS, FaultEffects
 from momopay.sandbox._refusals import Refusal
@@ -69,14 +70,20 @@ def top_up(call: Call) -> StkInitiated:
     return StkInitiated.model_validate(transaction)
 
 
-def list_transactions(call: Call) -> TransactionList[TransactionItem] | TransactionList[SnakeFeeItem]:
+def list_transactions(call: Call) -> TransactionList[TransactionItem] | TransactionList[SnakeFeeItem] | StyledList:
     """GET /transactions."""
     filters = parse_filters(call.query)
     # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
     if call.effects.list_lag:
         filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
     page = list_page(call.account_state, filters, call.now)
-    if call.account_state.account.switches.naming == "snake_case":
+    switches = call.account_state.account.switches
+    snake_case = switches.naming == "snake_case"
+    if is_styled(switches):
+        kind = SnakeFeeItem if snake_case else TransactionItem
+        items = [styled(kind.model_validate(transaction), switches) for transaction in page.items]
+        return StyledList(overview=page.overview, items=items, nextCursor=page.next_cursor)
+    if snake_case:
         return TransactionList[SnakeFeeItem].model_validate(page)
     return TransactionList[TransactionItem].model_validate(page)
 

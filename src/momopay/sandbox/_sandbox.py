@@ -24,7 +24,7 @@ from momopay.sandbox._control_api import PromptAction, add_control_routes
 from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX, FaultMiddleware
-from momopay.sandbox._faults import Fault
+from momopay.sandbox._faults import REFUSED_WITH, Fault
 from momopay.sandbox._pages import add_pages
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._server import LOOPBACK, Server, listen
@@ -221,19 +221,28 @@ class Sandbox:
         self._act_on_prompt(_lifecycle.ignore, transaction)
 
     def fail_next(
-        self, method: str, path: str, fault: Fault | str, times: int = 1, *, content_length: bool = True
+        self,
+        method: str,
+        path: str,
+        fault: Fault | str,
+        times: int = 1,
+        *,
+        content_length: bool = True,
+        status: int = REFUSED_WITH,
     ) -> None:
         """Plan a fault for the next `times` requests of that method and path.
 
         `path` is relative to /v1; `{name}` or `*` in it matches any one segment. `content_length=False` makes
-        `Fault.truncated` send no Content-Length, so that only the broken JSON shows it.
+        `Fault.truncated` send no Content-Length, so that only the broken JSON shows it. `status` is that of
+        `Fault.refused_after_commit`.
 
         Raises:
-            ValueError: No such fault, a path that the service does not have, or `times` below 1.
+            ValueError: No such fault, a path that the service does not have, `times` below 1, or a status that has no
+                body.
         """
         faults = self._running.faults
         kind = Fault(fault)
-        self._on_loop(lambda: faults.add(method, path, kind, times, content_length=content_length))
+        self._on_loop(lambda: faults.add(method, path, kind, times, content_length=content_length, status=status))
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests and planned faults, and return to the present.

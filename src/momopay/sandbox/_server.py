@@ -46,7 +46,8 @@ class Server(uvicorn.Server):
             ws="none",
             # Real seconds. Faults are aborted at once; this is for requests that are being answered.
             timeout_graceful_shutdown=2,
-            date_header=True,
+            # `FaultMiddleware` dates responses by the virtual clock.
+            date_header=False,
             server_header=False,
         )
         super().__init__(config)

@@ -26,6 +26,10 @@ class Switches(BaseModel):
     immutable_channel_fields: Literal["refuse", "ignore"] = "refuse"
     patch_unknown_channel: Literal["CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"] = "CHANNEL_NOT_FOUND"
     transaction_not_found_status: Literal[400, 404] = 404
+    list_phone: Literal["whole", "masked"] = "whole"
+    list_amount: Literal["amount", "with_fee"] = "amount"
+    list_type: Literal["upper", "lower"] = "upper"
+    list_times: Literal["utc", "local"] = "utc"
     health_rule: bool = True
     # No threshold is specified, and one that nobody expects would break tests that fail payments on purpose: off.
     ban_pushes: Annotated[int, Field(ge=1)] | None = None
