@@ -115,7 +115,7 @@ def test_the_sandbox_imports_nothing_of_the_rest_and_nothing_imports_it() -> Non
         ("httpx", {"_transport", "client"}),
         ("httpcore", {"_transport"}),
         ("anyio", {"_transport"}),
-        ("time", {"_transport"}),
+        ("time", {"_transport", "journal"}),
         ("asyncio", {"_transport", "redis"}),
         ("redis", {"redis"}),
         ("tenacity", {"_core"}),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
-from momopay.journal.lease import Lease, LeaseHolder
+from momopay.journal.lease import Lease, LeaseHolder, seconds_until_release
 
 DAY = 24 * 3600
 
@@ -33,12 +32,13 @@ def holder() -> LeaseHolder:
 
 
 def row_of(sender: str, ends_in: float) -> dict[str, object]:
-    return {"claim": "lease", "sender": sender, "lease_until": time.time() + ends_in}
+    return {"claim": "lease", "sender": sender, "lease_left": ends_in}
 
 
 def test_a_lease_ends_with_its_context(holder: LeaseHolder) -> None:
     with holder.lease() as lease:
-        row = holder.columns(lease, 60)
+        row = row_of("this", 60) | {"claim": lease.id}
+        holder.columns(lease, 60)
         assert (holder.holds(lease), holder.has_ended(row)) == (True, False)
     assert (holder.holds(lease), holder.has_ended(row)) == (False, True)
 
@@ -62,11 +62,8 @@ def test_a_lease_of_the_parent_is_not_held_in_a_child(holder: LeaseHolder) -> No
 
 
 def test_the_columns_name_lease_process_and_time(holder: LeaseHolder) -> None:
-    before = time.time()
     with holder.lease() as lease:
-        columns = holder.columns(lease, 60)
-    assert (columns["claim"], columns["sender"]) == (lease.id, "this")
-    assert before + 60 <= float(str(columns["lease_until"])) <= time.time() + 60
+        assert holder.columns(lease, 60) == {"claim": lease.id, "sender": "this", "lease_seconds": 60}
 
 
 @pytest.mark.parametrize(
@@ -86,4 +83,13 @@ def test_a_lease_of_another_process_ends_with_its_time_or_its_process(
 
 def test_in_its_own_process_a_lease_outlasts_its_time(holder: LeaseHolder) -> None:
     with holder.lease() as lease:
-        assert not holder.has_ended(holder.columns(lease, -1))
+        holder.columns(lease, 60)
+        assert not holder.has_ended(row_of("this", -1) | {"claim": lease.id})
+
+
+@pytest.mark.parametrize(
+    ("state", "lease_left", "seconds"),
+    [("SENDING", 30, 90), ("SENDING", -59, 1), ("SENDING", -60, 0), ("SENDING", -DAY, 0), ("UNKNOWN", DAY, 0)],
+)
+def test_what_a_sender_left_is_released_a_minute_after_its_lease(state: str, lease_left: float, seconds: float) -> None:
+    assert seconds_until_release({"state": state, "lease_left": lease_left}) == seconds

@@ -72,6 +72,7 @@ def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
     put(journal, "r", JournalState.REFUSED)
     with journal._database.connection() as connection:
         row: dict[str, object] = dict(connection.execute(payments.select()).mappings().one())
+        row["lease_seconds"] = row.pop("lease_until")
         assert not insert_new(connection, payments, row | {"state": "ACCEPTED"})
         assert insert_new(connection, payments, row | {"reference": "another"})
         change = update(payments).where(payments.c.reference == "r").values(state="UNKNOWN")

@@ -12,7 +12,10 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | payments | the rows of payouts, and who may change one to what |
 | callbacks | which callbacks were handled |
 | lease | which call may change a row, and whether it is alive |
+| accounts | which account of the service the journal belongs to |
 | schema | the tables, and the statements that change one row |
+| migrations | how the tables are created and changed |
+| bounds | until when a thread waits for the database |
 | database | connections, errors, and a new start after a fork |
 | sqlite, sqlite_fork, postgresql | what differs between the databases |
 """

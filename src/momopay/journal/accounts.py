@@ -26,7 +26,11 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _ACCOUNT = select(accounts).where(accounts.c.account == bindparam("namespace"))
 _KEY = select(keys.c.tenant_id).where(keys.c.account == bindparam("namespace"), keys.c.key == bindparam("key_hash"))
-_BIND_TENANT = update(accounts).where(accounts.c.account == bindparam("namespace"), accounts.c.tenant_id.is_(None))
+_BIND_TENANT = (
+    update(accounts)
+    .where(accounts.c.account == bindparam("namespace"), accounts.c.tenant_id.is_(None))
+    .values(tenant_id=bindparam("new_tenant"))
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Accounts:
         if identity in self._checked:
             return
         with self._database.connection() as connection:
-            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "bound_at": _now()}
-            insert_new(connection, accounts, dict(new))
+            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
+            insert_new(connection, accounts, {**new, "bound_at": _now()})
             bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
             tenant = connection.scalar(_KEY, {"namespace": self._account, "key_hash": identity.key})
         if bound is None:
@@ -94,7 +98,7 @@ class Accounts:
         if self._checked.get(identity) == tenant_id:
             return True
         with self._database.connection() as connection:
-            update_one(connection, _BIND_TENANT.values(tenant_id=tenant_id).params(namespace=self._account))
+            update_one(connection, _BIND_TENANT, {"namespace": self._account, "new_tenant": tenant_id})
             bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
             insert_new(connection, keys, {"account": self._account, "key": identity.key, "tenant_id": tenant_id})
         if bound is not None and bound["tenant_id"] == tenant_id:

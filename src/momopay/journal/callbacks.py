@@ -14,18 +14,30 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy import and_, bindparam, delete, select, update
 
 from momopay.errors import CallbackError, MomoPayError
 from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.lease import Lease, LeaseHolder
-from momopay.journal.schema import callbacks, insert_new, update_one
+from momopay.journal.schema import TAKE_LEASE, callbacks, insert_new, lease_left, update_one
 from momopay.models.callbacks import Callback
 
 logger: logging.Logger = logging.getLogger("momopay")
 
 # After so many seconds a handler counts as dead, even if its process is alive.
 HANDLER_SECONDS: Final = 600.0
+
+# Parameters that name a row have the prefix: those with the name of a column are the column's new value.
+_ROW: Final = and_(
+    callbacks.c.account == bindparam("of_account"),
+    callbacks.c.transaction_id == bindparam("of_transaction"),
+    callbacks.c.status == bindparam("of_status"),
+)
+_UNDER_LEASE: Final = and_(_ROW, callbacks.c.claim == bindparam("of_claim"))
+_SELECT: Final = select(callbacks, lease_left(callbacks)).where(_ROW)
+_DELETE: Final = delete(callbacks).where(_UNDER_LEASE)
+_MARK_HANDLED: Final = update(callbacks).where(_UNDER_LEASE).values(handled=True)
+_TAKE_OVER: Final = update(callbacks).where(_UNDER_LEASE, ~callbacks.c.handled).values(TAKE_LEASE)
 
 
 class Callbacks:
@@ -50,20 +62,20 @@ class Callbacks:
                 return
             # Only the holder of the lease may mark or delete the row: a handler that was taken for dead and goes on
             # must not undo what its successor did.
-            own = and_(self._is(callback), callbacks.c.claim == lease.id)
+            own = self._row_of(callback) | {"of_claim": lease.id}
             try:
                 yield True
             except BaseException:
                 self._give_back(callback, own)
                 raise
             with self._database.connection() as connection:
-                connection.execute(update(callbacks).where(own).values(handled=True))
+                connection.execute(_MARK_HANDLED, own)
 
-    def _give_back(self, callback: Callback, own: ColumnElement[bool]) -> None:
+    def _give_back(self, callback: Callback, own: dict[str, object]) -> None:
         """Delete the row."""
         try:
             with self._database.connection() as connection:
-                connection.execute(delete(callbacks).where(own))
+                connection.execute(_DELETE, own)
         except MomoPayError as error:
             # Not raised: the handler's own error must reach the caller, and the end of the lease frees the callback.
             logger.error("callback for %s: %s", callback.transaction_id, error)  # noqa: TRY400
@@ -73,15 +85,15 @@ class Callbacks:
         if self._insert(callback, lease, handled=False):
             return True
         with self._database.connection() as connection:
-            row = connection.execute(select(callbacks).where(self._is(callback))).mappings().one_or_none()
+            row = connection.execute(_SELECT, self._row_of(callback)).mappings().one_or_none()
         if row is not None and row["handled"]:
             return False
         if row is not None and self._leases.has_ended(row):
             # With the lease that ended as a condition, one of several that take it over at once succeeds.
-            abandoned = (self._is(callback), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
-            take_over = update(callbacks).where(*abandoned).values(self._leases.columns(lease, HANDLER_SECONDS))
+            abandoned = self._row_of(callback) | {"of_claim": row["claim"]}
+            taken = abandoned | self._leases.columns(lease, HANDLER_SECONDS)
             with self._database.connection() as connection:
-                if update_one(connection, take_over):
+                if update_one(connection, _TAKE_OVER, taken):
                     return True
         raise CallbackError(f"another call is handling the callback for {callback.transaction_id}; let it come again")
 
@@ -97,10 +109,6 @@ class Callbacks:
         with self._database.connection() as connection:
             return insert_new(connection, callbacks, values)
 
-    def _is(self, callback: Callback) -> ColumnElement[bool]:
+    def _row_of(self, callback: Callback) -> dict[str, object]:
         transaction_id, status = callback.key
-        return and_(
-            callbacks.c.account == self._account,
-            callbacks.c.transaction_id == transaction_id,
-            callbacks.c.status == str(status),
-        )
+        return {"of_account": self._account, "of_transaction": transaction_id, "of_status": str(status)}

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.bounds import LONGEST_WAIT, bounded
 from momopay.journal.lease import ProcessRegistry
 from momopay.journal.migrations import set_up
 from momopay.journal.postgresql import PostgresqlDatabase
@@ -70,18 +71,26 @@ class ForkSafeDatabase:
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        with database_errors():
+        with database_errors(), bounded(LONGEST_WAIT):
             return self._ready().register_process()
 
     def is_alive(self, sender: str) -> bool:
         """Return whether the process of that id is alive."""
-        with database_errors():
+        with database_errors(), bounded(LONGEST_WAIT):
             return self._ready().is_alive(sender)
+
+    def bounded(self, seconds: float) -> AbstractContextManager[None]:
+        """Let every use of the database in this thread and context end within so many seconds, with JournalError.
+
+        Without it, each use ends within `LONGEST_WAIT`. A statement whose answer did not come in time may have been
+        committed, or may be later: over PostgreSQL by a server that was frozen, once it goes on.
+        """
+        return bounded(seconds)
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself."""
-        with database_errors(), self._ready().engine.connect() as connection:
+        with database_errors(), bounded(LONGEST_WAIT), self._ready().engine.connect() as connection:
             yield connection
 
     def close(self) -> None:

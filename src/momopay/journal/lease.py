@@ -1,7 +1,7 @@
 """Leases: which call may change a row, and whether that call is still alive.
 
 A lease is three columns of a row: ``claim`` is the id of the lease, ``sender`` the process that holds it, and
-``lease_until`` its latest end in Unix seconds. It ends with the first of these:
+``lease_until`` its latest end by the database's clock, in Unix seconds. It ends with the first of these:
 
 - The call returns. Its own process knows this by `LeaseHolder`; other processes read the row's next state.
 - The process dies. Each process holds a lock that the operating system or the database server then releases.
@@ -19,9 +19,13 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
+
+from momopay.journal.entries import JournalState
+
+# Seconds from the end of a lease until a human may release what its sender left in SENDING.
+RELEASE_DELAY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,23 @@ class LeaseHolder:
         return lease.process == os.getpid() and lease.id in self._leases
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
-        """Return the columns that give a row to the lease, for so many seconds."""
-        return {"claim": lease.id, "sender": self._registry.register_process(), "lease_until": _now() + seconds}
+        """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
+        return {"claim": lease.id, "sender": self._registry.register_process(), "lease_seconds": seconds}
 
     def has_ended(self, row: Mapping[Any, Any]) -> bool:
-        """Return whether the lease on a row has ended."""
+        """Return whether the lease on a row, which was read with `schema.lease_left`, has ended."""
         # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
         if row["sender"] == self._registry.sender:
             return row["claim"] not in self._leases
-        return row["lease_until"] <= _now() or not self._registry.is_alive(row["sender"])
+        return row["lease_left"] <= 0 or not self._registry.is_alive(row["sender"])
 
 
-def _now() -> float:
-    return datetime.now(UTC).timestamp()
+def seconds_until_release(row: Mapping[Any, Any]) -> float:
+    """Return for how many seconds a row that reads as UNKNOWN must not be released yet; 0 if it may be.
+
+    The row was read with `schema.lease_left`.
+    """
+    # A sender that died or is frozen left the row in SENDING. What it sent may still be on its way, and a frozen one
+    # may go on; a minute after its lease neither can reach the service. A row in UNKNOWN was written by a call that
+    # ended.
+    return max(0.0, row["lease_left"] + RELEASE_DELAY) if row["state"] == JournalState.SENDING else 0.0

@@ -7,10 +7,11 @@ Everything here runs in one transaction of the connection that it is given, whil
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
+    ColumnClause,
     Connection,
     Table,
     case,
@@ -104,7 +105,7 @@ def _migrate_from_1(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE momopay_callbacks RENAME TO momopay_callbacks_1"))
     _create(connection, callbacks)
     names = [each.name for each in callbacks.c if each.name != "account"]
-    same = [column(each) for each in names]  # the account is by default that of version 1
+    same: list[ColumnClause[Any]] = [column(each) for each in names]  # the account is by default that of version 1
     old_callbacks = select(*same).select_from(table("momopay_callbacks_1"))
     connection.execute(insert(callbacks).from_select(names, old_callbacks))
     connection.execute(text("DROP TABLE momopay_callbacks_1"))

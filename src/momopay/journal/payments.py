@@ -28,12 +28,13 @@ from momopay.errors import JournalError
 from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.entries import MAY_BE_SENT, OPEN, JournalEntry, JournalState
 from momopay.journal.lease import Lease, LeaseHolder
-from momopay.journal.schema import insert_new, payments, update_one
+from momopay.journal.schema import TAKE_LEASE, insert_new, lease_left, payments, update_one
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
 _KIND: Final = "PAYOUT"
+_SELECT: Final = select(payments, lease_left(payments))
 
 
 class Payments:
@@ -52,7 +53,11 @@ class Payments:
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
-        not_ended = select(payments).where(*self._own_rows, payments.c.state.in_(OPEN)).order_by(payments.c.sent_at)
+        not_ended = (
+            select(payments, lease_left(payments))
+            .where(*self._own_rows, payments.c.state.in_(OPEN))
+            .order_by(payments.c.sent_at)
+        )
         with self._database.connection() as connection:
             rows = connection.execute(not_ended).mappings().all()
         entries = [self._entry(row) for row in rows]
@@ -90,20 +95,22 @@ class Payments:
             "state": JournalState.SENDING,
             "transaction_id": None,
             "code": None,
-            **self.leases.columns(lease, seconds),
         }
+        lease_columns = self.leases.columns(lease, seconds)
         same = self._namespace | {"reference": reference, "amount": format_amount(amount), "phone": phone}
         with self._database.connection() as connection:
             # Not a SELECT first: between it and the write, another process could do the same.
             first = {"attempts": 1, "created_at": now, "sent_at": now}
-            if insert_new(connection, payments, values | same | first):
+            if insert_new(connection, payments, values | same | first | lease_columns):
                 return None
             # What was released may have been paid the first time after all, so a search begins there.
             sent_at = case((payments.c.released_at.is_not(None), payments.c.sent_at), else_=now)
             again = {"sent_at": sent_at, "attempts": payments.c.attempts + 1}
             may_be_sent = [payments.c[name] == value for name, value in same.items()]
             may_be_sent.append(payments.c.state.in_(MAY_BE_SENT))
-            if update_one(connection, update(payments).where(*may_be_sent).values(**values, **again)):
+            if update_one(
+                connection, update(payments).where(*may_be_sent).values(**values, **again, **TAKE_LEASE), lease_columns
+            ):
                 return None
         entry = self.get(reference)
         if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
@@ -139,7 +146,7 @@ class Payments:
 
     def _row(self, reference: str) -> RowMapping | None:
         with self._database.connection() as connection:
-            found = connection.execute(select(payments).where(*self._own_rows, payments.c.reference == reference))
+            found = connection.execute(_SELECT.where(*self._own_rows, payments.c.reference == reference))
             return found.mappings().one_or_none()
 
     def _entry(self, row: RowMapping) -> JournalEntry:

@@ -3,16 +3,22 @@
 Invariant: every change is one statement whose WHERE clause states the row that it expects. Of many processes that try
 the same change, one succeeds. No transaction is held open, least of all while a request is sent.
 
-All times are text: ISO 8601 in UTC. `momopay.journal.migrations` creates the tables and changes older ones.
+Each statement is built once, when its module is loaded, with `bindparam` for what varies: SQLAlchemy then finds the
+compiled text by the statement object. To build one anew for each call takes longer than to execute it.
+
+All times are text, ISO 8601 in UTC, but for ``lease_until``, which only the database's own clock writes and reads:
+several machines have several clocks. `momopay.journal.migrations` creates the tables and changes older ones.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Double,
     Index,
@@ -22,8 +28,12 @@ from sqlalchemy import (
     Text,
     Update,
     and_,
+    bindparam,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
 # Existing databases have the names below, so they change only with the version.
 VERSION: Final = 2
@@ -108,18 +118,62 @@ callbacks: Final = Table(
     Column("lease_until", Double, nullable=False),
 )
 
+
+class _Now(FunctionElement[float]):
+    """The time by the clock of the database, in Unix seconds."""
+
+    type: TypeEngine[float] = Double()
+    inherit_cache = True
+
+
+@compiles(_Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now_in_sqlite(_element: _Now, _compiler: object, **_options: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(_Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now_in_postgresql(_element: _Now, _compiler: object, **_options: object) -> str:
+    return "extract(epoch FROM clock_timestamp())::double precision"
+
+
+# What gives a row to a lease; the parameters are those of `LeaseHolder.columns`.
+TAKE_LEASE: Final[Mapping[str, Any]] = {
+    "claim": bindparam("claim"),
+    "sender": bindparam("sender"),
+    "lease_until": _Now() + bindparam("lease_seconds", type_=_Now.type),
+}
+
+
+def lease_left(table: Table) -> ColumnElement[float]:
+    """Return the column that `LeaseHolder` reads: the seconds until the lease on a row ends by its time."""
+    return (table.c.lease_until - _Now()).label("lease_left")
+
+
 # Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
 # one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
 _COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
-def update_one(connection: Connection, change: Update) -> bool:
+def _insert_statements(table: Table) -> dict[str, Any]:
+    computed = TAKE_LEASE if "lease_until" in table.c else {}
+    return {
+        "postgresql": postgresql.insert(table).values(computed).on_conflict_do_nothing(),
+        "sqlite": sqlite.insert(table).values(computed).on_conflict_do_nothing(),
+    }
+
+
+_INSERTS: Final = {table: _insert_statements(table) for table in (accounts, keys, payments, callbacks)}
+
+
+def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
     """Change a row if it is still as the statement expects, and return whether it was."""
-    return connection.execute(change, execution_options=_COUNT_ROWS).rowcount == 1
+    return connection.execute(change, parameters, execution_options=_COUNT_ROWS).rowcount == 1
 
 
-def insert_new(connection: Connection, table: Table, values: dict[str, object]) -> bool:
-    """Insert a row unless its key is taken, and return whether it was inserted."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    new = insert(table).values(values).on_conflict_do_nothing()
-    return connection.execute(new, execution_options=_COUNT_ROWS).rowcount == 1
+def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
+    """Insert a row unless its key is taken, and return whether it was inserted.
+
+    The values name every column, and ``lease_seconds`` in place of ``lease_until``.
+    """
+    statement = _INSERTS[table][connection.dialect.name]
+    return connection.execute(statement, values, execution_options=_COUNT_ROWS).rowcount == 1
