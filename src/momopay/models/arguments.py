@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import PlainValidator, ValidationInfo
 
 from momopay._numbers import is_whole
+from momopay.models.references import check_reference
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url
@@ -61,15 +62,12 @@ def kes(minimum: int) -> PlainValidator:
 
 def text(max_length: int | None = None) -> PlainValidator:
     """Return a validator for text of at most `max_length` characters. Longer text is refused, never cut."""
+    return PlainValidator(lambda value: _check_text(value, max_length))
 
-    def check(value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
-        if max_length is not None and len(value) > max_length:
-            raise ValueError(f"must have at most {max_length} characters, has {len(value)}")
-        return _check_utf8(value)
 
-    return PlainValidator(check)
+def reference(max_length: int) -> PlainValidator:
+    """Return a validator for the reference of a new payment. A search takes any text, as older ones may have it."""
+    return PlainValidator(lambda value: check_reference(_check_text(value, max_length)))
 
 
 def check_transaction_id(value: object) -> str:
@@ -91,6 +89,14 @@ def _check_id(value: object, attribute: str) -> str:
     if not isinstance(found, str) or found.strip() in {"", ".", ".."} or len(found) > _MAX_ID_LENGTH:
         raise ValueError("must be an id, or a record that carries one")
     return _check_utf8(found)
+
+
+def _check_text(value: object, max_length: int | None) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
+    if max_length is not None and len(value) > max_length:
+        raise ValueError(f"must have at most {max_length} characters, has {len(value)}")
+    return _check_utf8(value)
 
 
 def _check_utf8(value: str) -> str:
@@ -153,6 +159,7 @@ def _check_page_size(value: object) -> int:
 Phone: TypeAlias = Annotated[str, PlainValidator(normalise_phone)]
 Name: TypeAlias = Annotated[str, PlainValidator(_check_name)]
 Text: TypeAlias = Annotated[str, text()]
+Reference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value)))]
 CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(value, "id"))]
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]

@@ -25,7 +25,7 @@ class StkRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=1)]
     phone: arguments.Phone
-    account_reference: Annotated[str, arguments.text(12)] | None = None
+    account_reference: Annotated[str, arguments.reference(12)] | None = None
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
@@ -38,7 +38,7 @@ class PayoutRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=10)]
     phone: arguments.Phone
-    reference: arguments.Name
+    reference: arguments.Reference
     currency: arguments.Currency = "KES"
     description: arguments.Text | None = None
     channel_id: arguments.ChannelId | None = None
@@ -50,7 +50,7 @@ class TopUpRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=1)]
     phone: arguments.Phone
-    account_reference: Annotated[str, arguments.text(120)] | None = None
+    account_reference: Annotated[str, arguments.reference(120)] | None = None
     transaction_desc: Annotated[str, arguments.text(255)] | None = None
     idempotency_key: arguments.HeaderValue = Field(exclude=True)
 

@@ -55,7 +55,8 @@ class Payouts(Resource[BackendT]):
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
             reference: Your own reference for this payout; make it unique, since a payout whose outcome is
-                unknown is found by it.
+                unknown is found by it. No space at an end, no character that nobody sees, and in the Unicode form
+                NFC: two references that look the same are the same.
             description: A short purpose.
             currency: KES, the only one.
             channel_id: A payment channel, or its id.
@@ -112,7 +113,7 @@ class Payouts(Resource[BackendT]):
         Args:
             journal: The account's journal.
             reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
-                be used for payouts outside the journal.
+                be used for payouts outside the journal. Text as for `initiate`.
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
             description: A short purpose.

@@ -45,7 +45,8 @@ class Stk(Resource[BackendT]):
         Args:
             amount: KES, at least 1, no more than two decimals.
             phone: The customer's number, in any form that `normalise_phone` takes.
-            account_reference: At most 12 characters; shown on the customer's statement.
+            account_reference: At most 12 characters; shown on the customer's statement. No space at an end, no
+                character that nobody sees, and in the Unicode form NFC.
             transaction_desc: At most 13 characters; shown on the PIN prompt.
             callback_url: Public HTTPS address that receives the result.
             channel_id: The payment channel, or its id; the default channel if not given.

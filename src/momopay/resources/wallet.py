@@ -59,7 +59,8 @@ class Wallet(Resource[BackendT]):
         Args:
             amount: KES, at least 1, no more than two decimals.
             phone: The number that receives the prompt, in any form that `normalise_phone` takes.
-            account_reference: At most 120 characters; appears on the statement.
+            account_reference: At most 120 characters; appears on the statement. No space at an end, no character that
+                nobody sees, and in the Unicode form NFC.
             transaction_desc: At most 255 characters; shown in the transaction history.
             idempotency_key: 1 to 255 visible ASCII characters, unique per top-up that you intend; generated if None.
 

@@ -1,0 +1,128 @@
+"""References: which texts are refused, and why; and which ones differ only in how they are written."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.kit import PHONE
+from momopay import RequestValidationError
+from momopay.models.references import check_reference, similarity_key
+from momopay.models.request_base import Request
+from momopay.models.requests import PayoutRequest, Search, StkRequest, TopUpRequest
+
+NEW: list[tuple[type[Request], str, dict[str, Any]]] = [
+    (PayoutRequest, "reference", {"amount": 10, "phone": PHONE}),
+    (StkRequest, "account_reference", {"amount": 1, "phone": PHONE}),
+    (TopUpRequest, "account_reference", {"amount": 1, "phone": PHONE, "idempotency_key": "k"}),
+]
+JOSE = unicodedata.normalize("NFD", "José")
+LOOK_ALIKES = {
+    "trailing space": ("SAL-1 ", "must not begin or end with U+0020 SPACE: remove it"),
+    "leading space": (" SAL-1", "must not begin or end with U+0020 SPACE: remove it"),
+    "trailing no-break space": ("SAL-1\u00a0", "must not begin or end with U+00A0 NO-BREAK SPACE: remove it"),
+    "no-break space": ("SAL\u00a01", "must not contain U+00A0 NO-BREAK SPACE: use an ordinary space"),
+    "ideographic space": ("SAL\u30001", "must not contain U+3000 IDEOGRAPHIC SPACE: use an ordinary space"),
+    "zero width": ("SAL-1\u200b", "must not contain U+200B ZERO WIDTH SPACE: remove it"),
+    "byte order mark": ("\ufeffSAL-1", "must not contain U+FEFF ZERO WIDTH NO-BREAK SPACE: remove it"),
+    "soft hyphen": ("SAL\u00ad-1", "must not contain U+00AD SOFT HYPHEN: remove it"),
+    "direction": ("SAL-1\u202e", "must not contain U+202E RIGHT-TO-LEFT OVERRIDE: remove it"),
+    "tab": ("SAL\t1", "must not contain U+0009: remove it"),
+    "line feed": ("SAL-1\n", "must not begin or end with U+000A: remove it"),
+    "null": ("SAL-1\0", "must not contain U+0000: remove it"),
+    "line separator": ("SAL\u20281", "must not contain U+2028 LINE SEPARATOR: remove it"),
+    "unassigned": ("SAL\u0378", "must not contain U+0378: remove it"),
+    "variation selector": ("SAL-1\ufe0f", "must not contain U+FE0F VARIATION SELECTOR-16: remove it"),
+    "filler": ("SAL\u31641", "must not contain U+3164 HANGUL FILLER: remove it"),
+    "decomposed": (
+        JOSE,
+        "must have U+0301 COMBINING ACUTE ACCENT in the Unicode form NFC: use unicodedata.normalize('NFC', reference)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "field", "others"), NEW, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("text", "problem"), LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_a_reference_that_looks_like_another_is_refused(
+    kind: type[Request], field: str, others: dict[str, Any], text: str, problem: str
+) -> None:
+    arguments: dict[str, Any] = others | {field: text}
+    with pytest.raises(RequestValidationError) as caught:
+        kind.checked(**arguments)
+    assert caught.value.fields == {field: problem}
+
+
+@pytest.mark.parametrize(("kind", "field", "others"), NEW, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize("text", ["SAL-1", "INV 42", "José", "a/b#c?d", "給与", "x" * 12, "١٢", "\U0001f600"])
+def test_any_other_text_is_sent_as_it_is(kind: type[Request], field: str, others: dict[str, Any], text: str) -> None:
+    arguments: dict[str, Any] = others | {field: text}
+    assert getattr(kind.checked(**arguments), field) == text
+
+
+@pytest.mark.parametrize("text", [text for text, _ in LOOK_ALIKES.values()])
+def test_a_search_takes_the_references_that_an_older_version_sent(text: str) -> None:
+    assert Search.checked(reference=text, since=datetime(2026, 1, 1, tzinfo=UTC)).reference == text
+
+
+# Texts of which many look alike.
+SIMILAR = st.text(
+    st.sampled_from("aeé\u0301 -\u2010\u2013\t\n\u00a0\u200b\u200d\u2028\u0378\ufe0f\ufeff\u034f1")
+    | st.characters(exclude_categories=["Cs"]),
+    max_size=6,
+)
+
+
+@given(SIMILAR)
+def test_what_is_accepted_has_one_spelling(text: str) -> None:
+    try:
+        check_reference(text)
+    except ValueError as error:
+        # The code point of one character, and nothing else of the value.
+        assert re.search(r"U\+[0-9A-F]{4,6}", str(error))  # noqa: PT017  either end is right
+        assert str(error).isascii()  # noqa: PT017
+    else:
+        assert text == unicodedata.normalize("NFC", text).strip()
+        refused = {"Cc", "Cf", "Cn", "Zl", "Zp"}
+        assert not refused & set(map(unicodedata.category, text))
+        assert all(each == " " for each in text if unicodedata.category(each) == "Zs")
+
+
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1).map(str.strip))
+def test_printable_ascii_is_accepted(text: str) -> None:
+    assert check_reference(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sal-1",
+        "SAL1",
+        "S A L 1",
+        "SAL\u20131",
+        "SAL\u22121",
+        " SAL-1 ",
+        "SAL-1\u200b",
+        "SAL\u00a01",
+        "\uff33\uff21\uff2c\uff0d\uff11",
+    ],
+)
+def test_case_dashes_and_spaces_make_no_difference_to_similarity(text: str) -> None:
+    assert similarity_key(text) == similarity_key("SAL-1")
+
+
+@pytest.mark.parametrize("text", ["SAL-2", "SAL_1", "SAL.1", "SAL-11", "SAL-l"])
+def test_anything_else_does(text: str) -> None:
+    assert similarity_key(text) != similarity_key("SAL-1")
+
+
+@settings(max_examples=1000)
+@given(st.text(st.sampled_from("eEé\u0301 -\u2013\u200d\u034f\t"), max_size=6))
+def test_what_is_refused_is_similar_to_what_it_looks_like(text: str) -> None:
+    visible = "".join(each for each in text if each.isalpha() or each == "\u0301")
+    assert similarity_key(text) == unicodedata.normalize("NFC", visible.casefold())
