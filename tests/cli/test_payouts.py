@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from decimal import Decimal
@@ -234,6 +235,9 @@ def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: Payroll
     assert payroll.unresolved() == []
     # The negative control: the same assertion notices a run that does not have the journal.
     payroll.database.unlink()
+    assert payroll.run("--yes").code != 0
+    payroll.assert_paid_once(12)
+    shutil.rmtree(f"{payroll.database}-senders")
     payroll.run("--yes")
     with pytest.raises(AssertionError):
         payroll.assert_paid_once(12)

@@ -1,7 +1,7 @@
 """Until when a thread waits for the journal's database.
 
-The bound belongs to the thread, as everything that waits is called by the one thread that uses a connection: locks, the
-pool, the connect, each statement. All of them ask `seconds_left`. Times are in seconds, on the monotonic clock.
+The bound belongs to the thread, as the one thread that uses a connection does all the waiting: for locks, for the pool,
+to connect, for each statement. Times are in seconds, on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from momopay.errors import JournalError
 LONGEST_WAIT: Final = 30.0
 """For how many seconds one use of the database waits where nothing shorter is set."""
 
+_TOO_LATE: Final = "the journal's database did not answer in time"
 _bounds: Final = threading.local()
 
 
@@ -32,10 +33,27 @@ def bounded(seconds: float) -> Generator[None]:
         _bounds.until = outer
 
 
+def is_over() -> bool:
+    """Return whether this thread must wait no more."""
+    until = getattr(_bounds, "until", None)
+    return until is not None and time.monotonic() >= until
+
+
 def seconds_left() -> float:
-    """Return how long this thread may still wait; raise JournalError if its time is over."""
+    """Return for how long this thread may still wait; raise JournalError if its time is over."""
     until = getattr(_bounds, "until", None)
     left = LONGEST_WAIT if until is None else until - time.monotonic()
     if left <= 0:
-        raise JournalError("the journal's database did not answer in time")
+        raise JournalError(_TOO_LATE)
     return left
+
+
+@contextmanager
+def holding(lock: threading.Lock | threading.Semaphore) -> Generator[None]:
+    """Hold a lock; raise JournalError if it does not come free in time."""
+    if not lock.acquire(timeout=seconds_left()):
+        raise JournalError(_TOO_LATE)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.bounds import LONGEST_WAIT, bounded
+from momopay.journal.bounds import LONGEST_WAIT, bounded, holding
 from momopay.journal.lease import ProcessRegistry
 from momopay.journal.migrations import set_up
 from momopay.journal.postgresql import PostgresqlDatabase
@@ -30,8 +30,12 @@ class Database(ProcessRegistry, Protocol):
     engine: Engine
     """Commits each statement by itself, durably."""
 
-    def connect_for_setup(self) -> AbstractContextManager[Connection]:
-        """Yield a connection while no other process has one from this method."""
+    def connect(self) -> AbstractContextManager[Connection]:
+        """Yield a connection on which each statement commits by itself."""
+        ...
+
+    def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
+        """Yield a connection while no other process has one from this method; see `set_up`."""
         ...
 
     def close(self) -> None:
@@ -90,7 +94,7 @@ class ForkSafeDatabase:
     @contextmanager
     def connection(self) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself."""
-        with database_errors(), bounded(LONGEST_WAIT), self._ready().engine.connect() as connection:
+        with database_errors(), bounded(LONGEST_WAIT), self._ready().connect() as connection:
             yield connection
 
     def close(self) -> None:
@@ -110,11 +114,11 @@ class ForkSafeDatabase:
 
     def _ready(self) -> Database:
         own = self._own
-        with own.lock:  # of this process alone: a child never waits for a lock that its parent held at the fork
+        with holding(own.lock):  # of this process alone: a child never waits for one that its parent held at the fork
             if self._closed:
                 raise ConfigurationError("this journal is closed; open another")
             if not own.has_schema:
-                with own.database.connect_for_setup() as connection:
+                with own.database.connect_for_setup(create=self._create) as connection:
                     set_up(connection, create=self._create)
                 own.has_schema = True
             return own.database

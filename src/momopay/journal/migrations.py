@@ -1,6 +1,6 @@
 """Creates the journal's tables, and changes those of an older version in place.
 
-Everything here runs in one transaction of the connection that it is given, while no other process has one
+Everything is changed in one transaction of the connection that is given, while no other process has one
 (`connect_for_setup`). So a process that is killed in the middle leaves the old tables, whole.
 """
 
@@ -18,7 +18,6 @@ from sqlalchemy import (
     column,
     func,
     insert,
-    inspect,
     literal,
     null,
     or_,
@@ -32,7 +31,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from momopay._redaction import redacted_repr
 from momopay.errors import ConfigurationError
 from momopay.journal.entries import JournalState
-from momopay.journal.schema import VERSION, accounts, callbacks, keys, metadata, payments, versions
+from momopay.journal.schema import VERSION, accounts, callbacks, existing_tables, keys, metadata, payments, versions
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -49,24 +48,27 @@ FROM momopay_payments WHERE account = 'default' AND kind = 'PAYOUT'
 
 def set_up(connection: Connection, *, create: bool) -> None:
     """Create the tables, or change them to this version; raise ConfigurationError if they are of another one."""
-    tables = set(inspect(connection).get_table_names())
-    if not any(each in tables for each in ("momopay_journal", "momopay_payouts", "momopay_payments")):
-        if not create:
-            raise ConfigurationError("the database has no journal, and create=False forbids to create one")
-        _create(connection, *metadata.sorted_tables)
-        connection.execute(text(_VIEW))
-        connection.execute(versions.insert().values(version=VERSION))
-        return
+    tables = existing_tables(connection)
     found = connection.scalar(select(versions.c.version)) if versions.name in tables else None
-    if found is None:
+    if found == VERSION:
+        return
+    if found is None and tables:
         raise ConfigurationError(
             "the database has a journal's tables, but not its version: it was copied or created only in part."
             " Restore it from a backup"
         )
+    if found not in {None, 1}:
+        raise ConfigurationError(f"the journal has version {found}, and this momopay reads version {VERSION}")
+    if found is None and not create:
+        raise ConfigurationError("the database has no journal, and create=False creates none")
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins no transaction for DDL
     if found == 1:
         _migrate_from_1(connection)
-    elif found != VERSION:
-        raise ConfigurationError(f"the journal has version {found}, and this momopay reads version {VERSION}")
+    else:
+        _create(connection, *metadata.sorted_tables)
+        connection.execute(text(_VIEW))
+        connection.execute(versions.insert().values(version=VERSION))
 
 
 def _create(connection: Connection, *tables: Table) -> None:

@@ -154,6 +154,17 @@ def lease_left(table: Table) -> ColumnElement[float]:
 _COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
+def existing_tables(connection: Connection) -> set[str]:
+    """Return the names of the journal's tables that there are, of any version."""
+    # SQLAlchemy's `inspect` would look into the schema that was PostgreSQL's current one at the first connection.
+    found = connection.exec_driver_sql(
+        "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
+        if connection.dialect.name == "postgresql"
+        else "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    )
+    return {*metadata.tables, "momopay_payouts"}.intersection(found.scalars())
+
+
 def _insert_statements(table: Table) -> dict[str, Any]:
     computed = TAKE_LEASE if "lease_until" in table.c else {}
     return {

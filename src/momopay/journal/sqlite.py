@@ -1,13 +1,15 @@
 """The journal in a file of SQLite, for the processes of one machine.
 
 A process is alive while it holds the lock on a file of its own, which the kernel releases however the process ends. The
-lock files lie in a folder beside the database, named after it.
+lock files lie in a folder beside the database, named after it. The folder also shows that there was a journal: a file
+that is empty, or gone, must not look like a new one, or everything would be paid again.
 
 Thread safety: every thread may call everything here; two that register at once get the same id.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -18,11 +20,17 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from momopay.errors import ConfigurationError
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.bounds import holding, seconds_left
+from momopay.journal.schema import existing_tables
 from momopay.journal.sqlite_fork import TrackedConnection, close_before_fork
 
-# Seconds to wait for another process's write.
-_TIMEOUT: Final = 30.0
+# How many threads use the file at once. The rest wait until their own bounds, which the pool does not know.
+_CONNECTIONS: Final = 15
+_MARKER_TEXT: Final = """\
+The file {name} beside this folder is a journal of payments. If it is empty or gone, restore it from a backup.
+Delete this folder only if none of those payments must be remembered: then a new journal may begin.
+"""
 
 
 class SqliteDatabase:
@@ -34,44 +42,72 @@ class SqliteDatabase:
         path = Path(url.database).resolve()  # a link to the file leads to the same folder
         self._path = path
         self._folder = path.with_name(path.name + "-senders")
+        self._marker = self._folder / "README"
+        # The device and the inode of the file that this process uses.
+        self._file: tuple[int, int] | None = None
         self._registering = threading.Lock()
         self._lock: FileLock | None = None
         self.sender: str | None = None
+        self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self.engine: Engine = create_engine(
             url.set(database=str(path)),
-            connect_args={"timeout": _TIMEOUT, "factory": TrackedConnection},
+            connect_args={"factory": TrackedConnection},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
+            max_overflow=-1,
         )
+        event.listen(self.engine, "do_connect", _connect_in_time)
         event.listen(self.engine, "connect", _make_durable)
+        event.listen(self.engine, "before_cursor_execute", _end_in_time)
         close_before_fork(self.engine)
 
     @contextmanager
-    def connect_for_setup(self) -> Generator[Connection]:
-        """Yield a connection, within a transaction, while no other process has one from this method."""
+    def connect(self) -> Generator[Connection]:
+        """Yield a connection on which each statement commits by itself."""
+        with holding(self._slots):
+            self._check_file()
+            with self.engine.connect() as connection:
+                yield connection
+            self._check_file()  # what went to a file without a name is lost, so it must not count as written
+
+    @contextmanager
+    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
+        """Yield a connection while no other process has one from this method.
+
+        A transaction that the caller begins is committed at the end.
+        """
+        if not create:
+            self._check_journal_exists()
+        elif self._marker.exists() and not _size(self._path):
+            raise self._lost("is empty or gone")
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
-        with FileLock(self._folder / "set-up.lock", timeout=_TIMEOUT), self.engine.connect() as connection:
+        with FileLock(self._folder / "set-up.lock", timeout=seconds_left()), self.engine.connect() as connection:
+            if self._marker.exists() and not existing_tables(connection):
+                raise self._lost("has no journal any more")
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins no transaction for DDL
             try:
                 yield connection
             except BaseException:
-                connection.exec_driver_sql("ROLLBACK")
+                _end_transaction(connection, "ROLLBACK")
                 raise
-            connection.exec_driver_sql("COMMIT")
+            _end_transaction(connection, "COMMIT")
+            if not self._marker.exists():
+                self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
+            found = self._path.stat()
+            self._file = (found.st_dev, found.st_ino)
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
         # With two ids, the rows of the first would look as if their process had died.
-        with self._registering:
+        with holding(self._registering):
             if self.sender is None or not self._lock_file(self.sender).exists():  # somebody may have deleted the files
                 sender = self.sender or uuid4().hex
                 if self._lock is not None:
                     self._lock.release()
                 self._folder.mkdir(exist_ok=True)
                 self._lock = FileLock(self._lock_file(sender), thread_local=False)
-                self._lock.acquire(timeout=_TIMEOUT)
+                self._lock.acquire(timeout=seconds_left())
                 self.sender = sender
             return self.sender
 
@@ -98,13 +134,64 @@ class SqliteDatabase:
                 _remove(self._lock_file(self.sender))
                 self._lock = self.sender = None
 
+    def _check_journal_exists(self) -> None:
+        """Raise if the file has no journal. Creates nothing: no file, no folder."""
+        if _size(self._path):
+            with self.engine.connect() as connection:
+                if existing_tables(connection):
+                    return
+            self.engine.dispose()
+        if self._marker.exists():
+            raise self._lost("is empty or gone, or has no journal any more")
+        raise ConfigurationError(f"{self._path} is no journal, and create=False creates none")
+
+    def _check_file(self) -> None:
+        """Raise JournalError unless the file is the one that this process began with, and not empty."""
+        # SQLite would go on with a file that was deleted, and make a new one of one that was cut to nothing. VACUUM,
+        # and a backup that is restored by copying it into the file, keep the inode.
+        try:
+            found = os.stat(self._path)  # noqa: PTH116  takes a third of the time of Path.stat
+        except FileNotFoundError:
+            raise self._lost("is gone") from None
+        if found.st_size == 0:
+            raise self._lost("is empty")
+        if self._file is not None and (found.st_dev, found.st_ino) != self._file:
+            raise self._lost("was replaced by another file while this process used it")
+
+    def _lost(self, what: str) -> JournalError:
+        return JournalError(
+            f"the journal's file {self._path} {what}. Stop all processes that use it, restore it, and start them again."
+            f" Only if it held no payment, delete the folder {self._folder} and begin anew"
+        )
+
     def _lock_file(self, sender: str) -> Path:
         return self._folder / f"{sender}.lock"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _end_transaction(connection: Connection, word: str) -> None:
+    if getattr(connection.connection.dbapi_connection, "in_transaction", False):
+        connection.exec_driver_sql(word)
 
 
 def _remove(path: Path) -> None:
     with suppress(OSError):  # Windows keeps a file that another process has open
         path.unlink(missing_ok=True)
+
+
+def _connect_in_time(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
+    """Let a new connection wait for locks no longer than its thread may."""
+    options["timeout"] = seconds_left()
+
+
+def _end_in_time(_connection: object, cursor: Any, *_rest: object) -> None:
+    """Let a statement wait for locks no longer than its thread may."""
+    left = seconds_left()
+    # In whole seconds, so that most statements find the timeout as they need it.
+    cursor.connection.wait_at_most(int(left) if left > 2 else left)  # noqa: PLR2004
 
 
 def _make_durable(connection: Any, _record: object) -> None:

@@ -27,7 +27,7 @@ _inherited: list[TrackedConnection] = []
 
 
 class TrackedConnection(sqlite3.Connection):
-    """A connection that is listed for as long as its file may be open."""
+    """A connection that is listed for as long as its file may be open, and that knows how long it waits for locks."""
 
     path: str
 
@@ -40,6 +40,13 @@ class TrackedConnection(sqlite3.Connection):
         self.path = database
         _open.add(self)  # before the file is opened, as a fork may come between the two
         super().__init__(database, *args, **kwargs)
+        self._longest_wait: float | None = None
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Let each statement wait for another process's lock for so many seconds at most."""
+        if seconds != self._longest_wait:
+            self.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
+            self._longest_wait = seconds
 
     def close(self) -> None:
         """Close the connection."""
