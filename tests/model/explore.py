@@ -1,0 +1,64 @@
+"""Explore the model: `python tests/model/explore.py [SCENARIO ...] [--deeper] [--without RULE]`.
+
+Without a name it explores every scenario with the bounds of the tests. `--without` turns off a rule or an assumption
+and prints the shortest way to a broken property.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from model.collect import CollectRules
+from model.machine import Result, explore
+from model.rules import Rules, World
+from model.scenarios import DEEPER, SCENARIOS, Collections, Payouts, deeper
+
+
+def explored(scenario: Payouts | Collections, without: str | None = None) -> Result | None:
+    """Return what an exploration saw, None if the scenario does not have the rule that is to be turned off."""
+    if isinstance(scenario, Collections):
+        if without is None:
+            return explore(scenario.model())
+        known = without in CollectRules.__dataclass_fields__
+        return explore(scenario.model(replace(CollectRules(), **{without: False}))) if known else None
+    if without is not None and without in World.__dataclass_fields__:
+        return explore(scenario.without(without).model())
+    if without is None:
+        return explore(scenario.model())
+    known = without in Rules.__dataclass_fields__
+    return explore(scenario.model(replace(Rules(), **{without: False}))) if known else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what each exploration saw; return 1 if a property does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of: {', '.join(SCENARIOS)}")
+    parser.add_argument("--deeper", action="store_true", help="more calls and releases; takes minutes")
+    parser.add_argument(
+        "--without", metavar="RULE", help="a rule or an assumption of tests/model/rules.py or collect.py"
+    )
+    options = parser.parse_args(arguments)
+    names: list[str] = options.scenarios or [name for name in SCENARIOS if name in DEEPER or not options.deeper]
+    if unknown := set(names) - SCENARIOS.keys():
+        parser.error(f"no scenario: {', '.join(unknown)}")
+    held = True
+    for name in names:
+        scenario = deeper(name) if options.deeper else SCENARIOS[name]
+        result = explored(scenario, options.without)
+        if result is not None:
+            bound = f"{scenario.calls} calls" + (
+                f", {scenario.releases} releases" if isinstance(scenario, Payouts) else ""
+            )
+            print(f"{name} ({scenario.meaning}; {bound}):\n{result}", flush=True)  # noqa: T201
+            held = held and result.broken is None
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

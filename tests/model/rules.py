@@ -1,0 +1,89 @@
+"""The rules that the model can turn off, and what it assumes of the world around them.
+
+Each rule is one thing that the code does. `tests/model/test_payouts.py` turns off each one, and expects a
+counterexample. The same holds for each assumption: without it, the guarantee does not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What ``pay_once``, the journal and ``release`` do. A rule that is False is broken."""
+
+    commit_before_send: bool = True
+    """A payment is sent only after its row was committed as SENDING."""
+    begin_is_conditional: bool = True
+    """The database decides whether a row may become SENDING, whatever the call read before."""
+    begin_needs_the_row_it_read: bool = True
+    """The row becomes SENDING only if it still has the claim that the call read."""
+    sending_blocks: bool = True
+    """A row in SENDING is never sent by a second call."""
+    accepted_blocks: bool = True
+    """A row in ACCEPTED is never sent."""
+    absence_is_no_proof: bool = True
+    """A row in UNKNOWN is not sent because a search did not find it."""
+    search_before_resend: bool = True
+    """One search goes before a second send."""
+    near_match_blocks: bool = True
+    """A second send does not happen if the list shows the reference with another amount, phone, type or time."""
+    undo_needs_the_claim: bool = True
+    """A call that gave up its begin statement undoes only its own."""
+    outcome_needs_the_claim: bool = True
+    """A call records how it ended only in a row that still has its claim."""
+    outcome_needs_an_open_row: bool = True
+    """A call records a failure only in a row in SENDING or UNKNOWN."""
+    acceptance_overrides: bool = True
+    """A true acceptance is recorded whatever the row says, even after a release."""
+    timeout_is_unclear: bool = True
+    """A request without an answer is recorded as UNKNOWN."""
+    unknown_code_is_unclear: bool = True
+    """A refusal with a code that is not in the service's table is recorded as UNKNOWN."""
+    acceptance_compared: bool = True
+    """An acceptance counts only if reference, amount, phone and type fit."""
+    transaction_has_one_row: bool = True
+    """An acceptance does not count if another row has its transaction id."""
+    later_read_compared: bool = True
+    """A row in ACCEPTED whose transaction turns out to be another payment becomes UNKNOWN."""
+    contradiction_compares_the_id: bool = True
+    """It does so only if it still names the transaction that was read."""
+    sighting_recorded: bool = True
+    """A row in REFUSED or NOT_SENT for which a search shows a near match becomes UNKNOWN."""
+    fence_before_body: bool = True
+    """No byte of the body is written after the deadline."""
+    reread_row_after_a_second: bool = True
+    """The row is read again before the body, if more than a second passed since its commit."""
+    release_searches: bool = True
+    """``client.payouts.release`` refuses while the list shows the payment."""
+    release_searches_by_reference: bool = True
+    """It refuses for a near match, too."""
+    release_waits_for_lease: bool = True
+    """A release waits for a minute after the lease of a row in SENDING."""
+    release_of_unknown_waits: bool = True
+    """It waits so for a row in UNKNOWN, too."""
+    release_reads_the_row_first: bool = True
+    """It reads the row before it searches."""
+    release_compares_the_row: bool = True
+    """It changes the row only if state and claim are as it read them."""
+    callback_confirmed: bool = True
+    """A callback settles a row only once the service's own record confirmed it."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What the service, the list, clocks and people may do. True is the better world, in which the guarantee holds."""
+
+    list_shows_within_a_minute: bool = True
+    """The list shows a payment a minute after the lease of its call, at the latest."""
+    executes_before_the_deadline: bool = True
+    """The service executes a request before the deadline of its call, or never."""
+    check_and_write_are_one: bool = True
+    """A sender does not freeze between the last check and the write of the body."""
+    refusals_are_true: bool = True
+    """A refusal with a code of the service's table means that nothing was executed."""
+    clocks_agree: bool = True
+    """A person's clock is not ahead of the sender's by more than the lease and a minute."""
+    answers_name_their_payment: bool = True
+    """An acceptance without a reference does not name somebody else's transaction."""

@@ -1,0 +1,92 @@
+"""The worlds that are explored, each with what must hold in it, and how many calls and releases there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from model import collect
+from model.collect import Collector, CollectRules, Order
+from model.machine import Model
+from model.payouts import FOREIGN, Release, State
+from model.rules import Rules, World
+from model.surroundings import Surroundings, violation_in
+
+
+@dataclass(frozen=True)
+class Payouts:
+    """A world for ``pay_once``: how many calls and releases it has, and what must hold in it."""
+
+    meaning: str
+    world: World
+    calls: int = 2
+    releases: int = 2
+    violation: Callable[[State], str | None] = violation_in
+
+    def model(self, rules: Rules | None = None) -> Model[State]:
+        """Return its state machine."""
+        start = State(None, (), self.calls, (), Release(), self.releases)
+        return Model(start, Surroundings(rules or Rules(), self.world).steps, self.violation)
+
+    def without(self, assumption: str) -> Payouts:
+        """Return the same in a worse world."""
+        return replace(self, world=replace(self.world, **{assumption: False}))
+
+
+@dataclass(frozen=True)
+class Collections:
+    """A world for ``collect_once``, whose prompts may be paid after their end or not."""
+
+    meaning: str
+    late_pin: bool
+    calls: int
+
+    def model(self, rules: CollectRules | None = None) -> Model[Order]:
+        """Return its state machine."""
+        collector = Collector(rules or CollectRules(), late_pin=self.late_pin)
+        violation = partial(collect.violation_in, late_pin=self.late_pin)
+        return Model(Order(None, (), self.calls, ()), collector.steps, violation)
+
+
+def _but_for_foreign_ids(state: State) -> str | None:
+    # Nobody can tell at once that such an id is wrong. What counts is that a later read notices.
+    foreign = state.row is not None and state.row.transaction == FOREIGN
+    return state.broken if foreign else violation_in(state)
+
+
+def _own_rows_only(state: State) -> str | None:
+    return state.broken
+
+
+PAYOUTS: Final = {
+    "payouts": Payouts("as the guarantee assumes", World()),
+    "lagging": Payouts("the list may lag for ever", World(list_shows_within_a_minute=False), releases=1),
+    "bare ids": Payouts(
+        "an acceptance may have no more than a foreign id",
+        World(answers_name_their_payment=False),
+        releases=1,
+        violation=_but_for_foreign_ids,
+    ),
+    "clocks": Payouts("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
+}
+COLLECTIONS: Final = {
+    "collections": Collections("a prompt that ended stays ended", late_pin=False, calls=3),
+    "late PIN": Collections("a prompt that ended may still be paid", late_pin=True, calls=2),
+}
+SCENARIOS: Final[dict[str, Payouts | Collections]] = {**PAYOUTS, **COLLECTIONS}
+
+DEEPER: Final[dict[str, dict[str, Any]]] = {
+    "payouts": {"calls": 3, "releases": 2},
+    "lagging": {"calls": 3, "releases": 2},
+    "bare ids": {"calls": 3, "releases": 0},
+    "clocks": {"calls": 2, "releases": 1},
+    "late PIN": {"calls": 3},
+}
+"""Bounds that take a minute."""
+
+
+def deeper(name: str) -> Payouts | Collections:
+    """Return a scenario with more calls and releases."""
+    return replace(SCENARIOS[name], **DEEPER.get(name, {}))
