@@ -175,22 +175,57 @@ def test_a_mapping_that_holds_itself_is_refused() -> None:
     refused(endless)
 
 
-@pytest.mark.parametrize(
-    "literal", ["NaN", "Infinity", "-Infinity", "1e400", '"much"', "true", "null", "[]", "{}", '"NaN"']
-)
-def test_an_amount_that_is_none_is_refused(literal: str) -> None:
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400", '"much"', "true", "[]", "{}", '"NaN"'])
+def test_an_amount_that_is_no_number_is_refused(literal: str) -> None:
     refused(json.dumps(payload(amount="AMOUNT")).replace('"AMOUNT"', literal))
 
 
 @pytest.mark.parametrize("amount", [float("nan"), float("inf"), Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity")])
-def test_an_amount_of_a_mapping_that_is_none_is_refused(amount: Any) -> None:
+def test_an_amount_of_a_mapping_that_is_no_number_is_refused(amount: Any) -> None:
     refused(payload(amount=amount))
 
 
-@pytest.mark.parametrize("name", ["id", "type", "status", "amount", "phone_number", "created_at", "updated_at"])
+@pytest.mark.parametrize("name", ["id", "status"])
 def test_a_callback_without_what_it_is_about_is_refused(name: str) -> None:
     refused({**PAYLOAD, "transaction": {key: value for key, value in STATED.items() if key != name}})
     refused(payload(**{name: None}))
+
+
+def test_a_callback_without_its_event_type_is_refused() -> None:
+    refused({key: value for key, value in PAYLOAD.items() if key != "event_type"})
+    refused({**PAYLOAD, "event_type": None})
+
+
+MINIMAL: dict[str, Any] = {
+    "event_type": "transaction.success",
+    "transaction": {"id": ID, "status": "SUCCESS"},
+}
+
+
+def test_an_id_a_status_and_an_event_type_are_enough() -> None:
+    callback = momopay.parse_callback(json.dumps(MINIMAL))
+    stated = callback.transaction
+    assert (callback.key, callback.event_type, callback.event) == (
+        (ID, "SUCCESS"),
+        momopay.EventType.SUCCESS,
+        "transaction.updated",
+    )
+    assert (stated.type, stated.amount, stated.phone, stated.created_at, stated.updated_at) == (None,) * 5
+    assert pickle.loads(pickle.dumps(callback)) == callback
+    assert disagreement(MINIMAL, {}) == ()
+
+
+@pytest.mark.parametrize("name", sorted(STATED.keys() - {"id", "status"}))
+def test_every_other_field_may_be_missing_or_null(name: str) -> None:
+    missing = {**PAYLOAD, "transaction": {key: value for key, value in STATED.items() if key != name}}
+    default = "KES" if name == "currency" else None
+    assert getattr(momopay.parse_callback(missing).transaction, name) == default
+    null = payload(**{name: None})
+    assert getattr(momopay.parse_callback(null).transaction, name) is None
+    assert momopay.parse_callback({**null, "event": None}).event is None
+    for callback in (missing, null):
+        assert disagreement(callback, {}) == ()
+        assert disagreement(callback, {"status": "PENDING"}) == ("status",)
 
 
 def test_handler_types_resolve_for_callers() -> None:
@@ -252,6 +287,16 @@ def test_all_that_differs_is_reported_at_once() -> None:
 
 def test_a_payment_without_a_reference_agrees_with_one_that_has_an_empty_one() -> None:
     assert disagreement(payload(external_reference=None), {"accountReference": ""}) == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "field"),
+    [({"amount": 99}, "amount"), ({"phone_number": "254712345679"}, "phone"), ({"type": "B2C"}, "type")]
+    + [({"external_reference": reference}, "reference") for reference in ("INV-43", "")],
+)
+def test_what_a_short_callback_has_must_agree(stated: dict[str, Any], field: str) -> None:
+    callback = {**MINIMAL, "transaction": {**MINIMAL["transaction"], **stated}}
+    assert disagreement(callback, {}) == (field,)
 
 
 @pytest.mark.parametrize("stated", ["FAILED", "CANCELLED", "EXPIRED"])

@@ -41,18 +41,21 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
         body: The request's body as it was received, at most 64 KiB, or the JSON object that a framework made of it.
 
     Returns:
-        The callback. Unknown fields and values are kept.
+        The callback. Unknown fields and values are kept. It needs an event type, and of the transaction an id and a
+        status; every other field may be None.
 
     Raises:
-        InvalidCallbackError: Too large, not JSON, not an object, or not a callback. Respond with 400.
+        InvalidCallbackError: Too large, not JSON, not an object, or without what a callback needs. Respond with 400.
     """
     text = body if isinstance(body, bytes) else _encoded(body)
     if len(text) > MAX_BODY_BYTES:
         raise InvalidCallbackError("a callback's body has at most 64 KiB")
     try:
-        return Callback.model_validate_json(text)
+        # Not `model_validate_json`, which takes a tenth longer: it checks options of its own that are not given here.
+        callback: Callback = Callback.__pydantic_validator__.validate_json(text)
     except ValidationError as error:
         raise InvalidCallbackError(f"not a callback: {describe(error)}") from error
+    return callback
 
 
 def _encoded(body: object) -> bytes:
@@ -75,19 +78,22 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
     """Raise CallbackMismatchError if a callback and the service's own record differ in what matters for the money."""
     stated = callback.transaction
     succeeded = stated.status == TransactionStatus.SUCCESS
+    # What the callback leaves out, it does not contradict.
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups.
-        "type": (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
+        "type": stated.type is None
+        or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
         # The record has no event, so that of the callback must fit its own status. An unknown one may mean anything.
         "event_type": callback.event_type not in _KNOWN_EVENTS
         or (callback.event_type == EventType.SUCCESS) == succeeded,
         # Which of FAILED, CANCELLED and EXPIRED a read says is not specified.
         "status": stated.status == transaction.status
         or (stated.status.ended_without_success and transaction.status.ended_without_success),
-        "amount": stated.amount == transaction.amount,
-        "phone": same_phone(stated.phone, transaction.phone),
-        "reference": (stated.account_reference or "") == (transaction.account_reference or ""),
+        "amount": stated.amount in {None, transaction.amount},
+        "phone": stated.phone is None or same_phone(stated.phone, transaction.phone),
+        "reference": stated.account_reference is None
+        or stated.account_reference == (transaction.account_reference or ""),
     }
     differing = [field for field, agrees in agreement.items() if not agrees]
     if differing:

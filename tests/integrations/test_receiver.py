@@ -27,7 +27,7 @@ from integrations.kit import (
     threaded,
     to_receiver,
 )
-from journal.kit import PHONE, callback_body, found, put
+from journal.kit import PHONE, callback_body, execute, found, just_before, put
 from momopay import (
     BudgetExhaustedError,
     Callback,
@@ -179,6 +179,60 @@ def test_another_body_under_a_key_that_was_handled_settles_nothing(way: Receive,
     assert found(journal, "SAL-2").state is JournalState.REFUSED
 
 
+FAILS = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+TABLES = {
+    "settle": ("momopay_payments", JournalState.UNKNOWN),
+    "mark as handled": ("momopay_callbacks", JournalState.ACCEPTED),
+}
+
+
+@each_way
+@pytest.mark.parametrize(("table", "state"), TABLES.values(), ids=TABLES)
+def test_a_callback_comes_again_unless_it_was_settled_and_then_marked(
+    way: Receive, table: str, state: JournalState, journal: Journal
+) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    execute(journal, f"CREATE TRIGGER full BEFORE UPDATE ON {table} {FAILS}")
+    handler = Handler()
+    receive = way(handler, SIGNER, journal)
+    assert receive("POST", QUERY, BODY) == 503
+    assert (len(handler.calls), found(journal, "SAL-1").state) == (1, state)
+    execute(journal, "DROP TRIGGER full")
+    assert [receive("POST", QUERY, BODY) for _ in range(2)] == [200, 200]
+    assert (len(handler.calls), found(journal, "SAL-1").state) == (2, JournalState.ACCEPTED)
+
+
+SHORT = {
+    "without amount": {"amount": None},
+    "without phone": {"phone_number": None},
+    "without type": {"type": None},
+    "of another amount": {"amount": 11},
+    "of another phone": {"phone_number": "254712345679"},
+    "without all three": {"amount": None, "phone_number": None, "type": None, "created_at": None, "updated_at": None},
+}
+
+
+@each_way
+@pytest.mark.parametrize("fields", SHORT.values(), ids=SHORT)
+def test_a_callback_that_does_not_show_the_payout_is_handled_and_settles_nothing(
+    way: Receive, fields: dict[str, Any], journal: Journal
+) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    handler = Handler()
+    body = json.dumps(callback_body("SAL-1", **fields)).encode()
+    assert way(handler, SIGNER, journal)("POST", QUERY, body) == 200
+    assert len(handler.calls) == 1
+    assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+
+
+@each_way
+def test_a_callback_of_an_id_a_status_and_an_event_type_is_handled(way: Receive, journal: Journal) -> None:
+    handler = Handler()
+    body = b'{"event_type": "transaction.success", "transaction": {"id": "the-id", "status": "SUCCESS"}}'
+    assert way(handler, None, journal)("POST", "", body) == 200
+    assert [each.key for each in handler.calls] == [("the-id", "SUCCESS")]
+
+
 # Handlers.
 
 
@@ -236,7 +290,10 @@ def test_a_cancelled_handler_releases_its_callback(journal: Journal) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(main())
+    threads = list[threading.Thread]()
+    with just_before("DELETE", journal, lambda: threads.append(threading.current_thread())):
+        asyncio.run(main())
+    assert threads != [threading.main_thread()]  # as it would be if the garbage collection released it
     assert journal.first_seen(CALLBACK)
 
 

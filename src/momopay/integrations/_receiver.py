@@ -11,7 +11,8 @@
 
 Invariants: a handler is called only for a callback that was admitted; with a journal, at most one call for each
 ``callback.key`` runs at a time, and none follows one that succeeded. Only a callback whose URL was signed for its own
-reference settles a journal entry. A callback whose handler failed or was cancelled is released, so that it comes again.
+reference settles a journal entry, after its handler and before it counts as handled. A callback is released if its
+handler failed or was cancelled, or if its entry could not be settled, so that it comes again.
 
 Thread safety: a receiver has no state of its own. The methods may be called from any thread, as often as needed.
 """
@@ -20,12 +21,13 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 import traceback
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Final, TypeGuard, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 from momopay._redaction import redact
 from momopay._transport.threads import in_thread
@@ -73,7 +75,7 @@ class CallbackReceiver:
         """Return the status to respond with, after the handler has run; a handler that blocks runs in a thread.
 
         A cancellation cancels a handler that is awaited, and the callback may come again. A thread cannot be
-        cancelled, so a handler that blocks runs to its end first, and the callback counts as handled.
+        cancelled, so a handler that blocks runs to its end, and the callback counts as handled.
         """
         admitted = self._admit(method, query, body)
         if isinstance(admitted, HTTPStatus):
@@ -120,10 +122,11 @@ class CallbackReceiver:
             return
         with self._journal.handling(callback) as is_first:
             yield is_first
-        # Without a signer the body could be anybody's, and a handler need not have confirmed it. A repeat settles
-        # nothing, since its body may differ from the one that the handler confirmed.
-        if is_first and self._signer is not None:
-            self._journal.settle(callback)
+            # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
+            # anybody's, and a handler need not have confirmed it. A repeat settles nothing, since its body may differ
+            # from the one that the handler confirmed.
+            if is_first and self._signer is not None:
+                self._journal.settle(callback)
 
 
 def _raise_if_awaitable(result: object) -> None:
@@ -146,11 +149,25 @@ def _status_of_failure(error: Exception, callback: Callback) -> HTTPStatus:
 @asynccontextmanager
 async def _entered_in_thread(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
     """Enter and leave a blocking context in threads, also when the task is cancelled."""
-    stack = ExitStack()
+    stack, lock = ExitStack(), threading.Lock()
+    has_left = False
+
+    def enter() -> T:
+        with lock:
+            if has_left:
+                raise RuntimeError("cancelled before it began")  # nobody gets this: the task has gone
+            return stack.enter_context(context)
+
+    def leave(*error: Any) -> None:
+        nonlocal has_left
+        # A cancelled task does not wait long for its thread, which may still be entering. What it enters is left then.
+        with lock:
+            has_left = True
+            stack.__exit__(*error)
+
     try:
-        # `in_thread` waits for its thread even when it is cancelled, so the stack always knows what was entered.
-        yield await in_thread(partial(stack.enter_context, context))
+        yield await in_thread(enter)
     except BaseException as error:  # a cancellation too, else the callback would stay held
-        await in_thread(partial(stack.__exit__, type(error), error, error.__traceback__))
+        await in_thread(partial(leave, type(error), error, error.__traceback__))
         raise
-    await in_thread(stack.close)
+    await in_thread(partial(leave, None, None, None))

@@ -32,7 +32,8 @@ def callback_endpoint(
             alone proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
         signer: Checks the token, and that its reference is the callback's, before the handler is called.
         journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. With a
-            signer too, the callback of a payout settles its entry after it was handled.
+            signer too, the callback of a payout settles its entry after the handler returned, if it states the entry's
+            amount and phone. Only then it counts as handled: if the journal fails in between, it is handled again.
 
     Returns:
         The endpoint. It reads at most 64 KiB of a body.

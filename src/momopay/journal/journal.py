@@ -168,7 +168,8 @@ class Journal:
         if entry is None:
             return None
         # Anybody may have used the reference outside the journal, so it alone does not identify the payout.
-        if entry.amount != record.amount or not same_phone(entry.phone, record.phone):
+        # A callback that leaves them out identifies it no better.
+        if entry.amount != record.amount or record.phone is None or not same_phone(entry.phone, record.phone):
             logger.warning(
                 "transaction %s has reference %s, and another amount or phone",
                 record.transaction_id,

@@ -14,18 +14,21 @@ __all__ = ["Callback", "CallbackTransaction"]
 
 
 class CallbackTransaction(Record):
-    """The transaction as the callback states it. The service signs nothing: confirm it before you deliver goods."""
+    """The transaction as the callback states it. The service signs nothing: confirm it before you deliver goods.
+
+    Only `id` and `status` are always there. What else a callback leaves out is None; ``transactions.confirm`` reads it.
+    """
 
     # A callback has the snake_case names only, so aliases would only cost time.
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
     id: Annotated[str, Field(pattern=r"[^.\s]")]  # neither blank nor dots: `confirm` puts it into a path
     tenant_id: str | None = None
-    type: TransactionType
+    type: TransactionType | None = None
     status: TransactionStatus
-    amount: Decimal
-    currency: str = "KES"
-    phone_number: str
+    amount: Decimal | None = None
+    currency: str | None = "KES"
+    phone_number: str | None = None
     external_reference: str | None = None
     provider: str | None = None
     provider_request_id: str | None = None
@@ -34,8 +37,8 @@ class CallbackTransaction(Record):
     transaction_fee: Decimal | None = None
     result_code: ProviderCode | None = None
     result_desc: str | None = None
-    created_at: Timestamp
-    updated_at: Timestamp
+    created_at: Timestamp | None = None
+    updated_at: Timestamp | None = None
 
     @property
     def transaction_id(self) -> str:
@@ -43,7 +46,7 @@ class CallbackTransaction(Record):
         return self.id
 
     @property
-    def phone(self) -> str:
+    def phone(self) -> str | None:
         """The phone number, under the name that it has in other records."""
         return self.phone_number
 
@@ -58,7 +61,7 @@ class Callback(Record):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
-    event: str = "transaction.updated"
+    event: str | None = "transaction.updated"
     event_type: EventType
     transaction: CallbackTransaction
 

@@ -37,8 +37,8 @@ class Transactions(Listing[BackendT]):
     async def confirm(self, callback: Callback) -> Transaction:
         """Compare a callback, which is not signed, with the service's own record.
 
-        Compares status, amount, phone and reference; any two ends without success agree. Rests on the service page,
-        "Callbacks" and "GET /transactions/{id}".
+        Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
+        leaves out. Rests on the service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
