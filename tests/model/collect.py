@@ -9,17 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
 from momopay.journal.entries import JournalState
 
-SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
-    JournalState.SENDING,
-    JournalState.ACCEPTED,
-    JournalState.REFUSED,
-    JournalState.NOT_SENT,
-    JournalState.UNKNOWN,
-)
-
-# What became of a prompt. What the journal knows of it moves only upwards.
+# The status of a prompt. What the journal knows of it only moves upwards.
 OPEN: Final = 0
 ENDED: Final = 1  # without success
 PAID: Final = 2
@@ -91,7 +84,7 @@ class Order(NamedTuple):
     calls: tuple[Call, ...]
     waiting: int
     prompts: tuple[Prompt, ...]
-    paid: bool = False  # the journal was told so
+    paid: bool = False  # the journal has recorded it
 
 
 Steps = Iterator[tuple[str, Order]]
@@ -283,7 +276,7 @@ def violation_in(order: Order, *, late_pin: bool = False) -> str | None:
     if statuses.count(PAID) > 1 and not late_pin:
         return "PAID TWICE"
     if order.paid and PAID not in told.values():
-        return "The journal was told that the order is paid, and no longer says so"
+        return "The journal knew that the order is paid, and no longer says so"
     in_doubt = row is not None and (row.state in {SENDING, UNKNOWN} or OPEN in told.values())
     if PAID in statuses and not late_pin and PAID not in told.values() and not in_doubt:
         return "PAID, and the journal says that it is not"

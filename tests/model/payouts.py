@@ -10,7 +10,7 @@ from momopay.journal.entries import JournalState
 FRESH: Final = 0
 OLDER: Final = 1  # more than a second
 LATE: Final = 2  # after the deadline
-GONE: Final = 3  # more than a minute after the lease
+EXPIRED: Final = 3  # more than a minute after the lease
 PHASES: Final = ("is a second old", "is past its deadline", "is past its lease by a minute")
 
 # Ids of transactions: a payment's own is its number from 1 on.

@@ -55,6 +55,8 @@ class Rules:
     """No byte of the body is written after the deadline."""
     reread_row_after_a_second: bool = True
     """The row is read again before the body, if more than a second passed since its commit."""
+    connection_aborted: bool = True
+    """A request that the network still holds when its call ends never arrives."""
     release_searches: bool = True
     """``client.payouts.release`` refuses while the list shows the payment."""
     release_searches_by_reference: bool = True
@@ -77,8 +79,8 @@ class World:
 
     list_shows_within_a_minute: bool = True
     """The list shows a payment a minute after the lease of its call, at the latest."""
-    executes_before_the_deadline: bool = True
-    """The service executes a request before the deadline of its call, or never."""
+    executes_within_a_minute: bool = True
+    """The service executes a request at most a minute after the lease of its call, or never."""
     check_and_write_are_one: bool = True
     """A sender does not freeze between the last check and the write of the body."""
     refusals_are_true: bool = True

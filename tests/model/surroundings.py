@@ -7,10 +7,9 @@ from model.payouts import (
     FOREIGN,
     FORGED,
     FRESH,
-    GONE,
+    EXPIRED,
     HELD,
     HIDDEN,
-    LATE,
     NEAR,
     OLDER,
     PHASES,
@@ -58,12 +57,13 @@ class Surroundings:
             or call.in_flight
             or (state.row is not None and state.row.claim == index + 1)
         )
-        if call.phase == GONE or not counts:
+        if call.phase == EXPIRED or not counts:
             return
         phase = call.phase + 1
-        in_flight = call.in_flight and not (phase >= LATE and self._world.executes_before_the_deadline)
+        too_late = phase == EXPIRED and self._world.executes_within_a_minute and self._rules.connection_aborted
+        in_flight = call.in_flight and not too_late
         # One payment was made for each call at most, and nobody knows here for which: all must be shown by then.
-        if phase == GONE and self._world.list_shows_within_a_minute and HIDDEN in state.payments:
+        if phase == EXPIRED and self._world.list_shows_within_a_minute and HIDDEN in state.payments:
             return
         yield (
             f"the row of call {index + 1} {PHASES[phase - 1]}",
@@ -159,7 +159,7 @@ class Surroundings:
 
     def _waited(self, state: State, row: Row) -> bool:
         kept = self._rules.release_waits_for_lease if row.state is SENDING else self._rules.release_of_unknown_waits
-        needed = (GONE if self._world.clocks_agree else OLDER) if kept else FRESH
+        needed = (EXPIRED if self._world.clocks_agree else OLDER) if kept else FRESH
         return state.calls[row.claim - 1].phase >= needed
 
 
@@ -178,7 +178,7 @@ def violation_in(state: State) -> str | None:
     if made and not state.wrong and (row is None or row.state in {REFUSED, NOT_SENT}):
         return f"PAID, and the journal says {'nothing' if row is None else row.state}"
     if row is None or row.state is not ACCEPTED:
-        return "The journal was told of the payment, and no longer says ACCEPTED" if state.told else None
+        return "The journal knew of the payment, and no longer says ACCEPTED" if state.told else None
     if row.transaction < 0:
         return "ACCEPTED as a transaction that is not this payment"
     return None

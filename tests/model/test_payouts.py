@@ -68,14 +68,14 @@ def test_the_model_takes_every_transition_of_the_code() -> None:
     seen, left = {model.start}, [model.start]
     while left:
         state = left.pop()
-        for _, after in model.steps(state):
-            taken.add((state.row and state.row.state, after.row and after.row.state))
-            if after not in seen:
-                seen.add(after)
-                left.append(after)
+        for _, reached in model.steps(state):
+            taken.add((state.row and state.row.state, reached.row and reached.row.state))
+            if reached not in seen:
+                seen.add(reached)
+                left.append(reached)
     for cause, changes in TRANSITIONS.items():
-        for after_it, befores in changes.items():
-            assert {(before, after_it) for before in befores if before is not after_it} <= taken, cause
+        for after, befores in changes.items():
+            assert {(before, after) for before in befores if before is not after} <= taken, cause
 
 
 def test_the_code_knows_no_step_or_cause_that_the_model_does_not() -> None:
