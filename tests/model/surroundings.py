@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from model.payouts import (
     EXACT,
+    EXPIRED,
     FOREIGN,
     FORGED,
     FRESH,
-    EXPIRED,
     HELD,
     HIDDEN,
     NEAR,
