@@ -162,7 +162,7 @@ def test_an_error_shows_neither_a_whole_phone_nor_a_key(name: str) -> None:
         assert KEY not in text
 
 
-MAY_HAVE_EXECUTED = {"OutcomeUnknownError", "WaitTimeoutError"}
+MAY_HAVE_EXECUTED = {"JournalError", "OutcomeUnknownError", "WaitTimeoutError"}
 """Of those that say the same always; the others are told when they are made."""
 
 

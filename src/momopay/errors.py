@@ -1,7 +1,8 @@
 """Everything that momopay raises.
 
     MomoPayError
-    |- ConfigurationError            no key, no base_url, TLS missing, live key on loopback, senseless options
+    |- ConfigurationError            no key, no base_url, TLS missing, live key on loopback, senseless options,
+    |                                unreadable CA file, a journal of another account
     |- RequestValidationError        also ValueError; refused here, nothing was sent; .fields {name: message}
     |- CallbackError
     |  |- InvalidCallbackError       also ValueError; the body is not a callback
@@ -13,7 +14,7 @@
     |- ProtocolError                 a response that is not the service's: HTML, broken JSON, missing data
     |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
     |- DuplicatePayoutError          the same reference was used before with another amount or phone
-    |- JournalError                  the journal's database failed
+    |- JournalError                  the journal's database failed; this call sent nothing
     `- APIError                      the service refused; .code .message .details .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
        |  InvalidApiKeyError, InsufficientServiceBalanceError, KycNotVerifiedError,
@@ -183,6 +184,8 @@ class OutcomeUnknownError(MomoPayError):
         transaction_id: The id, if it was in a part of the response.
         idempotency_key: The key of a top-up.
         matches: The transactions that fit, if a search found several.
+        near_matches: Transactions with the same reference, and another amount, phone, type or time. One of them may be
+            this payment: compare them by eye.
     """
 
     may_have_executed = True
@@ -198,6 +201,7 @@ class OutcomeUnknownError(MomoPayError):
         transaction_id: str | None = None,
         idempotency_key: str | None = None,
         matches: Sequence[momopay.TransactionSummary] = (),
+        near_matches: Sequence[momopay.TransactionSummary] = (),
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -207,6 +211,7 @@ class OutcomeUnknownError(MomoPayError):
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
         self.matches: tuple[momopay.TransactionSummary, ...] = tuple(matches)
+        self.near_matches: tuple[momopay.TransactionSummary, ...] = tuple(near_matches)
 
 
 class ProtocolError(MomoPayError):
@@ -255,7 +260,13 @@ class DuplicatePayoutError(MomoPayError):
 
 
 class JournalError(MomoPayError):
-    """The journal cannot be read or written. This call sent nothing. Fix the database, then call again."""
+    """The journal cannot be read or written. This call sent nothing. Fix the database, then call again.
+
+    `may_have_executed` is False only where the journal had shown that nothing was sent before. If it could not be read,
+    an earlier call may have paid.
+    """
+
+    may_have_executed = True
 
 
 class APIError(MomoPayError):

@@ -13,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import event
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
+from momopay.journal.evidence import Report
 from momopay.journal.journal import payments_of
 from momopay.journal.lease import Lease
 
@@ -35,17 +37,33 @@ def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
 
 
 def begin(
-    journal: Journal, lease: Lease, reference: str = "r", *, amount: Decimal | int = 10, seconds: float = 600
+    journal: Journal,
+    lease: Lease,
+    reference: str = "r",
+    *,
+    amount: Decimal | int = 10,
+    seconds: float = 600,
+    read: JournalEntry | EllipsisType | None = ...,
 ) -> JournalEntry | None:
-    """Begin a payout; None if it may be sent."""
+    """Begin a payout as a call does that has read the row; None if it may be sent."""
     return payments_of(journal).begin(
-        lease, reference=reference, amount=Decimal(amount), phone=PHONE, body_hash="hash", seconds=seconds
+        lease,
+        reference=reference,
+        amount=Decimal(amount),
+        phone=PHONE,
+        body_hash="hash",
+        seconds=seconds,
+        read=journal.get(reference) if isinstance(read, EllipsisType) else read,
     )
 
 
-def record(journal: Journal, lease: Lease, state: JournalState, reference: str = "r", **known: str) -> None:
+def record(journal: Journal, lease: Lease, state: JournalState, reference: str = "r", **known: Any) -> None:
     """Record how a payout ended."""
-    payments_of(journal).record_outcome(lease, reference, state, **known)
+    payments = payments_of(journal)
+    if state is JournalState.ACCEPTED:
+        payments.accept(reference, Report(known.get("transaction_id", f"t-{reference}")), lease=lease)
+    else:
+        payments.record_outcome(lease, reference, state, **known)
 
 
 def put(journal: Journal, reference: str, state: JournalState, **known: str) -> JournalEntry:

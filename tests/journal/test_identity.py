@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from momopay._core.config import Account
-from momopay.journal.identity import identity_of
+from momopay.journal.identity import KeyIdentity
 
 
 @pytest.mark.parametrize(
@@ -19,8 +18,7 @@ from momopay.journal.identity import identity_of
         ("pk_test_a", "http://[::1]:1/v1", "test", "loopback"),
     ],
 )
-def test_mode_and_host(key: str, base_url: str, mode: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
-    identity = identity_of(Account(key, base_url))
+def test_mode_and_host(key: str, base_url: str, mode: str, host: str) -> None:
+    identity = KeyIdentity.of(key, base_url)
     assert (identity.mode, identity.host) == (mode, host)
     assert key not in repr(identity)

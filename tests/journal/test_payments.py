@@ -27,6 +27,7 @@ from journal.kit import (
 )
 from momopay import Journal, JournalError, JournalState, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.evidence import Report
 from momopay.journal.journal import payments_of
 from patience import until
 
@@ -62,13 +63,15 @@ def test_a_payout_is_written_before_it_is_sent(journal: Journal, other: Journal)
 def test_from_each_end_to_sending(journal: Journal, other: Journal, state: JournalState) -> None:
     first = put(journal, "r", state, transaction_id="t", code="c")
     assert first == found(other)
-    assert (first.state, first.transaction_id, first.code) == (state, "t", "c")
+    assert (first.state, first.transaction_id) == (state, "t")
+    assert (first.code, first.attempts) == (None if state is ACCEPTED else "c", 0 if state is NOT_SENT else 1)
     with lease_of(journal) as lease:
         if state in MAY_BE_SENT:
             assert begin(journal, lease, amount=11) == first
             assert begin(journal, lease, amount=Decimal("10.00")) is None
             again = found(journal)
             assert (again.state, again.code, again.transaction_id) == (SENDING, None, None)
+            assert (again.attempts, again.created_at) == (first.attempts + 1, first.created_at)
             assert again.sent_at > first.sent_at
         else:
             assert begin(journal, lease) == first == found(journal)
@@ -129,7 +132,7 @@ def test_an_old_sender_does_not_end_its_successors_payout(
 ) -> None:
     """Both leases are held: only the row tells which of them it is."""
     with lease_of(journal) as old, lease_of(other) as new:
-        begin(journal, old, seconds=0)
+        begin(journal, old, seconds=-60)
         other.release("r")
         begin(other, new)
         record(journal, old, state)
@@ -157,7 +160,7 @@ def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal
 @pytest.mark.parametrize("state", ENDS)
 def test_after_a_release_only_an_acceptance_counts(journal: Journal, other: Journal, state: JournalState) -> None:
     with lease_of(journal) as lease:
-        begin(journal, lease, seconds=0)
+        begin(journal, lease, seconds=-60)
         other.release("r")
         record(journal, lease, state, transaction_id="t")
     assert found(journal).state is (ACCEPTED if state is ACCEPTED else NOT_SENT)
@@ -174,8 +177,11 @@ def test_what_the_service_says_counts_more_than_the_sender(journal: Journal) -> 
 
 def test_a_release_lets_it_be_sent_and_searched_for_from_the_first_time(journal: Journal) -> None:
     first = put(journal, "r", UNKNOWN)
-    assert payments_of(journal).release("r")
+    assert payments_of(journal).release(first, "Njeri")
     assert journal.unresolved() == []
+    released = found(journal)
+    assert (released.released_by, released.attempts) == ("Njeri", 1)
+    assert released.released_at is not None
     with lease_of(journal) as lease:
         assert begin(journal, lease) is None
         assert found(journal).sent_at == first.sent_at
@@ -184,30 +190,32 @@ def test_a_release_lets_it_be_sent_and_searched_for_from_the_first_time(journal:
 @pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT])
 def test_a_release_of_anything_else_changes_nothing(journal: Journal, state: JournalState) -> None:
     entry = put(journal, "r", state)
-    assert not payments_of(journal).release("r")
-    assert not payments_of(journal).release("another")
+    assert not payments_of(journal).release(entry, None)
+    assert not payments_of(journal).release(entry.model_copy(update={"reference": "another"}), None)
     assert found(journal) == entry
 
 
 def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journal, other: Journal) -> None:
     """The row is SENDING as it was read, under another lease."""
     with lease_of(other) as frozen:
-        begin(other, frozen, seconds=0)
+        begin(other, frozen, seconds=-60)
 
     def send_again() -> None:
         other.release("r")
         assert begin(other, lease) is None
 
     with lease_of(other) as lease:
+        read = found(journal)
         with just_before("UPDATE", journal, send_again):
-            assert not payments_of(journal).release("r")
+            assert not payments_of(journal).release(read, None)
+        assert not payments_of(journal).release(read, None)
         assert found(journal).state is SENDING
 
 
 def test_a_release_of_what_was_accepted_meanwhile_does_nothing(journal: Journal, other: Journal) -> None:
-    put(journal, "r", UNKNOWN)
+    entry = put(journal, "r", UNKNOWN)
     with just_before("UPDATE", journal, lambda: other.settle(payout())):
-        assert not payments_of(journal).release("r")
+        assert not payments_of(journal).release(entry, None)
     assert found(journal).state is ACCEPTED
 
 
@@ -220,7 +228,7 @@ def first_by_the_service(journal: Journal, _other: Journal) -> None:
 
 def first_after_a_release(journal: Journal, other: Journal) -> None:
     with lease_of(journal) as lease:
-        begin(journal, lease, seconds=0)
+        begin(journal, lease, seconds=-60)
         other.release("r")
         with lease_of(other) as new:
             begin(other, new)
@@ -278,3 +286,96 @@ def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(tmp_path:
         execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(IGNORE); END")
         with pytest.raises(JournalError, match="neither took the row"):
             begin(journal, lease)
+
+
+def test_a_sender_that_never_reported_is_released_a_minute_after_its_lease(journal: Journal, other: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=-30)
+        with pytest.raises(RequestValidationError, match=r"release it in (29|30) s"):
+            other.release("r")
+    with pytest.raises(RequestValidationError, match="may be frozen"):
+        journal.release("r")
+    with lease_of(journal) as lease:
+        execute(journal, "UPDATE momopay_payments SET lease_until = lease_until - 30")
+        assert other.release("r").state is NOT_SENT
+
+
+def test_a_call_that_read_another_row_must_decide_anew(journal: Journal, other: Journal) -> None:
+    """Its search says nothing about what another call sent since it read the row."""
+    read = put(journal, "r", REFUSED)
+    with lease_of(other) as lease:
+        begin(other, lease)
+        record(other, lease, REFUSED)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, read=read) == found(journal)
+        assert begin(journal, lease, read=None) == found(journal)
+        assert begin(journal, lease) is None
+
+
+@pytest.mark.parametrize("earlier", [None, REFUSED])
+def test_a_row_of_a_call_that_gave_up_meanwhile_is_not_sent(journal: Journal, earlier: JournalState | None) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier)
+    attempts = 0 if earlier is None else 1
+    with lease_of(journal) as lease:
+        statement = "INSERT" if earlier is None else "UPDATE"
+        with just_before(statement, journal, lambda: payments_of(journal).leases.end(lease)):
+            begin(journal, lease)
+        assert (found(journal).state, found(journal).attempts) == (NOT_SENT, attempts)
+
+
+def test_whether_a_call_still_sends(journal: Journal, other: Journal) -> None:
+    payments = payments_of(journal)
+    with lease_of(journal) as lease, lease_of(other) as new:
+        assert not payments.is_sending(lease, "r")
+        begin(journal, lease, seconds=-60)
+        assert payments.is_sending(lease, "r")
+        other.release("r")
+        assert not payments.is_sending(lease, "r")
+        begin(other, new)
+        assert not payments.is_sending(lease, "r")
+
+
+@pytest.mark.parametrize("state", [UNKNOWN, REFUSED, NOT_SENT])
+def test_a_transaction_belongs_to_one_row(journal: Journal, state: JournalState) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="the-id")
+    entry = put(journal, "s", state)
+    assert not payments_of(journal).accept("s", Report("the-id"))
+    assert journal.settle(payout("s")) == entry == found(journal, "s")
+    assert payments_of(journal).accept("s", Report("another"))
+
+
+def test_of_two_rows_that_take_one_transaction_at_once_one_gets_it(journal: Journal, other: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    put(journal, "s", UNKNOWN)
+    race = just_before("UPDATE", journal, lambda: payments_of(other).accept("s", Report("the-id")))
+    with race:
+        assert not payments_of(journal).accept("r", Report("the-id"))
+    assert (found(journal).state, found(journal, "s").state) == (UNKNOWN, ACCEPTED)
+
+
+def test_what_the_service_reports_is_kept(journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="the-id")
+    journal.settle(callback(status="SUCCESS", momo_receipt="RCPT1", transaction_fee=15, result_code="0"))
+    ended = found(journal)
+    assert (ended.status, ended.receipt, ended.fee, ended.result_code) == ("SUCCESS", "RCPT1", Decimal(15), "0")
+    assert ended.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    journal.settle(payout(status="PENDING"))
+    assert found(journal) == ended, "an older page of the list changes nothing"
+
+
+def test_an_accepted_row_is_in_doubt_once_its_transaction_is_another_payment(journal: Journal) -> None:
+    entry = put(journal, "r", ACCEPTED, transaction_id="the-id")
+    payments_of(journal).contradict(entry.model_copy(update={"transaction_id": "another"}))
+    assert found(journal) == entry
+    payments_of(journal).contradict(entry)
+    assert found(journal).state is UNKNOWN
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_a_sighting_puts_in_doubt_what_was_refused_or_not_sent(journal: Journal, state: JournalState) -> None:
+    entry = put(journal, "r", state)
+    payments_of(journal).sight(entry.model_copy(update={"claim": "another"}))
+    assert found(journal) == entry
+    payments_of(journal).sight(entry)
+    assert found(journal).state is (UNKNOWN if state in MAY_BE_SENT else state)

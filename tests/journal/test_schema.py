@@ -28,7 +28,7 @@ CREATE TABLE momopay_callbacks (
 );
 INSERT INTO momopay_payouts VALUES
     ('paid', '10', '{PHONE}', 'h', 'ACCEPTED', 't', NULL, '2026-11-20T10:00:00+00:00', 0, 'c', 's', 0.0),
-    ('died', '10', '{PHONE}', 'h', 'SENDING', NULL, NULL, '2026-11-20T10:00:00+00:00', 0, 'c', 's', 9e12),
+    ('died', '10', '{PHONE}', 'h', 'SENDING', NULL, NULL, '2026-11-20T10:00:00+00:00', 0, 'c', 's', 0),
     ('refused', '10', '{PHONE}', 'h', 'REFUSED', NULL, 'CODE', '2026-11-20T10:00:00+00:00', 0, 'c', 's', 0.0);
 INSERT INTO momopay_callbacks VALUES ('the-id', 'SUCCESS', '2026-11-20T10:00:00+00:00', 1, 'c', 's', 0.0);
 """

@@ -19,6 +19,7 @@ from momopay.models.request_base import Request
 from momopay.models.requests import (
     ChannelChanges,
     ChannelRequest,
+    Fit,
     PayoutRequest,
     Search,
     StkRequest,
@@ -225,27 +226,35 @@ SEARCH = Search.checked(**VALID[Search], amount=Decimal("99.99"), phone=PHONE, t
 
 
 @pytest.mark.parametrize(
-    ("changes", "fits"),
+    ("changes", "fit"),
     [
-        ({}, True),
-        ({"phone": "2547*****678"}, True),
-        ({"createdAt": (SENT - timedelta(minutes=5)).isoformat()}, True),
-        ({"createdAt": (SENT - timedelta(minutes=5, seconds=1)).isoformat()}, False),
-        ({"createdAt": (SENT + timedelta(days=9)).isoformat()}, True),
-        ({"accountReference": "inv-42"}, False),
-        ({"accountReference": None}, False),
-        ({"amount": 99.98}, False),
-        ({"phone": "254712345679"}, False),
-        ({"type": "STK"}, False),
+        ({}, Fit.EXACT),
+        ({"phone": "2547*****678"}, Fit.EXACT),
+        ({"type": "wallet_topup"}, Fit.EXACT),
+        ({"createdAt": (SENT - timedelta(minutes=5)).isoformat()}, Fit.EXACT),
+        ({"createdAt": (SENT + timedelta(days=9)).isoformat()}, Fit.EXACT),
+        ({"createdAt": (SENT - timedelta(minutes=5, seconds=1)).isoformat()}, Fit.NEAR),
+        ({"accountReference": " INV-42 "}, Fit.NEAR),
+        ({"amount": 99.98}, Fit.NEAR),
+        ({"phone": "254712345679"}, Fit.NEAR),
+        ({"phone": "07*****678"}, Fit.NEAR),
+        ({"type": "STK"}, Fit.NEAR),
+        ({"accountReference": "inv-42"}, Fit.NONE),
+        ({"accountReference": None}, Fit.NONE),
     ],
 )
-def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fits: bool) -> None:
-    assert SEARCH.fits(item(**changes)) is fits
+def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) -> None:
+    assert SEARCH.fit(item(**changes)) is fit
 
 
 def test_a_search_ignores_what_is_not_known() -> None:
     search = Search.checked(**VALID[Search])
-    assert search.fits(item(amount=1, phone="254112345678", type="B2C"))
+    assert search.fit(item(amount=1, phone="254112345678", type="B2C")) is Fit.EXACT
+
+
+def test_a_search_that_begins_earlier_reaches_further_back() -> None:
+    early = item(createdAt=(SENT - timedelta(hours=1)).isoformat())
+    assert (SEARCH.fit(early), SEARCH.shifted(3600).fit(early)) == (Fit.NEAR, Fit.EXACT)
 
 
 def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:

@@ -63,7 +63,7 @@ def test_the_changelog_names_every_break() -> None:
     assert broken(then, public_api()) == []
 
 
-@pytest.mark.parametrize("gone", ["ThrottledError", "PollSchedule.first", "resources.payouts.Payouts.pay_once"])
+@pytest.mark.parametrize("gone", ["ThrottledError", "PollSchedule.first", "resources.wallet.Wallet.top_up"])
 def test_a_break_is_noticed(gone: str) -> None:
     then = SNAPSHOT.read_text().splitlines()[1:]
     assert broken(then, [line for line in then if _name(line) != gone]) != []

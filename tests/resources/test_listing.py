@@ -82,8 +82,8 @@ def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Callable[..., Dr
     found = driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
     driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE, type="B2C"))
     assert [item.transaction_id for item in found] == [ID]
-    assert_sent(service.requests[0], "GET", "/v1/transactions?limit=100")
-    assert_sent(service.requests[1], "GET", "/v1/transactions?type=B2C&limit=100")
+    for request in service.requests:  # a filter would hide what has the reference and another type
+        assert_sent(request, "GET", "/v1/transactions?limit=100")
 
 
 WRONG: list[tuple[Callable[[Any], Any], set[str]]] = [

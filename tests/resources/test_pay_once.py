@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import anyio.from_thread
@@ -25,14 +26,15 @@ import pytest
 from sqlalchemy import event
 
 import momopay
-from drivers import LOOPBACK, Driver, hasty
-from journal.kit import PHONE, TESTS, begin, execute, found, lease_of, record, sender
+from drivers import LOOPBACK, Driver, hasty, unique_key
+from journal.kit import PHONE, TESTS, begin, execute, found, lease_of, put, record, sender
 from momopay import (
     AsyncClient,
     Client,
     ConfigurationError,
     DuplicatePayoutError,
     Journal,
+    JournalError,
     JournalState,
     OutcomeUnknownError,
     Payout,
@@ -43,7 +45,7 @@ from momopay._core.call import Call
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 from postgresql import PostgresqlServer
-from resources.payout_service import PayoutService, pay
+from resources.payout_service import PayoutService, listed, pay
 from resources.payout_service import record as answer
 
 AFTER_COMMIT = [Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_after_commit]
@@ -480,7 +482,9 @@ def test_a_call_whose_journal_was_slow_sends_nothing_after_its_deadline(
 def test_a_payout_is_returned_though_its_outcome_cannot_be_written(
     sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    execute(journal, "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    execute(
+        journal, "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    )
     first = sdk(pay(journal))
     assert isinstance(first, Payout)
     assert found(journal).state is UNKNOWN
@@ -515,3 +519,188 @@ def test_a_journal_that_is_closed_during_a_payment_hides_nothing(
     assert "this journal is closed" in caplog.text
     with Journal(url) as later:
         assert found(later).state is UNKNOWN
+
+
+def test_what_was_refused_is_searched_for_before_it_is_sent_again(
+    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
+) -> None:
+    """The refusal was a proxy's: the payout was made."""
+    put(journal, "r", REFUSED, code="NO")
+    sdk(lambda client: client.payouts.initiate(reference="r", amount=10, phone=PHONE))
+    assert isinstance(sdk(pay(journal)), Transaction)
+    assert found(journal).state is ACCEPTED
+    assert paid(sandbox) == ["r"]
+
+
+NEAR_MATCHES: list[dict[str, Any]] = [
+    {"amount": 25},
+    {"phone": "07*****678"},
+    {"type": "STK"},
+    {"createdAt": "2020-01-01T00:00:00Z"},
+    {"accountReference": "r\u00a0"},
+]
+
+
+@on_both_clients
+@pytest.mark.parametrize("near", NEAR_MATCHES)
+def test_a_near_match_keeps_what_was_refused_from_being_sent_again(
+    drive: Callable[..., Driver], journal: Journal, near: dict[str, Any]
+) -> None:
+    put(journal, "r", REFUSED)
+    service = PayoutService(answer(), pages=[[listed(**near)]])
+    with pytest.raises(OutcomeUnknownError, match="has its reference") as caught:
+        drive(transport=service.transport)(pay(journal))
+    assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]
+    assert found(journal).state is UNKNOWN
+    assert service.initiations == 0
+
+
+def test_a_first_payout_costs_no_search(drive: Callable[..., Driver], journal: Journal) -> None:
+    service = PayoutService(answer())
+    drive(transport=service.transport)(pay(journal))
+    assert service.requests == ["POST /b2c/payouts"]
+
+
+MISMATCHES: list[dict[str, Any]] = [
+    {"amount": 77},
+    {"phone": "254712345679"},
+    {"reference": "another"},
+    {"type": "STK"},
+    {"transactionId": "t-other"},
+]
+
+
+@on_both_clients
+@pytest.mark.parametrize("mismatch", MISMATCHES)
+def test_an_acceptance_of_another_payment_is_not_believed(
+    drive: Callable[..., Driver], journal: Journal, mismatch: dict[str, Any]
+) -> None:
+    put(journal, "another", ACCEPTED, transaction_id="t-other")
+    service = PayoutService(answer(**mismatch), pages=[[listed()]])
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(pay(journal))
+    assert caught.value.transaction_id == mismatch.get("transactionId", "t-1")
+    assert found(journal).state is UNKNOWN
+    assert sdk(pay(journal)).amount == Decimal(10)  # the list shows the payout itself
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-1")
+    assert service.initiations == 1
+
+
+@pytest.mark.parametrize("mismatch", [{"amount": 77}, {"phone": "254712345679"}, {"accountReference": "another"}])
+def test_a_later_read_of_another_payment_puts_it_in_doubt(
+    drive: Callable[..., Driver], journal: Journal, mismatch: dict[str, Any]
+) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="t-1")
+    service = PayoutService(read=listed(**mismatch))
+    with pytest.raises(OutcomeUnknownError, match="the service's record of transaction t-1 has another"):
+        drive(transport=service.transport)(pay(journal))
+    assert found(journal).state is UNKNOWN
+
+
+def test_a_transaction_that_fits_is_not_shared_by_two_references(
+    drive: Callable[..., Driver], journal: Journal
+) -> None:
+    put(journal, "another", ACCEPTED, transaction_id="t-1")
+    put(journal, "r", UNKNOWN)
+    with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
+        drive(transport=PayoutService(pages=[[listed()]]).transport)(pay(journal))
+    assert found(journal).state is UNKNOWN
+
+
+class _AheadOfTheService(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls.fromtimestamp(datetime.now(tz).timestamp() + 360, tz)
+
+
+@on_both_clients
+def test_a_payers_clock_that_is_ahead_hides_nothing(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module in ("journal.payments", "_core.clock", "_core.call"):
+        monkeypatch.setattr(f"momopay.{module}.datetime", _AheadOfTheService)
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(hasty(pay(journal)))
+    assert isinstance(sdk(pay(journal)), Transaction)
+    assert found(journal).clock_offset is None, "measured by the search only: the answer of the payout was lost"
+    sdk(pay(journal, reference="s"))
+    assert found(journal, "s").clock_offset == pytest.approx(360, abs=5)
+    assert caplog.text.count("clock is 3") == 1
+    assert sorted(paid(sandbox), key=str) == ["r", "s"]
+
+
+def test_without_a_date_a_clock_that_is_ahead_leaves_a_near_match(
+    drive: Callable[..., Driver], journal: Journal
+) -> None:
+    put(journal, "r", UNKNOWN)
+    service = PayoutService(pages=[[listed(age=timedelta(minutes=6))]])
+    with pytest.raises(OutcomeUnknownError) as caught:
+        drive(transport=service.transport)(pay(journal))
+    assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]
+
+
+@on_both_clients
+def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was frozen after it had written SENDING; meanwhile somebody released the row."""
+    monkeypatch.setattr("momopay.resources.pay_once._ROW_IS_FRESH", -1.0)
+    execute(
+        journal,
+        "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"
+        " UPDATE momopay_payments SET state = 'NOT_SENT' WHERE reference = 'r'; END",
+    )
+    with pytest.raises(OutcomeUnknownError, match="this call sent nothing"):
+        sdk(pay(journal))
+    assert paid(sandbox) == []
+    assert isinstance(sdk(pay(journal, reference="s")), Payout)
+
+
+def test_a_journal_that_cannot_be_read_says_that_money_may_have_moved(sdk: Driver, journal: Journal) -> None:
+    sdk(pay(journal))
+    execute(journal, "ALTER TABLE momopay_payments RENAME TO gone")
+    with pytest.raises(JournalError) as caught:
+        sdk(pay(journal))
+    assert caught.value.may_have_executed
+
+
+def test_a_journal_that_cannot_be_written_says_that_nothing_moved(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    assert journal.get("r") is None
+    execute(
+        journal, "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    )
+    with pytest.raises(JournalError, match="disk full") as caught:
+        sdk(pay(journal))
+    assert not caught.value.may_have_executed
+    assert paid(sandbox) == []
+
+
+def test_metadata_is_kept_and_never_sent(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    sdk(pay(journal, metadata={"employee": 7, "tags": ["a"]}))
+    assert found(journal).metadata == {"employee": 7, "tags": ["a"]}
+    assert "employee" not in str(sandbox.requests)
+    for wrong in ({"at": datetime.now(UTC)}, {"n": float("nan")}, ["a"], {1: 2}):
+        with pytest.raises(momopay.RequestValidationError, match="metadata"):
+            sdk(pay(journal, reference="s", metadata=wrong))
+
+
+@on_both_clients
+def test_a_journal_serves_one_account(
+    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    sdk(pay(journal))
+    other_host = drive(base_url="https://api.example/v1", transport=PayoutService(answer()).transport)
+    for refused in (pay(journal, reference="s"), journal.reconcile_all):
+        with pytest.raises(ConfigurationError, match="belongs to the host"):
+            other_host(refused)
+    stranger = drive(api_key=unique_key(), base_url=sandbox.base_url, deadline=3.0)
+    assert isinstance(stranger(pay(journal, reference="s")), Payout), "its tenant shows only in the answer"
+    assert found(journal, "s").state is ACCEPTED
+    with pytest.raises(ConfigurationError, match="tenant"):
+        stranger(pay(journal, reference="t"))
+    assert isinstance(sdk(pay(journal, reference="t")), Payout)
+    assert sent(sandbox) == 3

@@ -87,35 +87,44 @@ def _ago(age: timedelta) -> str:
     return str(listed(age=age)["createdAt"])
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"type": "STK"},
-        {"type": "WALLET_TOPUP"},
-        {"amount": 11},
-        {"phone": "254712345679"},
-        {"accountReference": "R"},
-        {"createdAt": _ago(timedelta(minutes=6))},
-    ],
-)
-def test_another_transaction_of_the_reference_resolves_nothing(
+NEAR = [
+    {"type": "STK"},
+    {"type": "WALLET_TOPUP"},
+    {"amount": 11},
+    {"phone": "254712345679"},
+    {"accountReference": "r "},
+    {"createdAt": _ago(timedelta(minutes=6))},
+]
+
+
+@pytest.mark.parametrize("other", NEAR)
+def test_a_near_match_resolves_nothing_and_is_shown(
     drive: Callable[..., Driver], journal: Journal, other: dict[str, Any]
 ) -> None:
     put(journal, "r", UNKNOWN)
     service = PayoutService(pages=[[listed(**other)]])
     sdk = drive(transport=service.transport)
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
-    with pytest.raises(OutcomeUnknownError, match="the list does not show it"):
+    with pytest.raises(OutcomeUnknownError, match="a transaction has its reference") as caught:
         sdk(pay(journal))
+    assert ([each.transaction_id for each in caught.value.near_matches], caught.value.matches) == (["t-1"], ())
     assert found(journal).state is UNKNOWN
     assert service.initiations == 0
+
+
+def test_a_transaction_of_another_reference_is_no_match(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    service = PayoutService(pages=[[listed("R")]])
+    with pytest.raises(OutcomeUnknownError, match="the list does not show it") as caught:
+        drive(transport=service.transport)(pay(journal))
+    assert caught.value.near_matches == ()
 
 
 def test_several_that_fit_are_shown_to_a_human(drive: Callable[..., Driver], journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
     service = PayoutService(pages=[[listed(transactionId="t-1"), listed(transactionId="t-2")]])
     sdk = drive(transport=service.transport)
-    with pytest.raises(OutcomeUnknownError, match="several transactions fit") as caught:
+    with pytest.raises(OutcomeUnknownError, match="2 transactions fit") as caught:
         sdk(pay(journal))
     assert [each.transaction_id for each in caught.value.matches] == ["t-1", "t-2"]
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]

@@ -12,7 +12,7 @@ Times are in seconds, on the backend's monotonic clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final, Generic, cast
@@ -102,6 +102,8 @@ class Call(Generic[R]):
         self.progress: Progress | None = None
         self.foreign_error: Exception | None = None
         self.transaction_id: str | None = None
+        # Awaited before the body of each attempt is written; what it raises ends the call with nothing executed.
+        self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
@@ -204,6 +206,8 @@ class Call(Generic[R]):
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
         self.progress = Progress() if endpoint.retry_policy.has_effect else None
+        if self.progress is not None:
+            self.progress.before_body = self.before_body
         try:
             response: RawResponse = await session.backend.send(
                 endpoint.method,
@@ -223,6 +227,8 @@ class Call(Generic[R]):
         except Exception as error:
             self.foreign_error = error
             raise
+        if endpoint.retry_policy.needs_reconciliation:
+            session.clock.observe(response.headers)
         return response
 
     def _parse(self, response: RawResponse) -> R:

@@ -7,6 +7,7 @@ from typing import Generic
 
 from momopay import __version__
 from momopay._core.backend import BackendT
+from momopay._core.clock import ServiceClock
 from momopay._core.config import SHARED_BUDGET, Account, Limits
 from momopay._core.key_state import StkPause, hash_of, key_state_for
 from momopay._ratelimit.budget import Budget
@@ -31,6 +32,7 @@ class Session(Generic[BackendT]):
         self.budget = budget
         self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
         self.stk_pause = stk_pause
+        self.clock = ServiceClock()
         self.limits = limits
         # Built once: encoding and sorting them for each request would cost more than sending them.
         self.headers: Headers = common_headers(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
 import httpcore
@@ -81,6 +81,7 @@ class Progress:
 
     connecting: bool = False  # whether it is certain that nothing has been written yet
     sending: bool = False  # whether httpcore has begun to write; it stays set, whatever the transport does afterwards
+    before_body: Callable[[], Coroutine[Any, Any, object]] | None = None
 
     def trace(self, event: str, _info: dict[str, Any]) -> None:
         """Follow httpcore's "trace" extension."""

@@ -10,6 +10,8 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | rules | what a call does about an entry, and which states may follow which |
 | identity | what a journal is bound to |
 | payments | the rows of payouts, and who may change one to what |
+| statements | the SQL that reads and changes these rows |
+| evidence | what the service reports, as the journal keeps it |
 | callbacks | which callbacks were handled |
 | lease | which call may change a row, and whether it is alive |
 | accounts | which account of the service the journal belongs to |

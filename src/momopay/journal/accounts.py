@@ -8,18 +8,14 @@ namespace that is bound stays so.
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
-from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, select, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import ForkSafeDatabase
+from momopay.journal.identity import KeyIdentity
 from momopay.journal.schema import accounts, insert_new, keys, update_one
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -31,28 +27,6 @@ _BIND_TENANT = (
     .where(accounts.c.account == bindparam("namespace"), accounts.c.tenant_id.is_(None))
     .values(tenant_id=bindparam("new_tenant"))
 )
-
-
-@dataclass(frozen=True)
-class KeyIdentity:
-    """What a client pays with.
-
-    Attributes:
-        mode: ``test`` or ``live``.
-        host: The host of the base URL, in lower case and without port; ``loopback`` for each loopback host.
-        key: A hash of the API key.
-    """
-
-    mode: str
-    host: str
-    key: str
-
-    @classmethod
-    def of(cls, api_key: str, base_url: str) -> Self:
-        """Return the identity of a key at a base URL."""
-        mode = "live" if api_key.startswith("pk_live_") else "test"
-        host = (urlsplit(base_url).hostname or "").rstrip(".")
-        return cls(mode, "loopback" if _is_loopback(host) else host, hashlib.sha256(api_key.encode()).hexdigest())
 
 
 class Accounts:
@@ -112,13 +86,6 @@ class Accounts:
             f"the journal's account {self._account!r} belongs to {bound}, not to {given}; nothing was sent."
             " Give each account of the service a journal of its own, or a name: Journal(url, account=...)"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _now() -> str:

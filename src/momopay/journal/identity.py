@@ -1,34 +1,33 @@
-"""What a journal belongs to, as a client shows it: the key's mode, the host, and a hash of the key. Pure."""
+"""What a client pays with, as a journal remembers it. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from momopay._core.config import Account
-from momopay._core.key_state import hash_of
-
-_LIVE_PREFIX = "pk_live_"
+from momopay.urls import is_loopback
 
 
 @dataclass(frozen=True)
 class KeyIdentity:
-    """One API key at one address.
+    """What a client pays with.
 
     Attributes:
-        mode: Whether the key moves real money.
-        host: The host of the service without port. All loopback addresses are one host, because a sandbox gets
-            another port, and perhaps another name, at each start.
-        key: A hash that does not show the key.
+        mode: ``live`` if the key moves real money, else ``test``.
+        host: The host of the base URL, in lower case and without port; ``loopback`` for each loopback host, because a
+            sandbox gets another port, and perhaps another name, at each start.
+        key: A hash of the API key.
     """
 
     mode: Literal["live", "test"]
     host: str
     key: str
 
-
-def identity_of(account: Account) -> KeyIdentity:
-    """Return the identity of a client's key."""
-    host = "loopback" if account.on_loopback else (urlsplit(account.base_url).hostname or "")
-    return KeyIdentity("live" if account.api_key.startswith(_LIVE_PREFIX) else "test", host, hash_of(account))
+    @classmethod
+    def of(cls, api_key: str, base_url: str) -> Self:
+        """Return the identity of a key at a base URL."""
+        host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
+        mode: Literal["live", "test"] = "live" if api_key.startswith("pk_live_") else "test"
+        return cls(mode, host, hashlib.sha256(api_key.encode()).hexdigest())

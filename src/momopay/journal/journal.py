@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, JournalEntry
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
+from momopay.journal.evidence import report_of
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
+from momopay.models.matching import RequestedPayment
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
-from momopay.phones import same_phone
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.accounts import Accounts
@@ -121,32 +122,32 @@ class Journal:
         """
         return self._payments.unresolved()
 
-    def release(self, reference: str) -> JournalEntry:
+    def release(self, reference: str, by: str | None = None) -> JournalEntry:
         """Allow, as a human, that a payout is sent which was not made: UNKNOWN becomes NOT_SENT.
 
-        This is the only way in which a reference in doubt is ever sent again. If it was made after all, it is paid
-        twice. Look into the account console first, and no sooner than its list can have caught up. Refused and unsent
-        references may be sent without a release.
+        Prefer ``client.payouts.release``, which first searches the service's list. This one trusts you. If the payout
+        was made after all, it may be paid twice. Look into the account console first, and no sooner than its list can
+        have caught up. Refused and unsent references may be sent without a release. Logged at WARNING.
 
         Args:
             reference: The caller's reference.
+            by: Who decided, kept in the entry.
 
         Returns:
             The entry, as it is now.
 
         Raises:
-            RequestValidationError: The reference was accepted, is being sent at this moment, or is not in the journal.
+            RequestValidationError: The reference was accepted, may still be sent by a process that died or is frozen
+                (until a minute after its lease), or is not in the journal.
             JournalError: The database failed.
         """
-        if self._payments.release(reference):
-            logger.warning("reference %s was released: it may be sent", redacted_repr(reference))
         entry = self.get(reference)
-        if entry is None:
-            raise RequestValidationError({"reference": "is not in the journal"})
-        if entry.state not in MAY_BE_SENT:
-            problem = f"was accepted as transaction {entry.transaction_id}" if entry.transaction_id else "is being sent"
-            raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
-        return entry
+        if entry is not None and entry.state is JournalState.UNKNOWN:
+            check_lease_is_over(self._payments, entry)
+            if self._payments.release(entry, by):
+                logger.warning("reference %s was released: it may be sent", redacted_repr(reference))
+            entry = self.get(reference)
+        return check_free(entry)
 
     def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
         """Record that the service accepted a payout, by its own record; the reference is never sent again after this.
@@ -157,26 +158,35 @@ class Journal:
                 by itself: anybody can send one.
 
         Returns:
-            The entry as it is now; None if the transaction is no payout, or none of this journal's.
+            The entry as it is now; None if the transaction is no payout, or none of this journal's: another amount or
+            phone, or none at all, does not identify it.
 
         Raises:
             JournalError: The database failed.
         """
         record = evidence.transaction if isinstance(evidence, Callback) else evidence
         reference = record.reference if isinstance(record, Payout) else record.account_reference
-        entry = None if reference is None or record.type != TransactionType.B2C else self.get(reference)
-        if entry is None:
+        entry = None if reference is None or record.type is None else self.get(reference)
+        if reference is None or entry is None:
             return None
+        wanted = RequestedPayment(entry.reference, entry.amount, entry.phone, TransactionType.B2C)
         # Anybody may have used the reference outside the journal, so it alone does not identify the payout.
-        # A callback that leaves them out identifies it no better.
-        if entry.amount != record.amount or record.phone is None or not same_phone(entry.phone, record.phone):
-            logger.warning(
-                "transaction %s has reference %s, and another amount or phone",
+        differing = wanted.differences(reference, record)
+        if differing or None in {record.amount, record.phone}:
+            if "type" not in differing:  # a collection may have the same reference
+                logger.warning(
+                    "transaction %s has reference %s, and another amount or phone",
+                    record.transaction_id,
+                    redacted_repr(entry.reference),
+                )
+            return None
+        if not self._payments.accept(entry.reference, report_of(record)):
+            logger.error(
+                "transaction %s fits reference %s, and is already that of another reference",
                 record.transaction_id,
                 redacted_repr(entry.reference),
             )
-            return None
-        return self._payments.accept(entry.reference, record.transaction_id)
+        return self.get(entry.reference)
 
     def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
         """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
@@ -253,3 +263,24 @@ def payments_of(journal: Journal) -> Payments:
 def accounts_of(journal: Journal) -> Accounts:
     """Return what the journal is bound to."""
     return journal._accounts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def check_lease_is_over(payments: Payments, entry: JournalEntry) -> None:
+    """Raise RequestValidationError if the sender of an unclear payout may still be alive, and frozen."""
+    seconds = payments.seconds_to_release(entry)
+    if seconds > 0:
+        problem = f"its sender ended without a word and may be frozen; release it in {seconds:.0f} s"
+        raise RequestValidationError({"reference": problem})
+
+
+def check_free(entry: JournalEntry | None) -> JournalEntry:
+    """Return the entry of a payout that may be sent; else raise RequestValidationError."""
+    if entry is None:
+        raise RequestValidationError({"reference": "is not in the journal"})
+    if entry.state in MAY_BE_SENT:
+        return entry
+    problem = {
+        JournalState.ACCEPTED: f"was accepted as transaction {entry.transaction_id}",
+        JournalState.SENDING: "is being sent",
+    }.get(entry.state, "was changed meanwhile, and may have been made")
+    raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})

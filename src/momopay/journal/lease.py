@@ -19,13 +19,11 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from momopay.journal.entries import JournalState
-
-# Seconds from the end of a lease until a human may release what its sender left in SENDING.
-RELEASE_DELAY: Final = 60.0
+from momopay.journal.rules import RELEASE_AFTER_LEASE
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,11 @@ class Lease:
 
     id: str = field(default_factory=lambda: uuid4().hex)
     process: int = field(default_factory=os.getpid)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process took it. A forked child inherits its parent's leases, and must not use them."""
+        return self.process == os.getpid()
 
 
 class ProcessRegistry(Protocol):
@@ -73,8 +76,11 @@ class LeaseHolder:
 
     def holds(self, lease: Lease) -> bool:
         """Return whether the lease has not ended and is this process's own."""
-        # A forked child inherits the set, but only its parent may record how the parent's calls end.
-        return lease.process == os.getpid() and lease.id in self._leases
+        return lease.is_own and lease.id in self._leases
+
+    def end(self, lease: Lease) -> None:
+        """End a lease before its context ends: the call gave up, and what it began must not stand."""
+        self._leases.discard(lease.id)
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
         """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
@@ -96,4 +102,4 @@ def seconds_until_release(row: Mapping[Any, Any]) -> float:
     # A sender that died or is frozen left the row in SENDING. What it sent may still be on its way, and a frozen one
     # may go on; a minute after its lease neither can reach the service. A row in UNKNOWN was written by a call that
     # ended.
-    return max(0.0, row["lease_left"] + RELEASE_DELAY) if row["state"] == JournalState.SENDING else 0.0
+    return max(0.0, row["lease_left"] + RELEASE_AFTER_LEASE) if row["state"] == JournalState.SENDING else 0.0

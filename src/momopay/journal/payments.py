@@ -3,48 +3,69 @@
 | from | to | only if |
 |---|---|---|
 | no row | SENDING | the reference is new: the primary key decides |
-| REFUSED, NOT_SENT | SENDING | reference, amount and phone are those of the row |
+| REFUSED, NOT_SENT | SENDING | the row is the one that the call read, with the same amount and phone |
 | SENDING, UNKNOWN | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
-| any | ACCEPTED | the service's own answer or record says so |
-| SENDING without a live lease, UNKNOWN | NOT_SENT | a human released it, and nobody changed the row meanwhile |
+| any | ACCEPTED | the service's own answer or record shows this payment, and no other row has its id |
+| ACCEPTED | UNKNOWN | the service's record under the accepted id is another payment |
+| REFUSED, NOT_SENT | UNKNOWN | a search shows a payment with this reference after all |
+| SENDING without a live lease, UNKNOWN | NOT_SENT | a person released it, and nobody changed the row meanwhile |
+
+`momopay.journal.rules` has the same table as values, from which `momopay.journal.statements` makes its conditions.
 
 Invariants:
 - A row is committed as SENDING before the network is touched, and the commit is on disk when it returns.
-- Nothing leaves ACCEPTED, and no row is deleted.
+- No row is deleted.
 
 Thread safety: every thread may call everything here. The database decides between calls; nothing is kept in memory.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
 
-from sqlalchemy import RowMapping, case, select, update
+from sqlalchemy import RowMapping, Update
+from sqlalchemy.exc import IntegrityError
 
 from momopay.errors import JournalError
 from momopay.journal.database import ForkSafeDatabase
-from momopay.journal.entries import MAY_BE_SENT, OPEN, JournalEntry, JournalState
-from momopay.journal.lease import Lease, LeaseHolder
-from momopay.journal.schema import TAKE_LEASE, insert_new, lease_left, payments, update_one
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.evidence import Report
+from momopay.journal.lease import Lease, LeaseHolder, seconds_until_release
+from momopay.journal.schema import insert_new, payments, update_one
+from momopay.journal.statements import (
+    ACCEPT,
+    BEGIN,
+    CONTRADICT,
+    IS_TAKEN,
+    OUTCOMES,
+    RELEASE,
+    REPORT,
+    SELECT,
+    SELECT_OPEN,
+    SIGHT,
+)
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_KIND: Final = "PAYOUT"
-_SELECT: Final = select(payments, lease_left(payments))
-
 
 class Payments:
-    """The payouts in the journal."""
+    """The payouts of one account in the journal."""
 
     def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
-        self._own_rows = (payments.c.account == account, payments.c.kind == _KIND)
-        self._namespace: dict[str, object] = {"account": account, "kind": _KIND}
+        self._rows = {"the_account": account, "the_kind": EntryKind.PAYOUT.value}
         self.leases = leases
+
+    def bounded(self, seconds: float) -> AbstractContextManager[None]:
+        """Let all that this thread does with the database in the context end within so many seconds."""
+        return self._database.bounded(seconds)
 
     def get(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
@@ -53,69 +74,76 @@ class Payments:
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
-        not_ended = (
-            select(payments, lease_left(payments))
-            .where(*self._own_rows, payments.c.state.in_(OPEN))
-            .order_by(payments.c.sent_at)
-        )
         with self._database.connection() as connection:
-            rows = connection.execute(not_ended).mappings().all()
+            rows = connection.execute(SELECT_OPEN, self._rows).mappings().all()
         entries = [self._entry(row) for row in rows]
         return [entry for entry in entries if entry.state is JournalState.UNKNOWN]
 
-    def release(self, reference: str) -> bool:
-        """Change what reads as UNKNOWN to NOT_SENT, and return whether this call did."""
-        row = self._row(reference)
-        if row is None or self._entry(row).state is not JournalState.UNKNOWN:
-            return False
-        # The lease, too: the row may have been released and sent by another call since it was read, and then it is
-        # SENDING again.
-        unchanged = (payments.c.state == row["state"], payments.c.claim == row["claim"])
-        return self._change(reference, *unchanged, state=JournalState.NOT_SENT, released_at=_now())
-
-    def accept(self, reference: str, transaction_id: str) -> JournalEntry | None:
-        """Record that the service accepted a payout, whatever the row said; return its entry."""
-        is_new = payments.c.state != JournalState.ACCEPTED
-        self._change(reference, is_new, state=JournalState.ACCEPTED, transaction_id=transaction_id, code=None)
-        entry = self.get(reference)
-        _check_paid_once(entry, transaction_id)
-        return entry
-
     def begin(
-        self, lease: Lease, *, reference: str, amount: Decimal, phone: str, body_hash: str, seconds: float
+        self,
+        lease: Lease,
+        *,
+        reference: str,
+        amount: Decimal,
+        phone: str,
+        body_hash: str,
+        seconds: float,
+        read: JournalEntry | None = None,
+        metadata: Mapping[str, object] | None = None,
+        clock_offset: float | None = None,
     ) -> JournalEntry | None:
         """Record, durably, that the holder of a lease is about to send, for so many seconds at most.
+
+        Args:
+            lease: The call's lease. If it ended while the statement ran, because the caller gave up, the row becomes
+                NOT_SENT.
+            reference: The caller's reference.
+            amount: KES.
+            phone: In the form that is sent.
+            body_hash: Of the request's body.
+            seconds: For how long the lease holds at most.
+            read: The row as the call read it before it searched; None if there was none. If it is another one now,
+                another call has sent meanwhile, and this one must decide anew.
+            metadata: The caller's own.
+            clock_offset: Seconds by which this machine's clock is ahead of the service's, if that is known.
 
         Returns:
             None if the payout may be sent; else the entry that forbids it.
         """
-        now = _now()
-        values: dict[str, object] = {
-            "body_hash": body_hash,
-            "state": JournalState.SENDING,
-            "transaction_id": None,
-            "code": None,
-        }
-        lease_columns = self.leases.columns(lease, seconds)
-        same = self._namespace | {"reference": reference, "amount": format_amount(amount), "phone": phone}
+        values: dict[str, object] = self.leases.columns(lease, seconds)
+        values |= {"the_claim": read.claim} if read is not None else {}
+        given = {"metadata": None if metadata is None else json.dumps(metadata), "clock_offset": clock_offset}
+        given |= {"body_hash": body_hash}
+        now, amount_text = _now(), format_amount(amount)
         with self._database.connection() as connection:
-            # Not a SELECT first: between it and the write, another process could do the same.
-            first = {"attempts": 1, "created_at": now, "sent_at": now}
-            if insert_new(connection, payments, values | same | first | lease_columns):
-                return None
-            # What was released may have been paid the first time after all, so a search begins there.
-            sent_at = case((payments.c.released_at.is_not(None), payments.c.sent_at), else_=now)
-            again = {"sent_at": sent_at, "attempts": payments.c.attempts + 1}
-            may_be_sent = [payments.c[name] == value for name, value in same.items()]
-            may_be_sent.append(payments.c.state.in_(MAY_BE_SENT))
-            if update_one(
-                connection, update(payments).where(*may_be_sent).values(**values, **again, **TAKE_LEASE), lease_columns
-            ):
-                return None
+            if read is None:
+                # Not a SELECT first: between it and the write, another process could do the same.
+                row = {name.removeprefix("the_"): value for name, value in self._rows.items()} | given
+                row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
+                row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
+                begun = insert_new(connection, payments, row | values)
+            else:
+                values |= {f"new_{name}": value for name, value in given.items()}
+                values |= {"the_amount": amount_text, "the_phone": phone, "now": now}
+                begun = update_one(connection, BEGIN, self._values(reference, values))
+        if begun:
+            if not self.leases.holds(lease):
+                self.undo(lease, reference)
+            return None
         entry = self.get(reference)
         if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
             raise JournalError("the journal's database neither took the row nor shows one")
         return entry
+
+    def undo(self, lease: Lease, reference: str) -> None:
+        """Change the row that `begin` wrote to NOT_SENT, for a call that gave up before it sent."""
+        if lease.is_own:
+            self._outcome(lease, reference, JournalState.NOT_SENT)
+
+    def is_sending(self, lease: Lease, reference: str) -> bool:
+        """Return whether the row is still as `begin` wrote it for this lease."""
+        row = self._row(reference)
+        return row is not None and row["claim"] == lease.id and row["state"] == JournalState.SENDING
 
     def record_outcome(
         self,
@@ -125,43 +153,101 @@ class Payments:
         *,
         transaction_id: str | None = None,
         code: str | None = None,
+        clock_offset: float | None = None,
     ) -> None:
         """Record how the call that holds the lease ended, unless a later call or the service's record decided."""
-        if not self.leases.holds(lease):
-            return
-        accepted = state is JournalState.ACCEPTED
-        own = (payments.c.claim == lease.id, payments.c.state.in_(OPEN))
-        # An acceptance is recorded even if the row was released meanwhile and carries another lease.
-        expected = (payments.c.state != state,) if accepted else own
-        attempts = payments.c.attempts - (1 if state is JournalState.NOT_SENT else 0)
-        known = {"state": state, "transaction_id": transaction_id, "code": code, "attempts": attempts}
-        changed = self._change(reference, *expected, **known)
-        if accepted and not changed:
-            _check_paid_once(self.get(reference), transaction_id)
+        if self.leases.holds(lease):
+            self._outcome(
+                lease,
+                reference,
+                state,
+                new_transaction_id=transaction_id,
+                new_code=code,
+                new_clock_offset=clock_offset,
+            )
 
-    def _change(self, reference: str, *expected: Any, **values: object) -> bool:
-        change = update(payments).where(*self._own_rows, payments.c.reference == reference, *expected).values(**values)
+    def accept(
+        self, reference: str, report: Report, *, lease: Lease | None = None, clock_offset: float | None = None
+    ) -> bool:
+        """Record that the service accepted a payout, whatever the row said, and what else its record reports.
+
+        Args:
+            reference: The caller's reference.
+            report: What the service's record says.
+            lease: Of the call that sent, if its own response is the proof.
+            clock_offset: As for `begin`.
+
+        Returns:
+            False if another payout has this transaction: one transaction pays one reference.
+        """
+        if lease is not None and not self.leases.holds(lease):
+            return True  # a forked child: its parent records
+        values = self._values(reference, {f"new_{name}": value for name, value in asdict(report).items()})
+        values["new_clock_offset"] = clock_offset
         with self._database.connection() as connection:
-            return update_one(connection, change)
+            try:
+                if update_one(connection, ACCEPT, values) or update_one(connection, REPORT, values):
+                    return True
+            except IntegrityError:
+                # Another call may have accepted the same transaction for another row at the same moment.
+                if connection.scalar(IS_TAKEN, values):
+                    return False
+                raise
+        entry = self.get(reference)
+        if entry is None or entry.state is not JournalState.ACCEPTED:
+            return False
+        # Only a wrong `release` leads here.
+        if entry.transaction_id != report.transaction_id:
+            logger.critical(
+                "transaction %s is not the one in the journal, %s: the reference was paid twice",
+                report.transaction_id,
+                entry,
+            )
+        return True
+
+    def contradict(self, entry: JournalEntry) -> None:
+        """Record that the transaction of an accepted payout is another payment: whether it was paid is unknown."""
+        self._execute(CONTRADICT, entry.reference, the_transaction_id=entry.transaction_id)
+
+    def sight(self, entry: JournalEntry) -> None:
+        """Record that a payout that was refused or not sent may have been made after all."""
+        self._execute(SIGHT, entry.reference, the_claim=entry.claim)
+
+    def seconds_to_release(self, entry: JournalEntry) -> float:
+        """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
+        row = self._row(entry.reference)
+        return 0.0 if row is None else seconds_until_release(row)
+
+    def release(self, entry: JournalEntry, by: str | None) -> bool:
+        """Change what reads as UNKNOWN to NOT_SENT if nobody changed it since it was read; return whether this did."""
+        row = self._row(entry.reference)
+        if row is None or row["claim"] != entry.claim or self._entry(row).state is not JournalState.UNKNOWN:
+            return False
+        # The state that is stored, too: what was read as UNKNOWN may be SENDING, by a sender that died.
+        return self._execute(
+            RELEASE, entry.reference, the_claim=entry.claim, the_state=row["state"], new_released_by=by, now=_now()
+        )
+
+    def _outcome(self, lease: Lease, reference: str, state: JournalState, **known: object) -> None:
+        nothing = dict.fromkeys(("new_transaction_id", "new_code", "new_clock_offset"))
+        self._execute(OUTCOMES[state], reference, the_claim=lease.id, **nothing | known)
+
+    def _execute(self, change: Update, reference: str, **values: object) -> bool:
+        with self._database.connection() as connection:
+            return update_one(connection, change, self._values(reference, values))
+
+    def _values(self, reference: str, values: dict[str, object]) -> dict[str, object]:
+        return {**self._rows, "the_reference": reference, **values}
 
     def _row(self, reference: str) -> RowMapping | None:
         with self._database.connection() as connection:
-            found = connection.execute(_SELECT.where(*self._own_rows, payments.c.reference == reference))
-            return found.mappings().one_or_none()
+            return connection.execute(SELECT, self._values(reference, {})).mappings().one_or_none()
 
     def _entry(self, row: RowMapping) -> JournalEntry:
         died = row["state"] == JournalState.SENDING and self.leases.has_ended(row)
         state = JournalState.UNKNOWN if died else row["state"]
-        return JournalEntry.model_validate(dict(row) | {"state": state})
-
-
-def _check_paid_once(entry: JournalEntry | None, transaction_id: str | None) -> None:
-    """Log at CRITICAL if the service has two payouts of one reference."""
-    # Only a wrong `release` leads here.
-    if entry is None or entry.transaction_id != transaction_id:
-        logger.critical(
-            "transaction %s is not the one in the journal, %s: the reference was paid twice", transaction_id, entry
-        )
+        metadata = None if row["metadata"] is None else json.loads(row["metadata"])
+        return JournalEntry.model_validate(dict(row) | {"state": state, "metadata": metadata})
 
 
 def _now() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from enum import Enum, auto
 from typing import Annotated, ClassVar, Final, Self
 from urllib.parse import quote
 
@@ -12,9 +13,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
 from momopay.models.enums import ChannelType
+from momopay.models.matching import RequestedPayment, comparable
 from momopay.models.request_base import UNSET, Request
 from momopay.models.transactions import TransactionPage, TransactionSummary
-from momopay.phones import same_phone
 
 # How far the service's clock may be from this machine's when a payment is searched for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
@@ -105,6 +106,17 @@ class TransactionQuery(Request):
         return self if cursor is None else self.model_copy(update={"cursor": cursor})
 
 
+class Fit(Enum):
+    """How a transaction compares with a payment that is searched for."""
+
+    EXACT = auto()
+    """It has all that is known of the payment."""
+    NEAR = auto()
+    """It has the payment's reference, and differs in amount, phone, type or time."""
+    NONE = auto()
+    """It has another reference."""
+
+
 class Search(Request):
     """What is known of a payment that is searched for. It is compared here, and never sent."""
 
@@ -114,15 +126,16 @@ class Search(Request):
     phone: arguments.Phone | None = None
     type: arguments.Text | None = None
 
-    def fits(self, item: TransactionSummary) -> bool:
-        """Return whether a transaction may be the one."""
-        return (
-            item.account_reference == self.reference
-            and not self._is_before(item)
-            and self.type in {None, item.type}
-            and self.amount in {None, item.amount}
-            and (self.phone is None or same_phone(self.phone, item.phone))
-        )
+    def shifted(self, seconds: float) -> Self:
+        """Return the same search, begun so many seconds earlier."""
+        return self.model_copy(update={"since": self.since - timedelta(seconds=seconds)}) if seconds else self
+
+    def fit(self, item: TransactionSummary) -> Fit:
+        """Return how a transaction compares."""
+        if comparable(item.account_reference) != comparable(self.reference):
+            return Fit.NONE
+        wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
+        return Fit.NEAR if self._is_before(item) or wanted.differences(item.account_reference, item) else Fit.EXACT
 
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""

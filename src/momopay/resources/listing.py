@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -10,13 +11,15 @@ from functools import partial
 from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.operation import Resource, operation
-from momopay._redaction import clears_frames
+from momopay._redaction import clears_frames, redacted_repr
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import TransactionIterator
 from momopay.resources.search import GET, LIST, page_at, search
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 class Listing(Resource[BackendT]):
@@ -162,9 +165,10 @@ class Listing(Resource[BackendT]):
     ) -> builtins.list[TransactionSummary]:
         """Search for a payment by what is known of it, for example after an OutcomeUnknownError.
 
-        Walks the list back to five minutes before ``since``, because clocks differ. Finding nothing proves nothing:
-        a transaction may appear in the list later. The deadline applies to each page. Rests on the service page,
-        "GET /transactions".
+        Walks the list back to five minutes before ``since``; further if the ``Date`` of the service's responses shows
+        that this machine's clock is ahead. Finding nothing proves nothing: a transaction may appear in the list later.
+        What has the reference and another amount, phone, type or time is not returned, and logged at WARNING. The
+        deadline applies to each page. Rests on the service page, "GET /transactions".
 
         Args:
             reference: The reference that it was sent with, exactly.
@@ -181,5 +185,11 @@ class Listing(Resource[BackendT]):
             MomoPayError: Whatever `list` raises.
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
-        (found,) = await search(self._session, [wanted])
-        return found
+        (matches,) = await search(self._session, [wanted])
+        for item in matches.near:
+            logger.warning(
+                "transaction %s has reference %s, and another amount, phone, type or time than the one searched for",
+                item.transaction_id,
+                redacted_repr(reference),
+            )
+        return matches.exact

@@ -5,37 +5,51 @@ Invariants:
   the first byte goes out, so a crash at any later moment leaves a row that says that the payout may have been made.
 - An outcome is recorded as REFUSED or NOT_SENT only if it is known that no money moved. Whatever else happens,
   interrupts included, leaves UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
-- Absence from the service's list changes nothing: UNKNOWN is never sent again by this module.
+- A reference that was attempted before is sent only after a search, and only if nobody else sent it since the search
+  began. Absence from the list never makes UNKNOWN free.
+- The body of the request is not written after the deadline (by the transport), nor on behalf of a row that another
+  call or a person has changed meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from functools import partial
-from typing import Final, Generic
+from typing import Final, Generic, TypeVar
 
 from momopay._core.backend import BackendT
-from momopay._core.call import Call, call
+from momopay._core.call import Call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import APIError, DuplicatePayoutError, JournalError, MomoPayError, OutcomeUnknownError
-from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
-from momopay.journal.journal import Journal, payments_of
+from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.evidence import report_of
+from momopay.journal.identity import KeyIdentity
+from momopay.journal.journal import Journal, accounts_of, payments_of
 from momopay.journal.lease import Lease
+from momopay.journal.rules import Step, next_step
+from momopay.models.enums import TransactionType
+from momopay.models.matching import RequestedPayment
 from momopay.models.payouts import Payout
-from momopay.models.requests import PayoutRequest, transaction_path
-from momopay.models.transactions import Transaction, TransactionSummary
-from momopay.resources.reconcile import outcome_unknown, record_acceptance, search_for, write_or_log
-from momopay.resources.search import GET, search
+from momopay.models.requests import PayoutRequest
+from momopay.models.transactions import Transaction
+from momopay.resources.journal_access import JournalAccess
+from momopay.resources.known_payout import KnownPayout
+from momopay.resources.reconcile import outcome_unknown
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+T = TypeVar("T")
 
 # Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
 _GRACE: Final = 30.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+# Seconds after the row was committed for which it is taken to be unchanged when the body is written.
+_ROW_IS_FRESH: Final = 1.0
 
 
 class PayOnce(Generic[BackendT]):
@@ -44,54 +58,73 @@ class PayOnce(Generic[BackendT]):
     _session: Session[BackendT]
 
     def __init__(
-        self, session: Session[BackendT], journal: Journal, initiate: Endpoint[Payout], request: PayoutRequest
+        self,
+        session: Session[BackendT],
+        journal: Journal,
+        initiate: Endpoint[Payout],
+        request: PayoutRequest,
+        metadata: Mapping[str, object] | None,
     ) -> None:
         self._session = session
-        self._journal = journal
         self._payments = payments_of(journal)
+        self._accounts = accounts_of(journal)
+        self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
         self._request = request
+        self._metadata = metadata
+        self._payment = RequestedPayment(request.reference, request.amount, request.phone, TransactionType.B2C)
         self._body = request.to_json()
         self._body_hash = hashlib.sha256(self._body).hexdigest()
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         self._call: Call[Payout] = Call(session, initiate, "/b2c/payouts", body=self._body, details=details)
+        self._journal = JournalAccess(session, self._payments, request.reference, self._call.deadline)
+        self._known: KnownPayout[BackendT] = KnownPayout(session, self._payments, self._journal, self._payment)
 
     async def pay(self) -> Payout | Transaction:
         """Send if the journal allows it, else return what is known of the payout."""
-        entry = await self._get_entry()
+        entry = await self._journal.run(self._check_and_get)
         pause = _FIRST_PAUSE
         while True:
-            if entry is None or entry.state in MAY_BE_SENT:
-                if entry is not None:
-                    self._check_same_payout(entry)
-                # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies
-                # in the queue leaves nothing in doubt.
-                await self._call.acquire_slot()
-                with self._payments.leases.lease() as lease:
-                    entry = await self._begin(lease)
-                    if entry is None:
-                        return await self._send(lease)
-            self._check_same_payout(entry)
-            match entry.state:
-                case JournalState.ACCEPTED:
-                    return await self._read_accepted(entry)
-                case JournalState.UNKNOWN:
-                    return await self._reconcile(entry)
-                case _:  # another call is sending it
+            if entry is None:
+                step = Step.SEND
+            else:
+                self._check_same_payout(entry)
+                step = next_step(entry.state)
+            match step:
+                case Step.SEND | Step.SEARCH_THEN_SEND:
+                    made = None if entry is None else await self._known.find_before_sending(entry)
+                    if made is not None:
+                        return made
+                    # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that
+                    # dies in the queue leaves nothing in doubt.
+                    await self._call.acquire_slot()
+                    with self._payments.leases.lease() as lease:
+                        began = self._session.backend.now()
+                        changed = await self._begin(lease, entry)
+                        if changed is None:
+                            return await self._send(lease, began)
+                    self._call.has_slot = False  # it may be old when this call sends after all
+                    entry = changed
+                    continue
+                case Step.READ:
+                    assert entry is not None  # noqa: S101  only an entry leads here, and to the next step
+                    return await self._known.read_accepted(entry)
+                case Step.RECONCILE:
+                    assert entry is not None  # noqa: S101
+                    return await self._known.reconcile(entry)
+                case Step.WAIT:
+                    assert entry is not None  # noqa: S101
                     if self._session.backend.now() + pause > self._call.deadline:
                         raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
                     await self._session.backend.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
-            entry = await self._get_entry(in_doubt=True)
+            entry = await self._journal.run(partial(self._payments.get, self._request.reference))
 
-    async def _get_entry(self, *, in_doubt: bool = False) -> JournalEntry | None:
-        """Read the row. A failure leaves the payout in doubt if another call was seen sending it."""
-        try:
-            return await self._session.backend.in_thread(self._payments.get, self._request.reference)
-        except JournalError as error:
-            error.may_have_executed = in_doubt
-            raise
+    def _check_and_get(self) -> JournalEntry | None:
+        """Check that the journal is this account's, and return the entry of the reference."""
+        self._accounts.check(self._identity)
+        return self._payments.get(self._request.reference)
 
-    async def _begin(self, lease: Lease) -> JournalEntry | None:
+    async def _begin(self, lease: Lease, read: JournalEntry | None) -> JournalEntry | None:
         begin = partial(
             self._payments.begin,
             lease,
@@ -100,16 +133,25 @@ class PayOnce(Generic[BackendT]):
             phone=self._request.phone,
             body_hash=self._body_hash,
             seconds=self._session.limits.deadline + _GRACE,
+            read=read,
+            metadata=self._metadata,
+            clock_offset=self._session.clock.offset,
         )
         try:
-            return await self._session.backend.in_thread(begin)
+            return await self._journal.run(begin)
         except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
             raise
-        except BaseException:
-            await self._record(lease, JournalState.NOT_SENT)  # the row may have been written before the failure
+        except BaseException as error:
+            # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
+            # finds the lease ended. If it was committed before it failed, this undoes it.
+            self._payments.leases.end(lease)
+            await self._journal.write_or_log(partial(self._payments.undo, lease, self._request.reference))
+            if isinstance(error, JournalError):
+                error.may_have_executed = False  # the journal was read, and this call sends nothing
             raise
 
-    async def _send(self, lease: Lease) -> Payout:
+    async def _send(self, lease: Lease, began: float) -> Payout:
+        self._call.before_body = partial(self._check_row, lease, began)
         try:
             payout = await self._call.run()
         except MomoPayError as error:
@@ -121,19 +163,53 @@ class PayOnce(Generic[BackendT]):
             may_be_sent = self._call.may_have_been_sent
             await self._record(lease, JournalState.UNKNOWN if may_be_sent else JournalState.NOT_SENT)
             raise
-        if payout.reference and payout.reference != self._request.reference:
-            await self._record(lease, JournalState.UNKNOWN, transaction_id=payout.transaction_id)
-            raise OutcomeUnknownError(
-                f"the payout of reference {self._request.reference!r} may have been made: the service answered with"
-                " another reference",
-                sent_at=self._call.sent_at or payout.created_at,
-                reference=self._request.reference,
-                amount=self._request.amount,
-                phone=self._request.phone,
-                transaction_id=payout.transaction_id,
-            )
-        await self._record(lease, JournalState.ACCEPTED, transaction_id=payout.transaction_id)
+        differing = self._payment.differences(payout.reference, payout)
+        if differing:
+            raise await self._unbelievable(lease, payout, f"the service answered with another {', '.join(differing)}")
+        accept = partial(self._payments.accept, self._request.reference, report_of(payout), lease=lease)
+        if await self._journal.write_or_log(partial(accept, clock_offset=self._session.clock.offset)) is False:
+            raise await self._unbelievable(lease, payout, "the service answered with the transaction of another payout")
+        await self._learn_tenant(payout)
         return payout
+
+    async def _check_row(self, lease: Lease, began: float) -> None:
+        """Raise if the row is not this call's any more. It is asked just before the body is written."""
+        # A process that was frozen since it wrote the row may be taken for dead, and the row released, meanwhile.
+        if self._session.backend.now() - began <= _ROW_IS_FRESH:
+            return
+        reference = self._request.reference
+        try:
+            if await self._journal.run(partial(self._payments.is_sending, lease, reference)):
+                return
+            entry = await self._journal.run(partial(self._payments.get, reference))
+        except JournalError as error:
+            error.may_have_executed = False  # without its body the request does nothing
+            raise
+        if entry is None:
+            raise JournalError("the row of the payout has disappeared from the journal")
+        raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
+
+    async def _unbelievable(self, lease: Lease, payout: Payout, why: str) -> OutcomeUnknownError:
+        """Record an acceptance that is not this payout's, and return the error for it."""
+        await self._record(lease, JournalState.UNKNOWN, transaction_id=payout.transaction_id)
+        return OutcomeUnknownError(
+            f"the payout of reference {self._request.reference!r} may have been made: {why}",
+            sent_at=self._call.sent_at or payout.created_at,
+            reference=self._request.reference,
+            amount=self._request.amount,
+            phone=self._request.phone,
+            transaction_id=payout.transaction_id,
+        )
+
+    async def _learn_tenant(self, payout: Payout) -> None:
+        tenant = payout.tenant_id
+        if tenant and await self._journal.write_or_log(partial(self._accounts.learn, self._identity, tenant)) is False:
+            logger.error(
+                "reference %s was paid by tenant %s, to which the journal does not belong: nothing more is sent with"
+                " this key",
+                redacted_repr(self._request.reference),
+                tenant,
+            )
 
     async def _record_failure(self, lease: Lease, error: MomoPayError) -> None:
         if error.may_have_executed:
@@ -144,10 +220,12 @@ class PayOnce(Generic[BackendT]):
         else:
             await self._record(lease, JournalState.NOT_SENT)
 
-    async def _record(self, lease: Lease, state: JournalState, **known: str | None) -> None:
-        reference = self._request.reference
-        record = self._payments.record_outcome
-        await write_or_log(self._session, lambda: record(lease, reference, state, **known), reference)
+    async def _record(
+        self, lease: Lease, state: JournalState, *, transaction_id: str | None = None, code: str | None = None
+    ) -> None:
+        record = partial(self._payments.record_outcome, lease, self._request.reference, state)
+        offset = self._session.clock.offset
+        await self._journal.write_or_log(partial(record, transaction_id=transaction_id, code=code, clock_offset=offset))
 
     def _check_same_payout(self, entry: JournalEntry) -> None:
         """Raise DuplicatePayoutError if the reference was used with another amount or phone."""
@@ -163,40 +241,3 @@ class PayOnce(Generic[BackendT]):
             logger.info(
                 "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
             )
-
-    async def _read_accepted(self, entry: JournalEntry) -> Transaction:
-        try:
-            return await self._get_transaction(entry)
-        except MomoPayError as error:
-            error.may_have_executed = True  # the read failed, but the payout was made
-            raise
-
-    async def _reconcile(self, entry: JournalEntry) -> Transaction:
-        """Search for a payout in doubt, and return it if there is exactly one; else raise OutcomeUnknownError."""
-        failure: MomoPayError | None = None
-        matches = await self._find_by_id(entry)
-        if not matches:
-            try:
-                (matches,) = await search(self._session, [search_for(entry)], self._call.deadline)
-            except MomoPayError as error:
-                failure = error
-        if len(matches) == 1:
-            (found,) = matches
-            await record_acceptance(self._session, self._journal, found)
-            return found if isinstance(found, Transaction) else Transaction.from_summary(found)
-        why = "several transactions fit it" if matches else "the list does not show it, which proves nothing"
-        raise outcome_unknown(entry, f"the search failed: {failure.message}" if failure else why, matches) from failure
-
-    async def _find_by_id(self, entry: JournalEntry) -> list[TransactionSummary]:
-        """Read the transaction whose id a broken answer showed, if it is this payout; else the list decides."""
-        if entry.transaction_id is None:
-            return []
-        try:
-            transaction = await self._get_transaction(entry)
-        except MomoPayError:
-            return []
-        # The answer was broken, so its id may be that of another payment.
-        return [transaction] if search_for(entry).fits(transaction) else []
-
-    async def _get_transaction(self, entry: JournalEntry) -> Transaction:
-        return await call(self._session, GET, transaction_path(entry.transaction_id), until=self._call.deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -14,12 +14,14 @@ from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
 from momopay.journal import Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
+from momopay.models.metadata import checked_metadata
 from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 from momopay.resources.pay_once import PayOnce
 from momopay.resources.reconcile import reconcile_all
+from momopay.resources.release import release
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -102,13 +104,15 @@ class Payouts(Resource[BackendT]):
         currency: Literal["KES"] = "KES",
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> Payout | Transaction:
         """Send money to a phone, once for each reference, whatever fails and however often this is called.
 
         The journal is written before the network is touched. Call it again with the same arguments after any
-        error, crash or restart: it sends only if the journal says that the payout was refused or not sent, and
-        otherwise returns its transaction. One call at a time sends a reference, across processes; a second one
-        waits for the first. See the service page, "POST /b2c/payouts" and "GET /transactions".
+        error, crash or restart: it sends only if the journal says that the payout was refused or not sent and the
+        service's list does not show it, and otherwise returns its transaction. One call at a time sends a reference,
+        across processes; a second one waits for the first. See the service page, "POST /b2c/payouts" and
+        "GET /transactions".
 
         Args:
             journal: The account's journal.
@@ -120,6 +124,7 @@ class Payouts(Resource[BackendT]):
             currency: KES, the only one.
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
+            metadata: A JSON object of your own, kept in the journal's entry and never sent.
 
         Returns:
             The payout if this call sent it; else the transaction that an earlier call made, as the service
@@ -129,10 +134,11 @@ class Payouts(Resource[BackendT]):
             RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
             DuplicatePayoutError: The reference was used with another amount or phone; nothing was sent. Give each
                 payout a reference of its own.
+            ConfigurationError: The journal belongs to another account, host or mode; nothing was sent.
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
-                ``.matches``, or could not be searched within the deadline. Call again later; if it stays so,
-                look into the account console, then ``journal.release`` what was certainly not paid.
-            JournalError: The journal cannot be written; nothing was sent by this call. Fix it, call again.
+                ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later; if
+                it stays so, look into the account console, then `release` what was certainly not paid.
+            JournalError: The journal cannot be read or written; nothing was sent by this call. Fix it, call again.
             InsufficientFundsError: Refused; fund the B2C wallet, then call again.
             APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
             APIConnectionError: The service was not reached; as for `APIError`. Call again.
@@ -147,7 +153,33 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        return await PayOnce(self._session, journal, INITIATE, request).pay()
+        return await PayOnce(self._session, journal, INITIATE, request, checked_metadata(metadata)).pay()
+
+    @operation
+    async def release(self, *, journal: Journal, reference: str, by: str) -> JournalEntry:
+        """Allow, as a human, that a payout in doubt is sent after all, unless the service's list shows it.
+
+        Searches the whole list first, by the reference alone. It sends no money, but the next `pay_once` does. Look
+        into the account console before: the list may lag. Logged at WARNING. Rests on the service page,
+        "GET /transactions".
+
+        Args:
+            journal: The account's journal.
+            reference: Of a payout whose outcome is unknown.
+            by: Who decided; kept in the entry.
+
+        Returns:
+            The entry as it is now, NOT_SENT or REFUSED: it may be sent.
+
+        Raises:
+            RequestValidationError: The reference is not in the journal; or it was accepted, as the search may have
+                shown; or its sender died or is frozen, and may be released a minute after its lease.
+            OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
+                is this payout, use another reference; ``journal.release`` is the last resort.
+            JournalError: The database failed; nothing was released.
+            MomoPayError: Whatever ``transactions.find`` raises; nothing was released. Try again.
+        """
+        return await release(self._session, journal, reference, by)
 
     # Not an operation: pyright would not find that the clients are what `Journal.reconcile_all` takes.
     @overload

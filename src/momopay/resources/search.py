@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Final
@@ -12,37 +13,52 @@ from momopay._core.endpoint import Endpoint
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
-from momopay.models.enums import TransactionType
+from momopay.models.matching import comparable
 from momopay.models.records import Envelope
-from momopay.models.requests import Search, TransactionQuery
+from momopay.models.requests import Fit, Search, TransactionQuery
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import PageWalk
 
 GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction])
 LIST: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
 
-# The types that the list can be filtered by. It shows others too, so these are searched for without a filter.
-_FILTERED: Final = frozenset({TransactionType.STK, TransactionType.B2C})
+
+@dataclass
+class Matches:
+    """What a search found for one payment, newest first."""
+
+    exact: list[TransactionSummary] = field(default_factory=list)
+    near: list[TransactionSummary] = field(default_factory=list)
 
 
 async def search(
-    session: Session[BackendT], wanted: list[Search], until: float = inf
-) -> list[list[TransactionSummary]]:
-    """Walk the list once, back to the oldest of the wanted payments, and return what fits each of them."""
-    # Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
-    types = {each.type for each in wanted}
-    only = types.pop() if len(types) == 1 else None
-    query = TransactionQuery.checked(limit=100, type=only if only in _FILTERED else None)
-    oldest = min(wanted, key=lambda each: each.since)
-    # Grouped by id, because a list that grows while it is walked shows some transactions twice.
-    by_reference: dict[str, dict[str, TransactionSummary]] = {each.reference: {} for each in wanted}
+    session: Session[BackendT], wanted: list[Search], until: float = inf, *, whole_list: bool = False
+) -> list[Matches]:
+    """Walk the list once, back to the oldest of the wanted payments or to its end, and return what was found of each.
+
+    Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
+    """
+    # Not filtered by type: what has the reference and another type must be seen.
+    query = TransactionQuery.checked(limit=100)
+    by_reference: dict[str, dict[str, TransactionSummary]] = {comparable(each.reference): {} for each in wanted}
     walk = PageWalk(partial(page_at, session, query, until=until))
-    while (page := await walk.next()) is not None:
+    page = await walk.next()
+    if page is not None:
+        # Times in the list are the service's, those of the wanted payments are this machine's.
+        session.clock.observe(page.response.headers)
+        wanted = [each.shifted(session.clock.ahead) for each in wanted]
+    oldest = min(wanted, key=lambda each: each.since)
+    while page is not None:
         for item in page.items:
-            by_reference.get(item.account_reference or "", {})[item.transaction_id] = item
-        if oldest.is_past(page):
-            break
-    return [[item for item in by_reference[each.reference].values() if each.fits(item)] for each in wanted]
+            # By id, because a list that grows while it is walked shows some transactions twice.
+            by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
+        page = None if oldest.is_past(page) and not whole_list else await walk.next()
+    return [_matches(each, list(by_reference[comparable(each.reference)].values())) for each in wanted]
+
+
+def _matches(wanted: Search, items: list[TransactionSummary]) -> Matches:
+    fits = [(wanted.fit(item), item) for item in items]
+    return Matches(*([item for fit, item in fits if fit is kind] for kind in (Fit.EXACT, Fit.NEAR)))
 
 
 async def page_at(

@@ -1,0 +1,48 @@
+"""How far this machine's clock is from the service's, measured by the ``Date`` header of its responses.
+
+A search for a payment begins at the time when it was sent, by this machine's clock. If that clock is ahead, the payment
+is older than the search reaches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+logger = logging.getLogger("momopay")
+
+# Seconds. Less is latency, and the header's resolution of one second.
+_WORTH_A_WARNING: Final = 60.0
+
+
+class ServiceClock:
+    """The offset that one client measured. Threads share it without a lock: each measures the same."""
+
+    def __init__(self) -> None:
+        self.offset: float | None = None
+        """Seconds by which this machine's clock is ahead; None if no response had a ``Date``."""
+        self._warned: float = 0.0
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which this machine's clock is ahead, 0 if it is behind or that is not known."""
+        return max(0.0, self.offset or 0.0)
+
+    def observe(self, headers: Mapping[str, str]) -> None:
+        """Measure the offset by a response that came just now."""
+        # Only for responses that matter, since parsing the date takes a twentieth of a request's time.
+        try:
+            date = parsedate_to_datetime(headers.get("date", ""))
+        except (ValueError, TypeError, OverflowError):
+            return
+        if date.tzinfo is None:  # "-0000" means UTC of an unknown zone
+            date = date.replace(tzinfo=UTC)
+        self.offset = (datetime.now(UTC) - date).total_seconds()
+        # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
+        if abs(self.offset) > _WORTH_A_WARNING and abs(self.offset - self._warned) > _WORTH_A_WARNING:
+            self._warned = self.offset
+            direction = "ahead of" if self.offset > 0 else "behind"
+            logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(self.offset), direction)

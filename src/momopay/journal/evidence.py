@@ -1,0 +1,48 @@
+"""What the service reports about a payment, in the form in which the journal keeps it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from momopay.models.callbacks import CallbackTransaction
+from momopay.models.payouts import Payout
+from momopay.models.transactions import TransactionSummary
+from momopay.money import format_amount
+
+
+@dataclass(frozen=True)
+class Report:
+    """The columns that the service's record fills. What is None leaves the journal's column as it is.
+
+    Attributes:
+        transaction_id: The service's id.
+        status: Its status.
+        result_code: The provider's code for how it ended.
+        receipt: The provider's receipt.
+        fee: The service's fee, KES, as text.
+        ended_at: When it reached a status that nothing follows, as text.
+    """
+
+    transaction_id: str
+    status: str | None = None
+    result_code: str | None = None
+    receipt: str | None = None
+    fee: str | None = None
+    ended_at: str | None = None
+
+
+def report_of(record: Payout | TransactionSummary | CallbackTransaction) -> Report:
+    """Return what a record of the service says, as far as it says it."""
+    # Only some records have a result code, and only a callback has a receipt.
+    result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
+    updated_at: datetime | None = record.updated_at
+    ended = record.status.is_terminal and updated_at is not None
+    return Report(
+        transaction_id=record.transaction_id,
+        status=str(record.status),
+        result_code=None if result_code is None else str(result_code),
+        receipt=receipt,
+        fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
+        ended_at=updated_at.isoformat() if ended and updated_at is not None else None,
+    )

@@ -1,0 +1,106 @@
+"""The SQL statements that read and change the rows of payments, each built once.
+
+Parameters: ``the_...`` is what the row must be, ``new_...`` what it becomes, ``now`` the time as text. `TAKE_LEASE` has
+its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Update, bindparam, case, exists, func, select, update
+
+from momopay.journal.entries import OPEN, JournalState
+from momopay.journal.rules import TRANSITIONS, Cause
+from momopay.journal.schema import TAKE_LEASE, lease_left, payments
+
+_columns: Final = payments.c
+_ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference"))
+
+
+def _change(cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any) -> Update:
+    """Return the statement by which a cause changes a row, with the rules' states as its condition."""
+    before = [state for state in TRANSITIONS[cause][to] if state is not None]
+    return update(payments).where(*_ROW, _columns.state.in_(before), *expected).values(state=to, **values)
+
+
+def _kept_or(name: str) -> Any:
+    """Return an expression for a column that changes only if there is something new."""
+    return func.coalesce(bindparam(f"new_{name}", type_=_columns[name].type), _columns[name])
+
+
+# Built once: building a statement takes several times as long as executing it.
+_SAME_CLAIM: Final = _columns.claim == bindparam("the_claim")
+_REPORTED: Final = {name: _kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at", "clock_offset")}
+_other: Final = payments.alias()
+_is_taken: Final = exists().where(
+    _other.c.account == bindparam("the_account"),
+    _other.c.transaction_id == bindparam("new_transaction_id"),
+    _other.c.state == JournalState.ACCEPTED,
+)
+IS_TAKEN: Final = select(_is_taken)
+SELECT: Final = select(payments, lease_left(payments)).where(*_ROW)
+SELECT_OPEN: Final = (
+    select(payments, lease_left(payments)).where(*_ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
+)
+BEGIN: Final = _change(
+    Cause.BEGIN,
+    JournalState.SENDING,
+    _SAME_CLAIM,
+    _columns.amount == bindparam("the_amount"),
+    _columns.phone == bindparam("the_phone"),
+    transaction_id=None,
+    code=None,
+    attempts=_columns.attempts + 1,
+    # What was released may have been paid the first time after all, so a search begins there.
+    sent_at=case((_columns.released_at.is_not(None), _columns.sent_at), else_=bindparam("now")),
+    metadata=_kept_or("metadata"),
+    clock_offset=_kept_or("clock_offset"),
+    body_hash=bindparam("new_body_hash"),
+    **TAKE_LEASE,
+)
+OUTCOMES: Final = {
+    to: _change(
+        Cause.OUTCOME,
+        to,
+        _SAME_CLAIM,
+        transaction_id=bindparam("new_transaction_id"),
+        code=bindparam("new_code"),
+        attempts=_columns.attempts - (1 if to is JournalState.NOT_SENT else 0),
+        clock_offset=_kept_or("clock_offset"),
+    )
+    for to in TRANSITIONS[Cause.OUTCOME]
+}
+ACCEPT: Final = _change(
+    Cause.ACCEPTANCE,
+    JournalState.ACCEPTED,
+    _columns.state != JournalState.ACCEPTED,
+    ~_is_taken,
+    transaction_id=bindparam("new_transaction_id"),
+    code=None,
+    status=_kept_or("status"),
+    **_REPORTED,
+)
+REPORT: Final = (
+    update(payments)
+    .where(
+        *_ROW,
+        _columns.state == JournalState.ACCEPTED,
+        _columns.transaction_id == bindparam("new_transaction_id"),
+        # A page of the list that was read before the end may be reported after it.
+        _columns.ended_at.is_(None) | bindparam("new_ended_at", type_=_columns.ended_at.type).is_not(None),
+    )
+    .values(status=_kept_or("status"), **_REPORTED)
+)
+CONTRADICT: Final = _change(
+    Cause.CONTRADICTION, JournalState.UNKNOWN, _columns.transaction_id == bindparam("the_transaction_id")
+)
+SIGHT: Final = _change(Cause.SIGHTING, JournalState.UNKNOWN, _SAME_CLAIM)
+RELEASE: Final = _change(
+    Cause.RELEASE,
+    JournalState.NOT_SENT,
+    _SAME_CLAIM,
+    _columns.state == bindparam("the_state"),
+    released_by=bindparam("new_released_by"),
+    released_at=bindparam("now"),
+)

@@ -1,0 +1,57 @@
+"""The journal as one call uses it: from the call's event loop or thread, and no longer than its deadline."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from momopay._core.session import Session
+from momopay._redaction import redacted_repr
+from momopay.errors import MomoPayError
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.payments import Payments
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+T = TypeVar("T")
+
+# Seconds for a write after the deadline: the answer that came just before it should still be recorded.
+_LEAST_SECONDS: Final = 1.0
+
+
+class JournalAccess:
+    """The journal for one call about one reference."""
+
+    def __init__(self, session: Session[Any], payments: Payments, reference: str, deadline: float) -> None:
+        self._session = session
+        self._payments = payments
+        self._reference = reference
+        self.deadline = deadline
+        """On the backend's monotonic clock."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do something with the database, which ends by the deadline with JournalError at the latest."""
+        backend = self._session.backend
+        seconds = max(self.deadline - backend.now(), _LEAST_SECONDS)
+
+        def bounded() -> T:
+            with self._payments.bounded(seconds):
+                return work()
+
+        result: T = await backend.in_thread(bounded)
+        return result
+
+    async def write_or_log(self, work: Callable[[], T]) -> T | None:
+        """Write and return the result; log a failure and return None."""
+        # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
+        # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
+        name = redacted_repr(self._reference)
+        try:
+            return await self.run(work)
+        except MomoPayError as error:  # a JournalError, or the journal was closed meanwhile
+            logger.error("reference %s: %s", name, error)  # noqa: TRY400  a trace may show values
+        except Exception as error:  # noqa: BLE001  an error in SQLAlchemy must not lose the answer either
+            logger.error("reference %s: not recorded: %s", name, type(error).__name__)  # noqa: TRY400
+        return None
