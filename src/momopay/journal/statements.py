@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Update, bindparam, case, exists, func, select, update
+from sqlalchemy import ColumnElement, Update, bindparam, case, exists, func, or_, select, update
 
 from momopay.journal.entries import OPEN, JournalState
 from momopay.journal.rules import TRANSITIONS, Cause
@@ -20,8 +20,9 @@ _ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("acc
 
 def _change(cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any) -> Update:
     """Return the statement by which a cause changes a row, with the rules' states as its condition."""
-    before = [state for state in TRANSITIONS[cause][to] if state is not None]
-    return update(payments).where(*_ROW, _columns.state.in_(before), *expected).values(state=to, **values)
+    # Not IN, whose list SQLAlchemy expands anew at each execution.
+    before = or_(*(_columns.state == state for state in JournalState if state in TRANSITIONS[cause][to]))
+    return update(payments).where(*_ROW, before, *expected).values(state=to, **values)
 
 
 def _kept_or(name: str) -> Any:
