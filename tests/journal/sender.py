@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+
+from sqlalchemy import Engine, event
 
 from journal.kit import begin, callback, lease_of
 from momopay import Journal
@@ -13,12 +17,29 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
+def kill_before(number: int) -> None:
+    """Kill this process just before the n-th statement that changes something."""
+    left = [number]
+
+    def count(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        left[0] -= not statement.lstrip().startswith(("SELECT", "PRAGMA", "BEGIN"))
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "before_cursor_execute", count)
+
+
 def main(url: str, kind: str, reference: str) -> None:
     with Journal(url) as journal:
         if kind == "callback":
             with journal.handling(callback(reference)) as first:
                 say("held" if first else "handled")
                 sys.stdin.read()
+            return
+        if kind == "killed before":
+            kill_before(int(reference))
+            journal.get("r")
+            say("done")
             return
         if kind == "race":
             sys.stdin.read(1)  # all begin at once

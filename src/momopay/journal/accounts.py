@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import and_, bindparam, select, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import ForkSafeDatabase
@@ -21,7 +21,9 @@ from momopay.journal.schema import accounts, insert_new, keys, update_one
 logger: logging.Logger = logging.getLogger("momopay")
 
 _ACCOUNT = select(accounts).where(accounts.c.account == bindparam("namespace"))
-_KEY = select(keys.c.tenant_id).where(keys.c.account == bindparam("namespace"), keys.c.key == bindparam("key_hash"))
+_IS_KEY = and_(keys.c.account == bindparam("namespace"), keys.c.key == bindparam("key_hash"))
+_KEY = select(keys.c.tenant_id).where(_IS_KEY)
+_REPLACE_TENANT = update(keys).where(_IS_KEY).values(tenant_id=bindparam("new_tenant"))
 _BIND_TENANT = (
     update(accounts)
     .where(accounts.c.account == bindparam("namespace"), accounts.c.tenant_id.is_(None))
@@ -74,7 +76,10 @@ class Accounts:
         with self._database.connection() as connection:
             update_one(connection, _BIND_TENANT, {"namespace": self._account, "new_tenant": tenant_id})
             bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
-            insert_new(connection, keys, {"account": self._account, "key": identity.key, "tenant_id": tenant_id})
+            known = {"account": self._account, "key": identity.key, "tenant_id": tenant_id}
+            if not insert_new(connection, keys, known):
+                changed = {"namespace": self._account, "key_hash": identity.key, "new_tenant": tenant_id}
+                connection.execute(_REPLACE_TENANT, changed)
         if bound is not None and bound["tenant_id"] == tenant_id:
             self._checked[identity] = tenant_id
             return True
