@@ -63,12 +63,10 @@ class Rules:
     """It refuses for a near match, too."""
     release_waits_for_lease: bool = True
     """A release waits for a minute after the lease of a row in SENDING."""
-    release_of_unknown_waits: bool = True
-    """It waits so for a row in UNKNOWN, too."""
     release_reads_the_row_first: bool = True
     """It reads the row before it searches."""
     release_compares_the_row: bool = True
-    """It changes the row only if state and claim are as it read them."""
+    """It changes the row only if it has the claim that it read, and is still in doubt."""
     callback_confirmed: bool = True
     """A callback settles a row only once the service's own record confirmed it."""
 
@@ -85,6 +83,8 @@ class World:
     """A sender does not freeze between the last check and the write of the body."""
     refusals_are_true: bool = True
     """A refusal with a code of the service's table means that nothing was executed."""
+    people_wait: bool = True
+    """A person releases a row in UNKNOWN no sooner than a minute after its lease. For SENDING it is a rule."""
     clocks_agree: bool = True
     """A person's clock is not ahead of the sender's by more than the lease and a minute."""
     answers_name_their_payment: bool = True

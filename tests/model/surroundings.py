@@ -133,7 +133,7 @@ class Surroundings:
             after = _released(state, row, wrong=False)
             yield "the release reads the row and changes it", after._replace(release=Release())
         elif release.at == "change":
-            as_read = (row.state, row.claim) == (release.state, release.claim)
+            as_read = row.claim == release.claim
             if may_follow(Cause.RELEASE, row.state, NOT_SENT) and (as_read or not rules.release_compares_the_row):
                 after = _released(state, row, wrong=release.wrong)
                 yield "the release changes the row", after._replace(release=Release())
@@ -158,7 +158,7 @@ class Surroundings:
         return EXACT in state.payments or (self._rules.release_searches_by_reference and NEAR in state.payments)
 
     def _waited(self, state: State, row: Row) -> bool:
-        kept = self._rules.release_waits_for_lease if row.state is SENDING else self._rules.release_of_unknown_waits
+        kept = self._rules.release_waits_for_lease if row.state is SENDING else self._world.people_wait
         needed = (EXPIRED if self._world.clocks_agree else OLDER) if kept else FRESH
         return state.calls[row.claim - 1].phase >= needed
 
