@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,44 @@ def _programs() -> Path | None:
 class PostgresqlServer:
     """One server; each test takes a new database of it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, launch: Callable[[], subprocess.Popen[Any]], log: Path) -> None:
+        """`launch` starts the program; this starts it, and again after `kill`."""
         self._port = port
+        self._launch = launch
+        self._log = log
+        self._process = launch()
+        self._await_answers()
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, as a machine that loses its memory does; its backends end by themselves."""
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Start it again after `kill`."""
+        self._process = self._launch()
+        self._await_answers()
+
+    def backends(self) -> list[int]:
+        """Return the process ids of the backends that serve clients."""
+        with psycopg.connect(self._conninfo, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+            return [pid for (pid,) in found]
+
+    def end(self) -> None:
+        """End it at once: the cluster is thrown away."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(30)
+
+    def _await_answers(self) -> None:
+        give_up = time.monotonic() + 30
+        while not self.answers():
+            if self._process.poll() is not None:  # backends of a killed server still hold its memory
+                assert time.monotonic() < give_up, self._log.read_text()
+                time.sleep(0.1)
+                self._process = self._launch()
 
     def new_database(self) -> str:
         """Create a database and give its URL."""
@@ -65,15 +102,21 @@ class PostgresqlServer:
         return f"host=127.0.0.1 port={self._port} user=postgres dbname=postgres"
 
 
-@contextmanager
-def running_postgresql() -> Generator[PostgresqlServer]:
-    """Start a server with a new cluster, and end it. Passes over, or fails in CI, where PostgreSQL is missing."""
+def required_programs() -> Path:
+    """Return where PostgreSQL's programs are. Passes the test over, or fails it in CI, where there are none."""
     programs = _programs()
     if programs is None:
         message = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
         if os.environ.get("CI_REQUIRE_ALL"):
             pytest.fail(message)
         pytest.skip(message)
+    return programs
+
+
+@contextmanager
+def running_postgresql() -> Generator[PostgresqlServer]:
+    """Start a server with a new cluster, and end it. Passes over, or fails in CI, where PostgreSQL is missing."""
+    programs = required_programs()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # PostgreSQL will not run as root.
@@ -96,19 +139,20 @@ def running_postgresql() -> Generator[PostgresqlServer]:
             "max_connections=200",
             "fsync=off",  # clients are killed here, never the machine
         )
-        with (Path(folder) / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [programs / "postgres", "-D", data, *(part for option in options for part in ("-c", option))],
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                **as_whom,
-            )
+        log = Path(folder) / "log"
+
+        def launch() -> subprocess.Popen[Any]:
+            with log.open("ab") as output:
+                return subprocess.Popen(
+                    [programs / "postgres", "-D", data, *(part for option in options for part in ("-c", option))],
+                    stdout=output,
+                    stderr=output,
+                    cwd=folder,
+                    **as_whom,
+                )
+
+        server = PostgresqlServer(port, launch, log)
         try:
-            started = PostgresqlServer(port)
-            while not started.answers():
-                assert server.poll() is None, (Path(folder) / "log").read_text()
-            yield started
+            yield server
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once: the cluster is thrown away
-            server.wait(30)
+            server.end()

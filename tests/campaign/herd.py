@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import signal
 import socket
@@ -16,9 +17,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 from campaign import receiver, worker
-from campaign.settings import Settings
+from campaign.settings import Note, Settings
 
 PATIENCE = 10.0
+STOPS = 0.25
+"""How likely a process is frozen, at any moment, and not killed."""
 BETWEEN_KILLS = (1_000, 9_000)
 """Bytes that the processes log between two kills, about 5 to 50 calls: a slow machine gets no more kills for it."""
 
@@ -54,15 +57,24 @@ class Child:
 class Herd:
     """All of them. The last is the receiver of callbacks, which never ends by itself."""
 
-    def __init__(self, workers: list[Child], receiver: Child, rng: random.Random) -> None:
+    def __init__(
+        self, workers: list[Child], receiver: Child, rng: random.Random, hear_of_death: Callable[[Note], object]
+    ) -> None:
+        """`hear_of_death` is told what a worker was paying that killed itself."""
         self.workers = workers
         self.receiver = receiver
         self.rng = rng
         self.events: Counter[str] = Counter()
+        self._hear_of_death = hear_of_death
         self._log = Path(receiver.settings.log)
         self._next_kill = self.rng.randrange(*BETWEEN_KILLS)
         for child in (*workers, receiver):
             child.start()
+
+    def pids(self) -> list[int]:
+        """Return the processes that live."""
+        found = [child.process.pid for child in (*self.workers, self.receiver) if child.process is not None]
+        return [pid for pid in found if pid is not None]
 
     @property
     def done(self) -> bool:
@@ -78,6 +90,9 @@ class Herd:
                 child.done = True
             elif code == -signal.SIGKILL:
                 self.events["kills of a worker by itself, around a payout"] += 1
+                note = Note.take(child.settings.folder, f"dead-{child.process.pid}")
+                if note is not None:
+                    self._hear_of_death(note)
                 child.start()
             elif code is not None:
                 raise RuntimeError(f"{child.settings.name} ended with {code}: the campaign itself is broken")
@@ -88,7 +103,11 @@ class Herd:
             victims = [child for child in self.workers if not child.done]
             child = self.receiver if self.rng.random() < 0.12 else self.rng.choice(victims or [self.receiver])
             assert child.process is not None
-            if child.process.exitcode is None:
+            if child.process.exitcode is None and self.rng.random() < STOPS:
+                assert child.process.pid is not None
+                os.kill(child.process.pid, signal.SIGSTOP)
+                self.events["a process was frozen"] += 1
+            elif child.process.exitcode is None:
                 child.kill()
                 self.events["kills of the receiver" if child is self.receiver else "kills of a worker"] += 1
                 child.start()

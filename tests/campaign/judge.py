@@ -36,7 +36,9 @@ class Said(StrEnum):
     UNKNOWN = "outcome unknown"
     FAILED = "surely not paid"
     DUPLICATE = "duplicate refused"
-    NO_JOURNAL = "journal failed"
+    NO_JOURNAL = "journal failed, surely not paid"
+    IN_DOUBT = "journal failed, outcome unknown"
+    MISCONFIGURED = "journal refused"
     CANCELLED = "cancelled"
     UNTYPED = "untyped error"
 
@@ -158,7 +160,11 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment]) -> None:
         own = any(payment.call == word.call for payment in payments)
         if own or any(payment.at < word.begun for payment in payments):
             verdict.findings[Finding.SAID_FAILED].append(case)
-    elif word.said in {Said.DUPLICATE, Said.NO_JOURNAL}:  # they speak of this call alone: it sent nothing
+    elif word.said in {
+        Said.DUPLICATE,
+        Said.MISCONFIGURED,
+        Said.NO_JOURNAL,
+    }:
         if any(payment.call == word.call for payment in payments):
             verdict.findings[Finding.SAID_FAILED].append(case)
     elif word.said is Said.PAID:

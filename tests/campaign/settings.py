@@ -9,6 +9,7 @@ import random
 import threading
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Self
 
 from campaign.judge import Said, Word
@@ -22,7 +23,11 @@ LANES = 4
 
 @dataclass(frozen=True)
 class Settings:
-    """One process of the campaign. `dead_port` takes no connection; `pace` is the pause between calls, seconds."""
+    """One process of the campaign.
+
+    `dead_port` takes no connection; `pace` is the pause between calls, seconds. `epoch` and `speed` tell the service's
+    time. `skew` is how far the process's clock is ahead of it at first; `freezes` how likely it stops at a payout.
+    """
 
     name: str
     client_kind: str
@@ -34,6 +39,10 @@ class Settings:
     hook_port: int
     dead_port: int
     pace: float
+    epoch: float
+    speed: float
+    skew: float
+    freezes: float
     log: str
     control: str | None
 
@@ -51,6 +60,11 @@ class Settings:
         """Where callbacks come to."""
         return f"http://127.0.0.1:{self.hook_port}/momo"
 
+    @property
+    def folder(self) -> Path:
+        """Where notes are left."""
+        return Path(self.log).parent
+
     def rng(self) -> random.Random:
         """Give this process's luck."""
         return random.Random(f"{self.seed} {self.name}")
@@ -66,6 +80,31 @@ def end_with_the_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a process leaves behind when it stops or dies at a payout, for a person to find."""
+
+    reference: str
+    point: str
+    skew: float
+
+    def leave(self, folder: Path, name: str) -> None:
+        """Write it down."""
+        path = folder / f"note-{name}"
+        path.with_suffix(".new").write_text(json.dumps(asdict(self)))
+        path.with_suffix(".new").rename(path)
+
+    @classmethod
+    def take(cls, folder: Path, name: str) -> Self | None:
+        """Read it and throw it away; None if there is none."""
+        path = folder / f"note-{name}"
+        if not path.exists():
+            return None
+        note = cls(**json.loads(path.read_text()))
+        path.unlink()
+        return note
 
 
 class Log:

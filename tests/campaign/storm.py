@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from campaign.judge import Payment
 from campaign.settings import TIMEOUT
-from momopay.sandbox import Account, Fault, MovementKind, Sandbox, _sandbox
+from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _sandbox, _wrong_answers
 from momopay.sandbox._fault_middleware import EFFECT, FaultMiddleware
 from momopay.sandbox._faults import FaultPlan, PlannedFault
 
@@ -31,7 +31,14 @@ AFTER_COMMIT = (
     Fault.error_after_commit,
     Fault.truncated,
     Fault.slow_drip,
+    Fault.refused_after_commit,
+    Fault.other_transaction,
+    Fault.other_amount,
+    Fault.other_phone,
+    Fault.other_reference,
 )
+REFUSING = (200, 409, 425, 499)
+"""Statuses of refusals with an unknown code, of payouts that were executed."""
 READ_FAULTS = (
     Fault.refuse,
     Fault.reset_before_read,
@@ -62,6 +69,7 @@ class Storm(FaultPlan):
         self._payout_faults = AFTER_COMMIT if fierce else (*BEFORE_COMMIT, *AFTER_COMMIT)
         self.struck: Counter[str] = Counter()
         self.calm = False
+        self.known_ids: list[str] = []
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Draw the fault of a request."""
@@ -69,9 +77,15 @@ class Storm(FaultPlan):
         if not self._strikes(self._likelihood if pays else 0.06):
             return None
         fault = self.rng.choice(self._payout_faults if pays else READ_FAULTS)
+        if fault is Fault.other_transaction and not self.known_ids:
+            return None
         self.struck[f"{'payout' if pays else 'read'}: {fault.value}"] += 1
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
-        return PlannedFault(method, _ANY, fault, 1, content_length=whole)
+        return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=self.rng.choice(REFUSING))
+
+    def another_id(self, *_transaction: object) -> str:
+        """Draw the id of a payout that the journal has as accepted: only then can it know that another has it."""
+        return self.rng.choice(self.known_ids)
 
     def twist(self) -> Fault | None:
         """Draw what follows from a payout, whatever becomes of its answer."""
@@ -132,6 +146,10 @@ class Service:
         self.storm = storm
         self._engine = sandbox._running
         self._account: Account = sandbox.account(KEY)
+        instant, since = self._engine.clock._origin
+        assert since is not None
+        self.epoch = instant.timestamp() - since * SPEED
+        """The service's time when the monotonic clock was 0, in Unix seconds; it runs `SPEED` times as fast."""
         self.mend()
         self._account.b2c_balance = FUNDS
         self._account.service_balance = FUNDS
@@ -180,6 +198,12 @@ class Service:
             case _:
                 account.rate_limit = 1
 
+    def restyle(self, switch: str = "", value: object = None) -> None:
+        """Show lists in another style; without one, as they are."""
+        fresh = Switches()
+        for name in ("list_phone", "list_amount", "list_type", "list_times"):
+            setattr(self._account.switches, name, value if name == switch else getattr(fresh, name))
+
     def mend(self) -> None:
         """Take everything that `refuse` refuses for."""
         account = self._account
@@ -199,6 +223,7 @@ def service_in_storm(storm: Storm) -> Generator[Service]:
         sandbox.start()
     try:
         sandbox._running.faults = storm
-        yield Service(sandbox, storm)
+        with patch.object(_wrong_answers, "_another_id", storm.another_id):
+            yield Service(sandbox, storm)
     finally:
         sandbox.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from campaign.judge import Said, Word
-from momopay import DuplicatePayoutError, JournalError, MomoPayError, Payout, Transaction
+from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payout, Transaction
 
 
 class Ear:
@@ -25,8 +25,12 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
         said = Said.PAID
     except DuplicatePayoutError:
         said = Said.DUPLICATE
+    except ConfigurationError as failure:
+        said, error = Said.MISCONFIGURED, str(failure)
     except JournalError as failure:
-        said, error = Said.NO_JOURNAL, str(failure)
+        # It speaks of the payout, not of this call alone.
+        said = Said.IN_DOUBT if failure.may_have_executed else Said.NO_JOURNAL
+        error = str(failure)
     except MomoPayError as failure:
         said = Said.UNKNOWN if failure.may_have_executed else Said.FAILED
         error = type(failure).__name__

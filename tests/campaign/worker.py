@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
@@ -16,10 +17,11 @@ from itertools import count
 from typing import Any
 
 from campaign import controls
+from campaign.clocks import SKEWS, Clock, hasten, wind
 from campaign.orders import Order, make_orders
-from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Settings, end_with_the_parent
+from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Note, Settings, end_with_the_parent
 from campaign.words import heard
-from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalState, MomoPayError
+from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalError, JournalState, MomoPayError
 
 PASSES = 2
 SUICIDE = 0.012
@@ -27,6 +29,8 @@ SUICIDE = 0.012
 UNREACHABLE = 0.04
 IMPOSTOR = 0.03
 CANCELLED = 0.15
+JUMPS = 0.01
+"""How likely the clock of the process jumps before a call."""
 AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
 """How likely an order is asked for once more that is paid, or in doubt."""
 
@@ -41,29 +45,63 @@ class Worker:
         self.log = Log(settings.log)
         self.orders = make_orders(settings.seed, settings.orders)
         self.signer = CallbackSigner(SECRET)
+        self.clock = Clock(settings.epoch, settings.speed, settings.skew)
+        wind(self.clock)
+        hasten()
         self._calls = count()
 
     def client(self, kind: Callable[..., Any], base_url: str) -> Any:
-        """Make a client through which this process may die at the worst moments."""
+        """Make a client through which this process may die, or stop, at the worst moments."""
         client = kind(
             self.settings.key, base_url=base_url, budget=None, timeout=TIMEOUT, deadline=DEADLINE, max_attempts=3
         )
         io: Any = client._session.backend
         send = io.send
 
-        async def mortal(method: str, *arguments: Any, **options: Any) -> Any:
-            self.die(method)
-            answer = await send(method, *arguments, **options)
-            self.die(method)
-            return answer
+        async def mortal(
+            method: str, url: str, headers: Any, body: bytes | None, *, timeout: float, progress: Any
+        ) -> Any:
+            if method == "POST" and body is not None:
+                reference = json.loads(body)["reference"]
+                self._watch(progress, reference)
+                self._act("row written", reference)
+                answer = await send(method, url, headers, body, timeout=timeout, progress=progress)
+                self._act("answer came", reference)
+                return answer
+            return await send(method, url, headers, body, timeout=timeout, progress=progress)
 
         io.send = mortal
         return client
 
-    def die(self, method: str) -> None:
-        """Be killed, now and then."""
-        if method == "POST" and self.rng.random() < SUICIDE:
+    def _watch(self, progress: Any, reference: str) -> None:
+        """Stop, now and then, between the head and the body of a payout, and behind the body."""
+        told = progress.trace
+
+        def trace(event: str, info: Any) -> Any:
+            if event.endswith("send_request_body.started"):
+                self._act("head sent", reference, may_die=False)
+            elif event.endswith("send_request_body.complete"):
+                self._act("body sent", reference, may_die=False)
+            return told(event, info)
+
+        progress.trace = trace
+
+    def _act(self, point: str, reference: str, *, may_die: bool = True) -> None:
+        """Be killed here, be stopped here, or go on."""
+        drawn = self.rng.random()
+        if may_die and drawn < SUICIDE:
+            Note(reference, point, self.clock.skew).leave(self.settings.folder, f"dead-{os.getpid()}")
             os.kill(os.getpid(), signal.SIGKILL)
+        if drawn > 1 - self.settings.freezes:
+            Note(reference, point, self.clock.skew).leave(self.settings.folder, str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def entry(self, reference: str) -> JournalEntry | None:
+        """Read the journal; what cannot be read is asked for."""
+        try:
+            return self.journal.get(reference)
+        except JournalError:
+            return None
 
     def reachable(self) -> bool:
         """Draw whether the next call finds the service."""
@@ -88,7 +126,9 @@ class Worker:
         return order if self.rng.random() < again else None
 
     def arguments(self, order: Order) -> dict[str, Any]:
-        """Give the arguments of `pay_once`; the description names the call."""
+        """Give the arguments of `pay_once`; the description names the call. The clock may jump before it."""
+        if self.rng.random() < JUMPS:
+            self.clock.skew = self.rng.choice(SKEWS)
         return {
             "journal": self.journal,
             "reference": order.reference,
@@ -113,7 +153,7 @@ def work_blocking(worker: Worker) -> None:
 
     def pay_lane(number: int) -> None:
         for order in worker.lane(number):
-            asked = worker.next_call(order, worker.journal.get(order.reference))
+            asked = worker.next_call(order, worker.entry(order.reference))
             if asked is None:
                 continue
             arguments = worker.arguments(asked)
@@ -141,7 +181,7 @@ async def work_async(worker: Worker) -> None:
 
     async def pay_lane(number: int) -> None:
         for order in worker.lane(number):
-            entry = await asyncio.to_thread(worker.journal.get, order.reference)
+            entry = await asyncio.to_thread(worker.entry, order.reference)
             asked = worker.next_call(order, entry)
             if asked is None:
                 continue

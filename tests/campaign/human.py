@@ -1,0 +1,144 @@
+"""The person who looks after what is in doubt: one who reads the service's ledger first, and one who does not.
+
+The careful one may do anything that the ledger allows. The careless one trusts `client.payouts.release`, which must
+keep her from every payout that the list shows or may yet show.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from sqlalchemy import update
+
+from campaign.clocks import Clock
+from campaign.settings import Note
+from campaign.storm import Service
+from momopay import Client, Journal, JournalError, MomoPayError, RequestValidationError
+from momopay.journal.schema import payments
+
+WAITS = 2.5
+"""Seconds for which something is in doubt before the careful one acts: what is still under way has come by then."""
+GIVES_UP = 12.0
+"""Seconds after which she leaves a payout whose release is refused."""
+HASTY = 6.0
+"""Seconds for which the careless one tries to release what a dead process was paying: less than its lease and a minute,
+which are 7.5 s here, and longer than a list may lag."""
+A_DAY = 86_400.0
+"""Seconds."""
+BY = "the campaign's human"
+
+
+class Human:
+    """Releases payouts, and has `pay` pay what was released."""
+
+    def __init__(
+        self, service: Service, journal: Journal, client: Client, clock: Clock, pay: Callable[[str], object]
+    ) -> None:
+        self.events: Counter[str] = Counter()
+        self._service = service
+        self.journal = journal
+        self._client = client
+        self._clock = clock
+        self._pay = pay
+        self._doubted: dict[str, float] = {}
+        self._dead: dict[str, float] = {}
+        self._busy = threading.Lock()
+
+    def look(self) -> None:
+        """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
+        now = time.monotonic()
+        with self._busy:
+            doubtful = {entry.reference for entry in self.journal.unresolved()}
+            self._doubted = {reference: self._doubted.get(reference, now) for reference in doubtful}
+            due = [reference for reference, since in self._doubted.items() if now - since >= WAITS]
+        for reference in sorted(set(due) - self.paid())[:3]:
+            if self._release(reference) or self._release_unseen(reference):
+                self.events["released after a look into the ledger"] += 1
+                self._pay(reference)
+
+    def hear_of_death(self, note: Note) -> None:
+        """Take up the payout of a process that died. With a wrong clock, nobody knows when its lease ends."""
+        if note.skew == 0:
+            self._dead[note.reference] = time.monotonic()
+
+    def hurry(self) -> None:
+        """Release, without a look into the ledger, what dead processes were paying; have it paid."""
+        for reference, since in list(self._dead.items()):
+            if time.monotonic() - since > HASTY:
+                del self._dead[reference]
+            elif self._release(reference):
+                del self._dead[reference]
+                self.events["released as soon as it could be"] += 1
+                self._pay(reference)
+
+    def release_in_time(self, reference: str) -> bool:
+        """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < GIVES_UP:
+            time.sleep(0.2)
+            if reference not in self.paid() and self._release(reference):
+                self._pay(reference)
+                return True
+        return False
+
+    def release_early(self, reference: str) -> bool:
+        """Release it while its payer's deadline is not over, as if the database's clock had jumped; have it paid."""
+        self._end_lease(reference)
+        released = reference not in self.paid() and self._release(reference)
+        if released:
+            self._pay(reference)
+        return released
+
+    def release_carelessly(self, references: Iterable[str], *, look: bool) -> list[str]:
+        """Release without the ledger, with or without a search by the client; return what was released."""
+        release = self._release if look else self._release_unseen
+        done = [reference for reference in references if release(reference)]
+        how = "released by the list alone" if look else "released without a look, then found by the search"
+        self.events[how] += len(done)
+        return done
+
+    def release_unpaid(self) -> list[str]:
+        """Release all that is in doubt and, by the ledger, was not paid; two days later. Return what was released."""
+        paid = self.paid()
+        unpaid = [entry.reference for entry in self.journal.unresolved() if entry.reference not in paid]
+        with self._clock.ahead(2 * A_DAY):
+            for reference in unpaid:
+                if not self._release(reference):
+                    self.journal.release(reference)
+        self.events["released at the end"] += len(unpaid)
+        return unpaid
+
+    def paid(self) -> set[str]:
+        """Return what the ledger shows."""
+        return {payment.reference for payment in self._service.payments()}
+
+    def _end_lease(self, reference: str) -> None:
+        statement = update(payments).where(payments.c.reference == reference)
+        with suppress(JournalError), self.journal._database.connection() as connection:
+            connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
+
+    def _release(self, reference: str) -> bool:
+        release = getattr(self._client.payouts, "release", None)
+        try:
+            if release is None:
+                self.journal.release(reference)
+            else:
+                release(journal=self.journal, reference=reference, by=BY)
+        except MomoPayError as error:
+            self.events[f"client.payouts.release: {type(error).__name__}"] += 1
+            return False
+        return True
+
+    def _release_unseen(self, reference: str) -> bool:
+        try:
+            self.journal.release(reference)
+        except RequestValidationError:
+            return False
+        except MomoPayError as error:
+            self.events[f"journal.release: {type(error).__name__}"] += 1
+            return False
+        return True

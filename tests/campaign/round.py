@@ -1,0 +1,267 @@
+"""One round of the campaign over sockets: a storm, what follows it, and the judge after each part."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from campaign import receiver, worker
+from campaign.clocks import SKEWS, Clock, hasten, unwind, wind
+from campaign.forger import Forger
+from campaign.freezer import Freezer
+from campaign.herd import Child, Herd
+from campaign.human import Human
+from campaign.judge import Finding, Verdict, Word, judge
+from campaign.orders import Order, make_orders
+from campaign.plan import Plan, Result
+from campaign.settings import DEADLINE, TIMEOUT, Settings, read_word
+from campaign.storm import KEY, LIST_CATCHES_UP, Service
+from campaign.troubles import STYLES, Troubles
+from campaign.words import heard
+from momopay import CallbackSigner, Client, Journal, JournalError, JournalState
+from postgresql import PostgresqlServer
+
+WORKERS = 4
+LOOKS_EVERY = 0.5
+"""Seconds between two looks of the parent into the journal."""
+STORM = 0.7
+"""The storm's share of the time; the rest is for what follows it."""
+ASKED = 8
+"""Calls over an emptied journal."""
+CAUGHT = {Finding.DOUBLE, Finding.WRONG_STATE, Finding.WRONG_WORD}
+"""What ends a control. (While payments are under way, others of the findings come and go.)"""
+
+
+class Round:
+    """The parent's work."""
+
+    def __init__(self, plan: Plan, settings: Settings, service: Service, server: PostgresqlServer | None) -> None:
+        self.plan = plan
+        self.settings = settings
+        self.service = service
+        self.begun = time.monotonic()
+        self.rng = random.Random(f"round {plan.seed}")
+        self.clock = Clock(settings.epoch, settings.speed)
+        self.journal = Journal(settings.database)
+        self.orders = make_orders(plan.seed, plan.payouts)
+        self.words: list[Word] = []
+        self.hasty = self._client(timeout=TIMEOUT, deadline=DEADLINE)
+        self.patient = self._client()
+        self.human = Human(service, self.journal, self.hasty, self.clock, self._pay_one)
+        self.freezer = Freezer(settings.folder, self.human, self.rng)
+        self.troubles = Troubles(service, server, self.rng, network=plan.network, long=plan.control is not None)
+        self.kills: Counter[str] = Counter()
+        self.emptied = 0
+        self._in_doubt: list[Order] = []
+        Path(settings.log).touch()
+        if self.journal.get(self.orders[0].reference) is not None:
+            raise SystemExit("the database has a journal with this seed's orders already: take a new one")
+
+    def run(self) -> Result:
+        """Pay under fire, then in peace; judge after each part."""
+        with self._closing(), self._own_time():
+            forger = Forger(self.settings, lambda: self._in_doubt or self.orders, self.service.payments)
+            with forger.at_work(), self.troubles:
+                self._storm()
+            verdicts = [self._judged()]
+            self.service.storm.calm = True
+            if not self._is_caught(verdicts[0]):
+                self._close()
+                verdicts.append(self._judged())
+            if not self._is_caught(verdicts[-1]):
+                self._pay(self.patient, self.human.release_unpaid())
+                verdicts.append(self._judged(closed=True))
+            verdict = verdicts[-1]
+            for earlier in reversed(verdicts[:-1]):
+                for finding, cases in earlier.findings.items():
+                    verdict.findings[finding] = list(dict.fromkeys([*cases, *verdict.findings[finding]]))
+            return self._result(verdict, verdicts, forger)
+
+    @contextmanager
+    def _closing(self) -> Generator[None]:
+        with self.hasty, self.patient:
+            yield
+        self.journal.close()
+
+    @contextmanager
+    def _own_time(self) -> Generator[None]:
+        wound, hastened = wind(self.clock), hasten()
+        try:
+            yield
+        finally:
+            unwind(wound)
+            for module, name, value in hastened:
+                setattr(module, name, value)
+
+    def _client(self, **options: Any) -> Client:
+        return Client(KEY, base_url=self.service.base_url, budget=None, **options)
+
+    def _storm(self) -> None:
+        kinds = ("blocking", "async") if self.plan.client_kind == "both" else (self.plan.client_kind,)
+        skews = [0.0, *self.rng.sample(SKEWS[2:], WORKERS - 1)]
+        workers = [
+            Child(worker.run, replace(self.settings, name=f"w{n}", client_kind=kinds[n % len(kinds)], skew=skews[n]))
+            for n in range(WORKERS)
+        ]
+        hears = Child(receiver.run, replace(self.settings, name="receiver"))
+        herd = Herd(workers, hears, random.Random(f"kills {self.plan.seed}"), self.human.hear_of_death)
+        over = threading.Event()
+        people = [
+            threading.Thread(target=self._repeat, args=(work, over)) for work in (self.human.look, self.human.hurry)
+        ]
+        for person in people:
+            person.start()
+        begun, length, look = time.monotonic(), STORM * self.plan.seconds, 0.0
+        waiting = self.orders
+        try:
+            while waiting and not herd.done and time.monotonic() < begun + length:
+                herd.tend()
+                self.freezer.tend(herd.pids())
+                if self.plan.control and self._is_caught(self._judged()):
+                    break
+                self.troubles.tend(1 - len(waiting) / len(self.orders))
+                if time.monotonic() >= look:
+                    look = time.monotonic() + LOOKS_EVERY
+                    waiting = self._look(waiting)
+                time.sleep(0.1)
+        finally:
+            over.set()
+            for person in people:
+                person.join()
+            self.freezer.join()
+            herd.end()
+        self.kills.update(herd.events)
+
+    def _repeat(self, work: Any, over: threading.Event) -> None:
+        while not over.wait(LOOKS_EVERY):
+            with suppress(JournalError):  # the database is down: they look again later
+                work()
+
+    def _look(self, waiting: list[Order]) -> list[Order]:
+        """Return which orders may still be paid; see which are in doubt, and which ids the journal has."""
+        try:
+            entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
+        except JournalError:
+            return waiting
+        states = {reference: entry.state for reference, entry in entries.items() if entry is not None}
+        known = [each.transaction_id for each in entries.values() if each and each.state is JournalState.ACCEPTED]
+        self.service.storm.known_ids = [each for each in known if each is not None]
+        self._in_doubt = [order for order in self.orders if states.get(order.reference) is JournalState.UNKNOWN]
+        done = {JournalState.ACCEPTED, JournalState.UNKNOWN}
+        return [order for order in waiting if states.get(order.reference) not in done]
+
+    def _is_caught(self, verdict: Verdict) -> bool:
+        return self.plan.control is not None and bool(CAUGHT & verdict.found)
+
+    def _close(self) -> None:
+        """Settle what the list shows, pay what surely was not paid, and look again when the list has caught up."""
+        if self.plan.database == "sqlite":
+            self._empty_the_journal()
+        time.sleep(LIST_CATCHES_UP)
+        self._be_careless()
+        with self.clock.ahead(86_400.0):
+            self.journal.reconcile_all(self.patient)
+        self._pay(self.patient, (order.reference for order in self._look(self.orders)))
+        time.sleep(TIMEOUT)
+        self.journal.reconcile_all(self.patient)
+
+    def _be_careless(self) -> None:
+        """Release without a look into the ledger, while the list shows all that was paid, in one way or another."""
+        doubtful = [entry.reference for entry in self.journal.unresolved()]
+        self.rng.shuffle(doubtful)
+        parts = [doubtful[number::7] for number in range(7)]
+        for (_, switch, value), references in zip((*STYLES, (0.0, "", None)), parts, strict=False):
+            self.service.restyle(switch, value)
+            self._pay(self.patient, self.human.release_carelessly(references, look=True))
+        self._pay(self.patient, self.human.release_carelessly(parts[5], look=False))
+
+    def _empty_the_journal(self) -> None:
+        """Cut the journal's file to nothing, call for orders of every kind, and set it right again."""
+        path = Path(self.settings.database.removeprefix("sqlite:///"))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        kept = path.with_suffix(".kept")
+        shutil.copyfile(path, kept)
+        os.truncate(path, 0)
+        asked = self.rng.sample(self.orders, min(ASKED, len(self.orders)))
+        before = len(self.service.payments())
+        self._pay(self.hasty, (order.reference for order in asked))
+        with Journal(self.settings.database) as fresh:
+            self._pay(self.hasty, [asked[0].reference], fresh)
+        self.emptied = len(asked) + 1 - (len(self.service.payments()) - before)
+        self.journal.close()
+        for log in ("-wal", "-shm"):
+            Path(f"{path}{log}").unlink(missing_ok=True)
+        shutil.copyfile(kept, path)
+        self.journal = self.human.journal = Journal(self.settings.database)
+
+    def _pay_one(self, reference: str) -> None:
+        self._pay(self.hasty, [reference])
+
+    def _pay(self, client: Client, references: Iterable[str], journal: Journal | None = None) -> None:
+        signer = CallbackSigner("a secret of the parent")
+        orders = {order.reference: order for order in self.orders}
+
+        def pay(reference: str) -> None:
+            call = f"parent {reference} {len(self.words)}"
+            with heard(self.words.append, call, reference, time.monotonic) as ear:
+                ear.record = client.payouts.pay_once(
+                    journal=journal or self.journal,
+                    reference=reference,
+                    amount=orders[reference].amount,
+                    phone=orders[reference].phone,
+                    description=call,
+                    callback_url=signer.url(self.settings.hook, reference=reference),
+                )
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(pay, list(references)))
+
+    def _judged(self, *, closed: bool = False) -> Verdict:
+        words = [*self.words, *(read_word(line["word"]) for line in self._lines() if "word" in line)]
+        while True:
+            with suppress(JournalError):  # the database is down
+                entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
+                return judge(self.orders, self.service.payments(), entries, words, closed=closed)
+            time.sleep(LOOKS_EVERY)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in Path(self.settings.log).read_text().splitlines()]
+
+    def _result(self, verdict: Verdict, verdicts: list[Verdict], forger: Forger) -> Result:
+        lines = self._lines()
+        said = Counter(word.said.value for word in self.words)
+        said.update(str(line["word"]["said"]) for line in lines if "word" in line)
+        details = Counter(
+            {
+                "seconds": round(time.monotonic() - self.begun),
+                "payments made while the storm lasted": verdicts[0].payments,
+                "in doubt when the storm ended": verdicts[0].left_unknown,
+                "left UNKNOWN when the list had caught up": verdicts[min(1, len(verdicts) - 1)].left_unknown,
+                "calls refused over an emptied journal": self.emptied,
+                "callbacks POSTed by the service": self.service.deliveries(),
+            }
+        )
+        counts = {
+            "faults struck": self.service.struck(),
+            "failures of the network and the database": self.troubles.events,
+            "calls of pay_once": said,
+            "kills": self.kills,
+            "frozen senders": self.freezer.events,
+            "releases": self.human.events,
+            "what the receiver heard": Counter(str(line["event"]) for line in lines if "event" in line),
+            "forged callbacks": forger.answers,
+        }
+        return Result(verdict, details, counts)

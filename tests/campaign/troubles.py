@@ -1,0 +1,131 @@
+"""What the parent of a campaign does to the service, to the network and to the database while payouts are made."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import psycopg
+
+from campaign.network import set_link
+from campaign.storm import Service
+from postgresql import PostgresqlServer
+
+REFUSALS = ((0.1, "funds"), (0.3, "kyc"), (0.5, "fees"), (0.7, "rate"))
+"""When, by the share of orders that are paid or in doubt, payouts begin to be refused for a while, and why."""
+STYLES: tuple[tuple[float, str, Any], ...] = (
+    (0.2, "list_phone", "masked"),
+    (0.4, "list_amount", "with_fee"),
+    (0.6, "list_type", "lower"),
+    (0.8, "list_times", "local"),
+)
+"""When, by the same share, the list begins to show only near matches for a while, and how."""
+FOR_A_WHILE = 1.5
+"""Seconds."""
+BETWEEN = (4.0, 9.0)
+"""Seconds between two failures of the network, and between two of the database."""
+LINK_DOWN = (0.1, 1.5)
+LONG_DOWN = (3.0, 4.5)
+"""Seconds; the long one outlasts a payout's timeout and the look of a person."""
+FROZEN = (0.3, 4.0)
+"""Seconds for which the database's backends stop; a deadline is 3."""
+STEP = 0.05
+
+
+class Troubles:
+    """All of them, each in its own time."""
+
+    def __init__(
+        self, service: Service, server: PostgresqlServer | None, rng: random.Random, *, network: bool, long: bool
+    ) -> None:
+        """`network`: the loopback link is ours to set down; `long`: always for long, as a control needs it."""
+        self.events: Counter[str] = Counter()
+        self._service = service
+        self._server = server
+        self._network = network
+        self._down = LONG_DOWN if long else LINK_DOWN
+        self._rng = rng
+        self._refusals, self._styles = list(REFUSALS), list(STYLES)
+        self._mend_at = self._restyle_at = 0.0
+        self._over = threading.Event()
+        works = [self._fail_link] if network else []
+        works += [self._fail_server] if server is not None else []
+        self._threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        self._service.mend()
+        self._service.restyle()
+
+    def tend(self, progress: float) -> None:
+        """Begin and end refusals and list styles, as far as the campaign has come."""
+        now = time.monotonic()
+        if now >= self._mend_at:
+            self._service.mend()
+            if self._refusals and progress >= self._refusals[0][0]:
+                self._service.refuse(self._refusals.pop(0)[1])
+                self._mend_at = now + FOR_A_WHILE
+        if now >= self._restyle_at:
+            self._service.restyle()
+            if self._styles and progress >= self._styles[0][0]:
+                _, switch, value = self._styles.pop(0)
+                self._service.restyle(switch, value)
+                self.events[f"lists with {switch}: {value}"] += 1
+                self._restyle_at = now + FOR_A_WHILE
+
+    def _repeat(self, work: Callable[[], None]) -> None:
+        while not self._over.wait(self._rng.uniform(*BETWEEN)):
+            work()
+
+    def _fail_link(self) -> None:
+        set_link(up=False)
+        try:
+            self._over.wait(self._rng.uniform(*self._down))
+        finally:
+            set_link(up=True)
+        self.events["network lost every packet for a while"] += 1
+
+    def _fail_server(self) -> None:
+        assert self._server is not None
+        what = self._rng.choice(("killed", "terminated", "frozen", "crashed"))
+        try:
+            if what == "killed":
+                self._server.kill()
+            elif what == "terminated":
+                self._server.disconnect_all()
+            else:
+                self._signal_backends(what, self._server.backends())
+        except psycopg.Error:  # the network is down: the server cannot be asked
+            return
+        finally:
+            if what == "killed":
+                self._server.restart()
+        self.events[f"PostgreSQL {what}"] += 1
+
+    def _signal_backends(self, what: str, backends: list[int]) -> None:
+        if what == "crashed":
+            backends, sent = backends[:1], signal.SIGKILL
+        else:
+            sent = signal.SIGSTOP
+        for pid in backends:
+            with suppress(ProcessLookupError):
+                os.kill(pid, sent)
+        if sent == signal.SIGSTOP:
+            self._over.wait(self._rng.uniform(*FROZEN))
+            for pid in backends:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
