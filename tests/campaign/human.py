@@ -10,15 +10,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
-from sqlalchemy import update
-
-from campaign.clocks import Clock
+from campaign.clocks import A_DAY, Clock, end_lease
 from campaign.settings import Note
 from campaign.storm import Service
-from momopay import Client, Journal, JournalError, MomoPayError, RequestValidationError
-from momopay.journal.schema import payments
+from momopay import Client, Journal, MomoPayError, RequestValidationError
 
 WAITS = 2.5
 """Seconds for which something is in doubt before the careful one acts: what is still under way has come by then."""
@@ -27,8 +23,6 @@ GIVES_UP = 12.0
 HASTY = 6.0
 """Seconds for which the careless one tries to release what a dead process was paying: less than its lease and a minute,
 which are 7.5 s here, and longer than a list may lag."""
-A_DAY = 86_400.0
-"""Seconds."""
 BY = "the campaign's human"
 
 
@@ -87,7 +81,7 @@ class Human:
 
     def release_early(self, reference: str) -> bool:
         """Release it while its payer's deadline is not over, as if the database's clock had jumped; have it paid."""
-        self._end_lease(reference)
+        end_lease(self.journal, reference)
         released = reference not in self.paid() and self._release(reference)
         if released:
             self._pay(reference)
@@ -108,7 +102,7 @@ class Human:
         with self._clock.ahead(2 * A_DAY):
             for reference in unpaid:
                 if not self._release(reference):
-                    self.journal.release(reference)
+                    self.journal.release(reference, by=BY)
         self.events["released at the end"] += len(unpaid)
         return unpaid
 
@@ -116,18 +110,9 @@ class Human:
         """Return what the ledger shows."""
         return {payment.reference for payment in self._service.payments()}
 
-    def _end_lease(self, reference: str) -> None:
-        statement = update(payments).where(payments.c.reference == reference)
-        with suppress(JournalError), self.journal._database.connection() as connection:
-            connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
-
     def _release(self, reference: str) -> bool:
-        release = getattr(self._client.payouts, "release", None)
         try:
-            if release is None:
-                self.journal.release(reference)
-            else:
-                release(journal=self.journal, reference=reference, by=BY)
+            self._client.payouts.release(journal=self.journal, reference=reference, by=BY)
         except MomoPayError as error:
             self.events[f"client.payouts.release: {type(error).__name__}"] += 1
             return False
@@ -135,7 +120,7 @@ class Human:
 
     def _release_unseen(self, reference: str) -> bool:
         try:
-            self.journal.release(reference)
+            self.journal.release(reference, by=BY)
         except RequestValidationError:
             return False
         except MomoPayError as error:

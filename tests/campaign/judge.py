@@ -156,15 +156,12 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment]) -> None:
     case = f"{word.reference}, call {word.call}: {word.said.value} {word.error}".rstrip()
     if word.said is Said.UNTYPED:
         verdict.findings[Finding.UNTYPED].append(case)
-    elif word.said is Said.FAILED:
+    elif word.said in {Said.FAILED, Said.NO_JOURNAL}:
         own = any(payment.call == word.call for payment in payments)
         if own or any(payment.at < word.begun for payment in payments):
             verdict.findings[Finding.SAID_FAILED].append(case)
-    elif word.said in {
-        Said.DUPLICATE,
-        Said.MISCONFIGURED,
-        Said.NO_JOURNAL,
-    }:
+    elif word.said in {Said.DUPLICATE, Said.MISCONFIGURED}:
+        # They speak of this call alone: it sent nothing.
         if any(payment.call == word.call for payment in payments):
             verdict.findings[Finding.SAID_FAILED].append(case)
     elif word.said is Said.PAID:

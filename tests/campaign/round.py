@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from campaign import receiver, worker
+from campaign import controls, receiver, worker
 from campaign.clocks import SKEWS, Clock, hasten, unwind, wind
 from campaign.forger import Forger
 from campaign.freezer import Freezer
@@ -40,8 +40,8 @@ STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
 ASKED = 8
 """Calls over an emptied journal."""
-CAUGHT = {Finding.DOUBLE, Finding.WRONG_STATE, Finding.WRONG_WORD}
-"""What ends a control. (While payments are under way, others of the findings come and go.)"""
+CAUGHT = controls.CAUGHT - {Finding.LOST}
+"""What ends a control at once; what is lost may only be late."""
 
 
 class Round:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.bank import Bank, callback_body
+from campaign.clocks import end_lease
 from campaign.judge import Payment, Verdict, Word, judge
 from campaign.orders import Order, make_orders
 from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited
@@ -273,7 +274,8 @@ class World:
         for entry in process.journal.unresolved():
             if entry.reference not in paid:
                 self.events["released by a human"] += 1
-                process.journal.release(entry.reference)
+                end_lease(process.journal, entry.reference)
+                process.journal.release(entry.reference, by="the simulation's human")
                 await self._pay(process, orders[entry.reference], Task(process))
 
     def _judge(self, *, closed: bool) -> Verdict:
