@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -57,8 +57,9 @@ def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
                 return False
         return True
 
-    modes: Iterator[Literal["live", "test"]] = iter(["live", "test", "live", "test"])
-    assert sorted(in_threads(4, lambda: use(next(modes)))) == [False] * 2 + [True] * 2
+    modes: tuple[Literal["live", "test"], ...] = ("live", "test", "live", "test")
+    each = iter(modes)
+    assert sorted(in_threads(4, lambda: use(next(each)))) == [False] * 2 + [True] * 2
 
 
 def test_each_name_has_an_account_of_its_own(journal: Journal, url: str) -> None:

@@ -21,6 +21,8 @@ from journal import version_1
 from journal.kit import begin, found, lease_of, put
 from momopay import Journal, JournalError, JournalState
 from momopay.journal.bounds import LONGEST_WAIT, bounded, holding, is_over, seconds_left
+from momopay.journal.postgresql import PostgresqlDatabase
+from momopay.journal.sqlite import SqliteDatabase
 from postgresql import PostgresqlServer
 
 BOUND = 0.6
@@ -168,8 +170,9 @@ def test_a_set_up_that_another_process_makes(path: Path, in_a_file: Journal) -> 
 
 def test_a_registration_that_another_thread_makes(journal: Journal) -> None:
     journal.get("r")
-    registering = journal._database._own.database._registering  # type: ignore[attr-defined]
-    with registering, lease_of(journal) as lease, refused_in_time(), bound(journal):
+    database = journal._database._own.database
+    assert isinstance(database, SqliteDatabase | PostgresqlDatabase)
+    with database._registering, lease_of(journal) as lease, refused_in_time(), bound(journal):
         begin(journal, lease)
 
 

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from journal.kit import begin, found, in_threads, lease_of, put, sender
+from journal.kit import begin, forks, found, in_a_fork, in_threads, just_before, lease_of, put, sender
 from momopay import ConfigurationError, Journal, JournalError, JournalState
 from momopay.journal.sqlite import SqliteDatabase
 
@@ -163,3 +163,125 @@ def test_threads_that_register_at_once_get_one_id(path: Path) -> None:
                 assert len(set(in_threads(8, database.register_process))) == 1
     finally:
         sys.setswitchinterval(before)
+
+
+def senders(path: Path) -> Path:
+    return path.with_name(path.name + "-senders")
+
+
+def replace(path: Path) -> None:
+    path.with_name("copy").write_bytes(path.read_bytes())
+    path.with_name("copy").replace(path)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+@pytest.mark.parametrize(("lose", "why"), [(cut, "is empty"), (Path.unlink, "is gone"), (replace, "was replaced")])
+def test_a_process_notices_that_its_file_is_lost(
+    path: Path, journal: Journal, lose: Callable[[Path], object], why: str
+) -> None:
+    put(journal, "paid", JournalState.ACCEPTED)
+    lose(path)
+    for _ in range(2):
+        with pytest.raises(JournalError, match=f"{why}.*restore"):
+            journal.get("paid")
+        with pytest.raises(JournalError, match=why), lease_of(journal) as lease:
+            begin(journal, lease, "paid")
+
+
+@pytest.mark.parametrize(("lose", "why"), [(cut, "is empty"), (Path.unlink, "is gone"), (replace, "was replaced")])
+def test_what_was_written_to_a_file_that_was_lost_meanwhile_does_not_count(
+    path: Path, journal: Journal, lose: Callable[[Path], object], why: str
+) -> None:
+    journal.get("r")
+    journal._database.register_process()
+    with (
+        lease_of(journal) as lease,
+        just_before("INSERT", journal, lambda: lose(path)),
+        pytest.raises(JournalError, match=why),
+    ):
+        begin(journal, lease)
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("lose", [cut, Path.unlink])
+def test_a_later_process_takes_no_lost_file_for_a_new_journal(
+    path: Path, url: str, lose: Callable[[Path], object], *, create: bool
+) -> None:
+    with Journal(url) as journal:
+        put(journal, "paid", JournalState.ACCEPTED)
+    lose(path)
+    for _ in range(2):
+        with Journal(url, create=create) as later:
+            with pytest.raises(JournalError, match=r"empty or gone.*delete"):
+                later.get("paid")
+            with pytest.raises(JournalError), lease_of(later) as lease:
+                begin(later, lease, "paid")
+
+
+def test_a_file_whose_tables_are_gone_is_no_new_journal(path: Path, url: str) -> None:
+    with Journal(url) as journal:
+        put(journal, "paid", JournalState.ACCEPTED)
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE something (id INTEGER)")
+    for create in (True, False):
+        with Journal(url, create=create) as later, pytest.raises(JournalError, match="no journal any more"):
+            later.get("paid")
+
+
+def test_whoever_deletes_the_folder_too_begins_anew(path: Path, url: str) -> None:
+    with Journal(url) as journal:
+        put(journal, "paid", JournalState.ACCEPTED)
+    path.unlink()
+    shutil.rmtree(senders(path))
+    with Journal(url) as later:
+        assert later.get("paid") is None
+
+
+def test_a_journal_may_be_vacuumed_and_restored_in_place(path: Path, journal: Journal) -> None:
+    put(journal, "old", JournalState.ACCEPTED)
+    backup = path.with_name("backup.db")
+    with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(backup)) as copy:
+        other.backup(copy)
+        put(journal, "new", JournalState.ACCEPTED)
+        other.execute("VACUUM")
+        assert found(journal, "new").state is JournalState.ACCEPTED
+        copy.backup(other)
+    assert found(journal, "old").state is JournalState.ACCEPTED
+    assert journal.get("new") is None
+
+
+def test_a_backup_may_take_the_files_place_between_two_runs(path: Path, url: str) -> None:
+    with Journal(url) as journal:
+        put(journal, "paid", JournalState.ACCEPTED)
+    replace(path)
+    with Journal(url, create=False) as later:
+        assert found(later, "paid").state is JournalState.ACCEPTED
+
+
+@pytest.mark.parametrize("content", [None, "", "tables of something else"])
+def test_without_create_nothing_is_created(path: Path, url: str, content: str | None) -> None:
+    if content == "":
+        path.touch()
+    elif content is not None:
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE something (id INTEGER)")
+    before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+    with Journal(url, create=False) as journal, pytest.raises(ConfigurationError, match="create=False"):
+        journal.get("r")
+    assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
+
+
+@forks
+def test_a_forked_child_notices_it_too(path: Path, journal: Journal) -> None:
+    put(journal, "paid", JournalState.ACCEPTED)
+    path.unlink()
+
+    def child() -> None:
+        with pytest.raises(JournalError, match="empty or gone"):
+            journal.get("paid")
+
+    assert in_a_fork(child) == 0

@@ -54,10 +54,11 @@ _NAMED_PATH: Final = text(
     "SELECT count(*) FROM pg_settings WHERE name = 'search_path' AND source = 'client' AND setting NOT LIKE '%$user%'"
 )
 _SCHEMAS: Final = text(
-    "SELECT quote_ident(nspname) FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace"
+    "SELECT quote_ident(nspname) AS name, has_schema_privilege(n.oid, 'USAGE') AS may_use"
+    " FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace"
     " WHERE relname = 'momopay_journal' AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY 1"
 )
-_CURRENT_SCHEMA: Final = text("SELECT quote_ident(current_schema()), quote_ident(current_user)")
+_CURRENT: Final = text("SELECT quote_ident(current_schema()), quote_ident(current_user)")
 
 
 class PostgresqlDatabase:
@@ -67,8 +68,9 @@ class PostgresqlDatabase:
         self._registering = threading.Lock()
         self._registration: Connection | None = None
         self.sender: str | None = None
-        # The schema of the journal, once it is known and unless the connection names it.
-        self._schema: str | None = None
+        # The schema of the journal and the user, once they are known, quoted; and whether the URL names the schema.
+        self._schema = self._user = ""
+        self._is_named = False
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self.engine: Engine = create_engine(
             url,
@@ -83,14 +85,14 @@ class PostgresqlDatabase:
     @contextmanager
     def connect(self) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself."""
-        with holding(self._slots), _naming_the_grant(), self.engine.connect() as connection:
+        with holding(self._slots), self._naming_the_grant(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:  # noqa: ARG002  as `SqliteDatabase`
         """Yield a connection, within a transaction, while no other process has one from this method."""
         with (
-            _naming_the_grant(),
+            self._naming_the_grant(),
             self.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
             connection.begin(),
         ):
@@ -154,7 +156,7 @@ class PostgresqlDatabase:
             with bounded(min(_PING, left / 2)):
                 if "prepared" in record.info:
                     connection.execute(_PREPARE, timeouts)
-                elif self._schema is None:
+                elif self._is_named or not self._schema:
                     connection.execute(_PREPARE_NEW, timeouts)
                 else:
                     connection.execute(_PREPARE_NEW_IN_SCHEMA, [*timeouts, self._schema])
@@ -162,35 +164,44 @@ class PostgresqlDatabase:
             raise InvalidatePoolError from error
         record.info["prepared"] = True
 
+    @contextmanager
+    def _naming_the_grant(self) -> Generator[None]:
+        """Raise a JournalError that says which rights are missing."""
+        try:
+            yield
+        except ProgrammingError as error:
+            if not isinstance(error.orig, InsufficientPrivilege):
+                raise
+            clear_frames(error)
+            raise self._missing_right(str(error.orig.diag.message_primary)) from error
+
+    def _missing_right(self, problem: str) -> JournalError:
+        at, user = f"SCHEMA {self._schema}", self._user
+        return JournalError(
+            f"the journal cannot be read or written: {problem}. A user of the journal needs GRANT USAGE ON {at} TO"
+            f" {user}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN {at} TO {user}; and, to create it, GRANT"
+            f" CREATE ON {at} TO {user}. The tables of an older version change when their owner opens the journal"
+        )
+
     def _find_schema(self, connection: Connection) -> None:
         """Let this and all later connections use the schema of the journal, or the current one for a new journal."""
-        if connection.scalar(_NAMED_PATH):
+        self._schema, self._user = connection.execute(_CURRENT).one()
+        self._is_named = bool(connection.scalar(_NAMED_PATH))
+        if self._is_named:
             return
-        schemas = list(connection.scalars(_SCHEMAS))
+        schemas = connection.execute(_SCHEMAS).all()
         if len(schemas) > 1:
+            names = [each.name for each in schemas]
             raise ConfigurationError(
-                f"the database has journals in several schemas, {', '.join(schemas)}: name the one to be used in the"
-                f" URL, as in ?options=-csearch_path%3D{schemas[0]}"
+                f"the database has journals in several schemas, {', '.join(names)}: name the one to be used in the URL,"
+                f" as in ?options=-csearch_path%3D{names[0]}"
             )
-        self._schema = schemas[0] if schemas else connection.scalar(_CURRENT_SCHEMA)
+        for each in schemas:
+            self._schema = each.name
+            # Without this right the tables could not even be seen, and would seem to be missing.
+            if not each.may_use:
+                raise self._missing_right("its schema may not be used")
         connection.execute(select(func.set_config("search_path", self._schema, False)))
-
-
-@contextmanager
-def _naming_the_grant() -> Generator[None]:
-    """Raise a JournalError that says which rights are missing."""
-    try:
-        yield
-    except ProgrammingError as error:
-        if not isinstance(error.orig, InsufficientPrivilege):
-            raise
-        clear_frames(error)
-        raise JournalError(
-            f"the journal cannot be read or written: {error.orig.diag.message_primary}. The user needs USAGE on the"
-            " schema of the journal, and CREATE there to create a journal; SELECT, INSERT, UPDATE and DELETE on the"
-            " momopay_ tables. Only their owner can change tables of an older version, by opening the journal:"
-            " GRANT USAGE ON SCHEMA s TO u; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA s TO u"
-        ) from error
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:

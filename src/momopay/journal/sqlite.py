@@ -159,9 +159,11 @@ class SqliteDatabase:
             raise self._lost("was replaced by another file while this process used it")
 
     def _lost(self, what: str) -> JournalError:
+        path = self._path
         return JournalError(
-            f"the journal's file {self._path} {what}. Stop all processes that use it, restore it, and start them again."
-            f" Only if it held no payment, delete the folder {self._folder} and begin anew"
+            f"the journal's file {path} {what}. Stop all processes that use it, delete {path.name}-wal and -shm if they"
+            " are there, restore the journal from a backup, and start the processes again. Only if it held no payment,"
+            f" delete {self._folder} and begin anew"
         )
 
     def _lock_file(self, sender: str) -> Path:
