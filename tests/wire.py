@@ -368,8 +368,8 @@ class Server:
 
     def _spawn(self, target: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)  # only then, because whoever finds it there joins it
 
     def _readable(self, sock: socket.socket) -> bool:
         ready, _, _ = select.select([sock, self._wake], [], [])

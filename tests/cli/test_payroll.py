@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -11,6 +10,7 @@ import pytest
 
 from cli.kit import PAY, PayrollShell
 from momopay import Client, Journal, Lane, RateBudget
+from momopay._transport import clock
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll import PayrollRun, RowOutcome, check_account, make_plan, read_wallet, reconcile
 from momopay.cli.payroll_file import Row
@@ -136,7 +136,7 @@ def test_a_stop_ends_a_pause_for_the_budget_and_sends_nothing(
         run.stop = True
 
     budget = RateBudget(requests=1, window=3600)
-    budget.reserve(time.monotonic(), Lane.READ)
+    budget.reserve(clock.now(), Lane.READ)
     run = PayrollRun(client, journal, budget=budget, on_pause=stop)
     assert list(run.pay(ROWS)) == []
     assert (payroll.posts, payroll.unresolved()) == (0, [])
@@ -147,7 +147,7 @@ def test_a_run_waits_for_the_budget_before_each_row(client: Client, journal: Jou
     budget = RateBudget(requests=1, window=0.3)
     run = PayrollRun(client, journal, budget=budget, on_pause=lambda: pauses.append(None))
     for _ in run.pay(ROWS[:3]):
-        budget.reserve(time.monotonic(), Lane.READ)  # the client of this test has no budget and takes none itself
+        budget.reserve(clock.now(), Lane.READ)  # the client of this test has no budget and takes none itself
     assert len(pauses) == 2
 
 

@@ -1,4 +1,4 @@
-"""A TLS record that follows a response is not taken for the next response, although no poll of the socket shows it.
+"""A TLS record that follows a response is not taken for the next response.
 
 What follows within a record, or without TLS, is tested in tests/transport.
 """
@@ -17,7 +17,7 @@ import wire
 from drivers import Driver
 from hostile.endpoints import TRANSACTION, success
 from hostile.tls import own_certificate
-from momopay._transport.network import AsyncStream, SyncStream
+from momopay._transport.sockets import AttemptSocket
 
 
 def record(identity: str, status: str = "PENDING") -> bytes:
@@ -92,15 +92,13 @@ def test_a_record_that_follows_a_response_is_not_the_next_response(drive: Callab
 
 
 def test_without_that_care_one_payments_success_is_returned_for_another(
-    port: int, monkeypatch: pytest.MonkeyPatch
+    drive: Callable[..., Driver], port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The blocking client is safe here even so: the second record is still in the socket, where a poll finds it."""
+    """The second record is still in the socket, where a poll finds it before the connection is used again."""
 
     def nothing(_self: object) -> bool:
         return False
 
-    monkeypatch.setattr(SyncStream, "has_unread", nothing)
-    monkeypatch.setattr(AsyncStream, "has_unread", nothing)
-    driver = Driver("async", base_url=f"https://localhost:{port}/v1", max_attempts=1)
+    monkeypatch.setattr(AttemptSocket, "is_readable", nothing)
+    driver = drive(base_url=f"https://localhost:{port}/v1", max_attempts=1)
     assert read_two(driver) == [("first", "PENDING"), ("stale", "SUCCESS")]
-    driver.close()

@@ -152,7 +152,10 @@ def test_without_that_care_one_payments_success_is_returned_for_another(
         assert (second.transaction_id, second.status) == ("stale", "SUCCESS")
 
 
-def test_what_arrives_on_an_idle_connection_is_not_taken_for_a_response(drive: Drive) -> None:
+def test_what_arrives_on_an_idle_connection_is_not_taken_for_a_response(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "KEEP_ALIVE", 60.0)
     accepted = list[socket.socket]()
 
     def play(exchange: wire.Exchange) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wire
-from momopay._transport import network
-from momopay._transport.network import AsyncStream, AttemptDeadline, SyncNetwork, SyncStream, resolve
+from momopay._transport import clock, network
+from momopay._transport.network import SyncNetwork, SyncStream, resolve, wait_blocking, wait_suspended
+from momopay._transport.sockets import AttemptSocket
 
 ORIGIN = httpcore.Origin(b"http", b"api.example", 80)
 BODY = b'{"a": 1}'
@@ -32,21 +32,38 @@ RESPONSES = {
 }
 
 
-class Reads(httpcore.MockStream):
-    """A socket whose reads return these pieces, and that is idle afterwards."""
+class Reads:
+    """A socket whose reads return these pieces, and that takes whatever is written."""
 
     def __init__(self, *pieces: bytes) -> None:
-        super().__init__(list(pieces))
+        self._pieces = list(pieces)
 
-    def get_extra_info(self, info: str) -> Any:
-        return None
+    def recv(self, _max_bytes: int) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+    def send(self, data: memoryview) -> int:
+        return len(data)
+
+    def setsockopt(self, *_option: object) -> None:
+        pass
+
+    setblocking = setsockopt
+
+
+async def no_wait(_sock: object, _writable: bool, _seconds: float) -> None:
+    pass
+
+
+def stream_over(sock: Any, *, seconds: float = 60.0) -> SyncStream:
+    attempt = AttemptSocket(no_wait)
+    attempt.deadline = clock.now() + seconds
+    attempt.connected(sock)
+    return SyncStream(attempt)
 
 
 def exchange(*pieces: bytes) -> tuple[bytes, bool]:
     """Return the body that httpcore reads over our stream, and whether the stream found more behind it."""
-    deadline = AttemptDeadline()
-    deadline.at = time.monotonic() + 60
-    stream = SyncStream(Reads(*pieces), deadline)
+    stream = stream_over(Reads(*pieces))
     connection = httpcore.HTTP11Connection(ORIGIN, stream)
     response = connection.handle_request(httpcore.Request("GET", "http://api.example/", headers={"Host": "x"}))
     body = response.read()
@@ -78,78 +95,18 @@ def test_wherever_reads_end_only_the_bytes_of_the_last_one_can_follow(name: str,
 
 
 def test_the_end_of_the_stream_is_passed_on() -> None:
-    stream = SyncStream(Reads(b"ab"), AttemptDeadline())
-    stream._deadline.at = time.monotonic() + 60
+    stream = stream_over(Reads(b"ab"))
     assert [stream.read(9), stream.read(9), stream.read(9)] == [b"a", b"b", b""]
     assert not stream.has_unread()
 
 
-class Tls:
-    """The TLS object of a session, with this to read."""
-
-    def __init__(self, found: bytes | ssl.SSLError) -> None:
-        self._found = found
-
-    def read(self, _size: int) -> bytes:
-        if isinstance(self._found, ssl.SSLError):
-            raise self._found
-        return self._found
+# Connecting.
 
 
-@pytest.mark.parametrize(
-    ("found", "has_unread"),
-    [(ssl.SSLWantReadError(), False), (b"H", True), (b"", True), (ssl.SSLZeroReturnError(), True)],
-)
-def test_a_record_that_waits_in_the_tls_object_is_noticed(found: Any, has_unread: bool) -> None:
-    class Encrypted(httpcore.AsyncMockStream):
-        def get_extra_info(self, info: str) -> Any:
-            return Tls(found) if info == "ssl_object" else None
-
-    assert AsyncStream(Encrypted([])).has_unread() is has_unread
-
-
-# The time of an attempt.
-
-
-def in_time(seconds: float) -> AttemptDeadline:
-    deadline = AttemptDeadline()
-    deadline.at = seconds
-    return deadline
-
-
-def test_what_comes_after_the_deadline_does_not_touch_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 10.0)
-    written = list[bytes]()
-
-    class Written(Reads):
-        def write(self, buffer: bytes, timeout: float | None = None) -> None:
-            written.append(buffer)
-
-    stream = SyncStream(Written(b"data"), in_time(10.0))
-    with pytest.raises(httpcore.WriteTimeout):
-        stream.write(b"x")
-    with pytest.raises(httpcore.ReadTimeout):
-        stream.read(1)
-    with pytest.raises(httpcore.ConnectTimeout):
-        stream.start_tls(ssl.create_default_context())
-    assert written == []
-
-
-def test_each_read_gets_what_remains_of_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    given = list[float | None]()
-
-    class Dripping(Reads):
-        def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-            given.append(timeout)
-            now[0] += 1.0
-            return b"x"
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    stream = SyncStream(Dripping(), in_time(3.0))
-    with pytest.raises(httpcore.ReadTimeout):
-        b"".join(iter(lambda: stream.read(1, timeout=3.0), b""))
-    assert given == [3.0, 2.0, 1.0]
+def in_time(seconds: float) -> AttemptSocket:
+    attempt = AttemptSocket(wait_blocking)
+    attempt.deadline = seconds
+    return attempt
 
 
 def resolving(*addresses: str) -> Callable[..., list[str]]:
@@ -163,14 +120,14 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
     now = [0.0]
     tried = list[tuple[str, float]]()
 
-    def connect(_self: object, host: str, _port: int, timeout: float, *_rest: object) -> httpcore.NetworkStream:
-        tried.append((host, timeout))
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append((address[0], timeout))
         now[0] += timeout / 2
-        raise httpcore.ConnectTimeout
+        raise TimeoutError
 
     monkeypatch.setattr(network, "resolve", resolving("::1", "127.0.0.1", "127.0.0.2"))
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+    monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(httpcore.ConnectTimeout):
         SyncNetwork(in_time(8.0)).connect_tcp("name.example", 443)
     assert tried == [("::1", 8.0), ("127.0.0.1", 4.0), ("127.0.0.2", 2.0)]
@@ -216,11 +173,17 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
     thread.join()
 
 
+def waiting() -> AttemptSocket:
+    attempt = AttemptSocket(wait_suspended)
+    attempt.deadline = clock.now() + wire.PATIENCE
+    return attempt
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_a_name_of_too_long_a_label_is_a_failure_to_connect_in_the_async_network_too(loop: str) -> None:
     async def main() -> None:
         with pytest.raises(httpcore.ConnectError):
-            await network.AsyncNetwork().connect_tcp("x" * 64 + ".example", 443, 5.0)
+            await network.AsyncNetwork(waiting()).connect_tcp("x" * 64 + ".example", 443, 5.0)
 
     anyio.run(main, backend=loop)
 
@@ -232,7 +195,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
             await work()
 
     async def main(listener: socket.socket) -> None:
-        stream = await network.AsyncNetwork().connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        stream = await network.AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         scope = anyio.CancelScope()
         async with anyio.create_task_group() as group:
             group.start_soon(under, scope, lambda: stream.start_tls(ssl.create_default_context(), "127.0.0.1"))
@@ -246,3 +209,101 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
 
     with wire.silent() as listener:
         anyio.run(main, listener, backend=loop)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_cancelled_task_writes_nothing(loop: str) -> None:
+    async def main(listener: socket.socket) -> None:
+        stream = await network.AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await stream.write(b"payment")
+        await stream.aclose()
+        accepted, _address = await anyio.to_thread.run_sync(listener.accept)
+        with accepted:
+            assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
+
+    with wire.silent() as listener:
+        anyio.run(main, listener, backend=loop)
+
+
+# Several addresses of one name, on an event loop.
+
+
+def addresses_of_names(monkeypatch: pytest.MonkeyPatch, connecting: dict[str, Callable[[], Awaitable[Any]]]) -> None:
+    """Have every name resolve to these addresses, and connect to each in its own way."""
+
+    async def getaddrinfo(*_asked: object, **_hints: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in connecting]
+
+    async def connect(address: str, _port: int) -> Any:
+        return await connecting[address]()
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(network, "_connect", connect)
+
+
+async def refused() -> None:
+    raise ConnectionRefusedError(111, "refused")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("first", [anyio.sleep_forever, refused])
+def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
+    monkeypatch: pytest.MonkeyPatch, loop: str, first: Callable[[], Awaitable[Any]]
+) -> None:
+    sockets = socket.socketpair()
+
+    async def connected() -> socket.socket:
+        return sockets[0]
+
+    async def main() -> None:
+        with anyio.fail_after(wire.PATIENCE):
+            stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
+        assert stream.get_extra_info("socket") is sockets[0]
+
+    addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})
+    monkeypatch.setattr(network, "_HEAD_START", 0.01)
+    anyio.run(main, backend=loop)
+    for sock in sockets:
+        sock.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_of_two_connections_made_at_once_one_is_closed(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    made = [*socket.socketpair(), *socket.socketpair()]
+    asked = list[anyio.Event]()
+
+    def connecting(sock: socket.socket) -> Callable[[], Awaitable[socket.socket]]:
+        async def connect() -> socket.socket:
+            asked.append(anyio.Event())
+            if len(asked) == 2:
+                asked[0].set()
+            else:
+                with anyio.CancelScope(shield=True):
+                    await asked[0].wait()
+            return sock
+
+        return connect
+
+    async def main() -> None:
+        stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
+        used = stream.get_extra_info("socket")
+        assert [each.fileno() >= 0 for each in (made[0], made[2])] == [used is made[0], used is made[2]]
+
+    addresses_of_names(monkeypatch, {"192.0.2.1": connecting(made[0]), "192.0.2.2": connecting(made[2])})
+    monkeypatch.setattr(network, "_HEAD_START", 0.01)
+    anyio.run(main, backend=loop)
+    for sock in made:
+        sock.close()
+
+
+def test_a_name_without_an_address_is_a_failure_to_connect_on_an_event_loop_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        with pytest.raises(httpcore.ConnectError, match="no address"):
+            await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
+
+    addresses_of_names(monkeypatch, {})
+    anyio.run(main)

@@ -155,6 +155,20 @@ def test_time_that_runs_out_while_connecting_means_not_sent() -> None:
     assert isinstance(reader.timed_out(), NoReplyError)
 
 
+def test_over_our_own_connections_a_head_without_its_body_was_not_sent() -> None:
+    own, other = Progress(), Progress()
+    own.knows_body = True
+    for progress in (own, other):
+        progress.trace("connection.connect_tcp.started", {})
+        progress.trace("http11.send_request_headers.started", {})
+        progress.trace("http11.send_request_body.started", {})
+    assert (own.is_unsent, other.is_unsent) == (True, False)
+    assert isinstance(ResponseReader(own).timed_out(), NotSentError)
+    own.sending_body = True
+    assert not own.is_unsent
+    assert isinstance(ResponseReader(own).timed_out(), NoReplyError)
+
+
 def test_a_transport_that_connects_elsewhere_after_sending_has_sent() -> None:
     progress = Progress()
     progress.trace("http2.send_request_headers.started", {})

@@ -83,16 +83,6 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
     assert not caught.value.may_have_executed
 
 
-def test_a_tls_configuration_that_cannot_be_read_means_not_sent(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable() -> None:
-        raise FileNotFoundError(2, "no CA file")
-
-    monkeypatch.setattr("momopay._transport.connections._shared_tls_context", unreadable)
-    with pytest.raises(momopay.APIConnectionError, match="no CA file") as caught:
-        drive(base_url=SERVICE, max_attempts=1)(prompt)
-    assert not caught.value.may_have_executed
-
-
 def test_closing_twice_is_closing_once(drive: Drive) -> None:
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url)
@@ -118,17 +108,6 @@ def test_the_users_transport_is_closed_with_the_client(drive: Drive) -> None:
     driver = drive(transport=Closing(lambda _request: httpx.Response(500)))
     driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
     assert closed == [1]
-
-
-def test_a_transport_that_has_read_its_response_is_accepted(drive: Drive) -> None:
-    def handler(request: httpx.Request) -> httpx.Response:
-        answer = httpx.Response(200, content=wire.envelope(wire.record_for(wire.Request("POST", "", {}, b"", 0.0))))
-        answer.request = request
-        answer.read()
-        return answer
-
-    driver = drive(transport=httpx.MockTransport(handler))
-    assert driver(lambda client: client.channels.get("c")).id
 
 
 def interrupt() -> None:
@@ -287,6 +266,18 @@ def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
             drive(base_url=server.base_url)(pay_once(journal))
         until(lambda: len(server.requests) == requests)
     assert state_of(journal) is state
+
+
+def test_a_bug_before_a_connection_is_made_leaves_a_payment_not_sent(
+    drive: Drive, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("momopay._transport.connections._shared_tls_context", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        drive(base_url=SERVICE)(pay_once(journal))
+    assert state_of(journal) is JournalState.NOT_SENT
 
 
 # Transports of the user's, and what is believed of them.

@@ -1,13 +1,16 @@
-"""Blocking work in a thread is completed, whatever happens to the task that waits for it."""
+"""Blocking work in a thread is completed, and a cancelled task waits for it, but not for long."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from typing import Any
 
 import anyio
 import pytest
 
+from momopay._transport import threads
 from momopay._transport.threads import in_thread
 
 
@@ -80,6 +83,81 @@ def test_a_cancelled_asyncio_task_waits_for_the_work() -> None:
         assert done == ["written"]
 
     asyncio.run(main())
+
+
+class Locked:
+    """Work that does not end before it is released."""
+
+    def __init__(self) -> None:
+        self.started, self.released, self.done = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.started.set()
+        self.released.wait(30)
+        self.done.set()
+
+    async def has_started(self) -> None:
+        while not self.started.is_set():  # noqa: ASYNC110  a thread sets it
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_cancelled_scope_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.1)
+    work = Locked()
+
+    async def main() -> float:
+        async with anyio.create_task_group() as group:
+            group.start_soon(in_thread, work)
+            await work.has_started()
+            begun = time.monotonic()
+            group.cancel_scope.cancel()
+        elapsed = time.monotonic() - begun
+        assert not work.done.is_set()
+        work.released.set()
+        while not work.done.is_set():  # noqa: ASYNC110  it ends by itself
+            await anyio.sleep(0.001)
+        return elapsed
+
+    assert 0.1 <= anyio.run(main, backend=loop) < 10
+
+
+def test_a_cancelled_asyncio_task_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.1)
+    work = Locked()
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await in_thread(work)
+        assert not work.done.is_set()
+        work.released.set()
+        while not work.done.is_set():  # noqa: ASYNC110  it ends by itself
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+
+
+def test_an_error_of_work_that_was_left_behind_troubles_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.0)
+    work, errors = Locked(), list[Any]()
+
+    def fail() -> None:
+        work()
+        raise LookupError
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
+        task = asyncio.ensure_future(in_thread(fail))
+        await work.has_started()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        work.released.set()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert errors == []
 
 
 def test_so_many_threads_and_no_more() -> None:

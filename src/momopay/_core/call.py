@@ -156,7 +156,7 @@ class Call(Generic[R]):
     @property
     def may_have_been_sent(self) -> bool:
         """Whether a request is being sent, or an earlier attempt ended ambiguously."""
-        return self.ambiguous or (self.progress is not None and not self.progress.connecting)
+        return self.ambiguous or (self.progress is not None and not self.progress.is_unsent)
 
     async def _attempt(self) -> R:
         """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
@@ -205,7 +205,7 @@ class Call(Generic[R]):
         # The first attempt's time, because a search for the payment must begin where any of them may have executed.
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
-        self.progress = Progress() if endpoint.retry_policy.has_effect else None
+        self.progress = Progress(self.deadline) if endpoint.retry_policy.has_effect else None
         if self.progress is not None:
             self.progress.before_body = self.before_body
         try:

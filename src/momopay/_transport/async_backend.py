@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import httpx
 
+from momopay._transport import clock
 from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
 from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
@@ -66,33 +66,37 @@ class AsyncBackend:
         if self._closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
         self._bind_to_loop()
-        deadline = time.monotonic() + timeout
+        deadline = clock.now() + timeout
         # Only connecting needs a timeout of its own. The cancel scope bounds reads and writes.
         extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "pool"), timeout * _CONNECT_FRACTION)}
-        has_effect = progress is not None
         if progress is not None:
             extensions["trace"] = progress.trace_async
+            deadline = progress.until = min(progress.until, deadline)
         reader = ResponseReader(progress or Progress())
         with anyio.move_on_after(timeout):
             try:
                 request = build_request(method, url, headers, body, extensions)
                 if self._transport is not None:
                     return (await _exchange(self._transport, request, reader, deadline))[0]
-                return await self._send_on_connection(request, reader, deadline, has_effect=has_effect)
+                return await self._send_on_connection(request, reader, deadline, progress)
             except TRANSPORT_ERRORS as error:
+                if error is reader.progress.refusal:
+                    raise
                 raise reader.failure(error) from error
         raise reader.timed_out()
 
     async def _send_on_connection(
-        self, request: httpx.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
+        self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
         reader.progress.connecting = True
         async with self._slots:
-            connection = None if has_effect else self._idle.pop()
+            connection = self._idle.pop() if progress is None else None
             if connection is not None and connection.has_expired():
                 await _close(connection)
                 connection = None
-            connection = connection or AsyncConnection(origin_of(request))
+            connection = connection or AsyncConnection(origin_of(request), progress)
+            connection.socket.deadline = deadline
+            reader.progress.knows_body = bool(request.content)
             # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
             reader.progress.connecting = False
             try:
@@ -100,7 +104,9 @@ class AsyncBackend:
             except BaseException:
                 await _close(connection)
                 raise
-            keep = not has_effect and not self._closed and is_reusable(connection, response)
+            if progress is not None:
+                connection.socket.answered()
+            keep = progress is None and not self._closed and is_reusable(connection, response)
             for unused in self._idle.push(connection) if keep else [connection]:
                 await _close(unused)
             return answer
@@ -110,7 +116,7 @@ class AsyncBackend:
         await anyio.sleep(seconds)
 
     def now(self) -> float:
-        return time.monotonic()
+        return clock.now()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         self._bind_to_loop()
@@ -123,11 +129,10 @@ class AsyncBackend:
     async def close(self) -> None:
         """Close the idle connections, and the user's transport if there is one."""
         self._closed = True
-        # Sockets can be closed only on their own event loop. On another one they are dropped.
-        on_own_loop = self._loop is None or self._loop == _running_loop()
         for connection in self._idle.drain():
-            if on_own_loop:
-                await connection.aclose()
+            await connection.aclose()
+        # A transport's sockets can be closed only on their own event loop. On another one they are dropped.
+        on_own_loop = self._loop is None or self._loop == _running_loop()
         if self._transport is not None and on_own_loop:
             await self._transport.aclose()
 
@@ -151,11 +156,12 @@ async def _exchange(
     response = await transport.handle_async_request(request)
     reader.start(response.status_code, response.headers)
     try:
-        async for chunk in cast("httpx.AsyncByteStream", response.stream):
-            reader.feed(chunk)
-            # One network read may bring many chunks, and no timer fires between them.
-            if time.monotonic() > deadline:
-                raise reader.timed_out()
+        if not reader.has_content_of(response):
+            async for chunk in cast("httpx.AsyncByteStream", response.stream):
+                reader.feed(chunk)
+                # One network read may bring many chunks, and no timer fires between them.
+                if clock.now() > deadline:
+                    raise reader.timed_out()
     finally:
         await response.aclose()
     return reader.finish(), response

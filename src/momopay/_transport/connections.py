@@ -8,20 +8,34 @@ Invariants:
 - A connection goes back to the stack only after a whole response that no byte followed (`is_reusable`).
 - A request with an effect never takes a connection from the stack. If a server hung up an idle connection just as a
   payment is written to it, that payment's outcome would be unknown. A failure to connect is certainly not sent.
+- The connection of a request with an effect is aborted (RST), also by the kernel if the process dies, until `answered`
+  says that a whole response came. So none of its bytes arrives later.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 from collections import deque
 from functools import cache
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 import httpcore
 import httpx
 
-from momopay._transport.network import AsyncNetwork, AsyncStream, AttemptDeadline, SyncNetwork, SyncStream
+from momopay._transport.network import (
+    AsyncNetwork,
+    AsyncStream,
+    SyncNetwork,
+    SyncStream,
+    wait_blocking,
+    wait_suspended,
+)
+from momopay._transport.response import Progress
+from momopay._transport.sockets import AttemptSocket
+from momopay.errors import ConfigurationError
 
 MAX_CONNECTIONS: Final = 100
 # Seconds. Common servers hang up on an idle connection after five.
@@ -35,11 +49,17 @@ class SyncConnection(httpx.HTTPTransport):
     # our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
     # sends, is set here. It is the one private attribute of another library that this package touches.
 
-    def __init__(self, origin: httpcore.Origin) -> None:
-        self.deadline = AttemptDeadline()
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None) -> None:
+        self.socket = AttemptSocket(wait_blocking, progress)
         tls = tls_context(origin)
-        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=SyncNetwork(self.deadline))
+        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=SyncNetwork(self.socket))
         self._pool = self.core  # type: ignore[assignment]
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.socket.close()
 
     def has_expired(self) -> bool:
         """Return whether it was idle for too long, or the server hung up."""
@@ -49,10 +69,17 @@ class SyncConnection(httpx.HTTPTransport):
 class AsyncConnection(httpx.AsyncHTTPTransport):
     """An asynchronous connection; see `SyncConnection`."""
 
-    def __init__(self, origin: httpcore.Origin) -> None:
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None) -> None:
+        self.socket = AttemptSocket(wait_suspended, progress)
         tls = tls_context(origin)
-        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=AsyncNetwork())
+        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=AsyncNetwork(self.socket))
         self._pool = self.core  # type: ignore[assignment]
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            self.socket.close()
 
     def has_expired(self) -> bool:
         return self.core.has_expired()
@@ -77,9 +104,24 @@ def tls_context(origin: httpcore.Origin) -> ssl.SSLContext | None:
     return _shared_tls_context() if origin.scheme == b"https" else None
 
 
-@cache
+@cache  # it takes some 15 ms. A failure is not kept: once the file is corrected, the process need not start again
 def _shared_tls_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context()  # takes some 15 ms, hence once and only on demand
+    """Return a context with the CA certificates that httpx takes, or raise `ConfigurationError`."""
+    name = next((each for each in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(each)), None)
+    path = os.environ[name] if name else ""
+    try:
+        # OpenSSL would only look for each certificate in a folder that is not there, and trust no server.
+        if name == "SSL_CERT_DIR" and not any(map(_is_readable_folder, path.split(os.pathsep))):
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder that can be read")
+        return httpx.create_ssl_context()
+    except OSError as error:
+        source = f"{name} names {path!r}, which" if name else "the file of certifi"
+        reason = f"{source} cannot be read as CA certificates: {error}. Nothing was sent"
+        raise ConfigurationError(reason) from error
+
+
+def _is_readable_folder(path: str) -> bool:
+    return Path(path).is_dir() and os.access(path, os.R_OK | os.X_OK)
 
 
 ConnectionT = TypeVar("ConnectionT", SyncConnection, AsyncConnection)

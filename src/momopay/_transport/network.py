@@ -1,47 +1,44 @@
-"""The sockets under our own connections, wrapped for three things that httpcore does not do.
+"""How httpcore uses our sockets: connecting, and streams that notice bytes behind a response.
 
-- `SyncStream` and `SyncNetwork` bound an attempt as a whole. httpcore's timeouts bound each read by itself, so a
-  server that drips one byte at a time would outlast any of them.
-- Both streams notice bytes that follow a response (`has_unread`). httpcore keeps such bytes in its parser and would
-  take them for the response to the next request: one payment's success would be returned for another payment.
-- `AsyncStream` closes a socket whose TLS handshake is cancelled. httpcore would leave it open.
+httpcore keeps bytes that follow a response in its parser and would take them for the response to the next request: one
+payment's success would be returned for another payment. `has_unread` finds them.
 
-A stream belongs to the one thread or task that uses its connection. Times are in seconds, on the monotonic clock.
+httpcore's own timeouts, which bound each read by itself, are ignored: a server that drips one byte at a time would
+outlast any of them. The deadline of the `AttemptSocket` bounds the attempt as a whole.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import httpcore
 
+from momopay._transport.blocking import run_blocking
+from momopay._transport.sockets import AttemptSocket, poll
 
-class AttemptDeadline:
-    """When the attempt that a blocking connection carries must end. Set anew for each attempt."""
-
-    at: float = 0.0
-
-    def remaining(self, error: type[httpcore.TimeoutException]) -> float:
-        """Return the seconds that remain, or raise the error if there are none."""
-        seconds = self.at - time.monotonic()
-        if seconds <= 0:
-            raise error("the attempt's time is over")
-        return seconds
+# Seconds by which one address of a name is ahead of the next, as RFC 8305 recommends.
+_HEAD_START: Final = 0.25
 
 
-class _LastByteKept:
-    """Passes on what was read without its last byte, which the next read returns."""
+class _Stream:
+    """What both streams have in common. The last byte of each read is kept back for the next one."""
 
     # httpcore reads only while its response is incomplete. So it asks for the kept byte if the response ends with it or
     # later, and leaves it if the response ended before. This holds for every framing, and parses none.
-    _kept: bytes = b""
+
+    def __init__(self, sock: AttemptSocket) -> None:
+        self._socket = sock
+        self._kept: bytes = b""
 
     def _take_kept(self) -> bytes:
         data, self._kept = self._kept, b""
@@ -57,39 +54,42 @@ class _LastByteKept:
         """Return whether data followed the response."""
         return bool(self._kept)
 
+    def get_extra_info(self, info: str) -> Any:
+        """Return what httpcore's streams know: "is_readable", "socket", "ssl_object", "client_addr", "server_addr"."""
+        if info == "is_readable":
+            return self._socket.is_readable()
+        sock = self._socket.raw
+        if info == "ssl_object":
+            return sock if isinstance(sock, ssl.SSLSocket) else None
+        if info in {"client_addr", "server_addr"}:
+            return sock.getsockname() if info == "client_addr" else sock.getpeername()
+        return sock if info == "socket" else None
 
-class SyncStream(_LastByteKept, httpcore.NetworkStream):
-    """A blocking socket that does not outlast its attempt: httpcore's timeouts are ignored."""
 
-    def __init__(self, stream: httpcore.NetworkStream, deadline: AttemptDeadline) -> None:
-        self._stream = stream
-        self._deadline = deadline
+class SyncStream(_Stream, httpcore.NetworkStream):
+    """A connected blocking socket, under TLS or without."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        remaining = self._deadline.remaining(httpcore.ReadTimeout)
-        return self._take_kept() or self._keep_last(self._stream.read(max_bytes, remaining))
+        return self._take_kept() or self._keep_last(run_blocking(self._socket.receive(max_bytes)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._deadline.remaining(httpcore.WriteTimeout))
+        run_blocking(self._socket.send(buffer))
 
     def close(self) -> None:
-        self._stream.close()
+        self._socket.response_ended()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        remaining = self._deadline.remaining(httpcore.ConnectTimeout)
-        return SyncStream(self._stream.start_tls(ssl_context, server_hostname, remaining), self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+        run_blocking(self._socket.start_tls(ssl_context, server_hostname))
+        return self
 
 
 class SyncNetwork(httpcore.SyncBackend):
     """Opens blocking sockets. One deadline covers all addresses of a name; the system's call gives each its own."""
 
-    def __init__(self, deadline: AttemptDeadline) -> None:
-        self._deadline = deadline
+    def __init__(self, sock: AttemptSocket) -> None:
+        self._socket = sock
 
     def connect_tcp(
         self,
@@ -99,16 +99,18 @@ class SyncNetwork(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        failure: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
-        for address in resolve(host, port, self._deadline.remaining(httpcore.ConnectTimeout)):
-            remaining = self._deadline.remaining(httpcore.ConnectTimeout)
+        failure: OSError | None = None
+        for address in resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout)):
+            remaining = self._socket.remaining(httpcore.ConnectTimeout)
             try:
-                stream = super().connect_tcp(address, port, remaining, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                self._socket.connected(socket.create_connection((address, port), remaining))
+            except OSError as error:
                 failure = error
             else:
-                return SyncStream(stream, self._deadline)
-        raise failure or httpcore.ConnectError(f"{host} has no address")
+                return SyncStream(self._socket)
+        if isinstance(failure, TimeoutError):
+            raise httpcore.ConnectTimeout(str(failure)) from failure
+        raise httpcore.ConnectError(str(failure or f"{host} has no address")) from failure
 
 
 def resolve(host: str, port: int, timeout: float) -> list[str]:
@@ -133,20 +135,28 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
         raise httpcore.ConnectError(str(error)) from error
 
 
-class AsyncStream(_LastByteKept, httpcore.AsyncNetworkStream):
-    """An asynchronous socket. The attempt's cancel scope bounds it."""
+async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> None:
+    """Wait for a socket as `AttemptSocket` does in the blocking client."""
+    poll(sock, writable=writable, seconds=seconds)
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream = stream
+
+async def wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
+    """Wait for a socket as `AttemptSocket` does on an event loop, where a cancel scope bounds the wait."""
+    await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
+
+
+class AsyncStream(_Stream, httpcore.AsyncNetworkStream):
+    """A connected socket on an event loop, under TLS or without."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  httpcore's
-        return self._take_kept() or self._keep_last(await self._stream.read(max_bytes, timeout))
+        return self._take_kept() or self._keep_last(await self._socket.receive(max_bytes))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  httpcore's
-        await self._stream.write(buffer, timeout)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` need not suspend, and would write in spite of it
+        await self._socket.send(buffer)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        self._socket.response_ended()
 
     async def start_tls(
         self,
@@ -155,33 +165,18 @@ class AsyncStream(_LastByteKept, httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109  httpcore's
     ) -> httpcore.AsyncNetworkStream:
         try:
-            return AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._stream.aclose()
-            raise
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-    def has_unread(self) -> bool:
-        # anyio passes to its TLS object all that the socket has, so a record that follows the response can wait there
-        # unseen. (A blocking TLS socket takes one record at a time, and leaves the rest where a poll finds it.)
-        tls = self.get_extra_info("ssl_object")
-        if tls is None or self._kept:
-            return bool(self._kept)
-        try:
-            tls.read(1)  # never blocks: anyio's TLS object reads from memory
-        except ssl.SSLError as error:  # any other than SSLWantReadError: the server ended the TLS session
-            return not isinstance(error, ssl.SSLWantReadError)
-        return True
+            with anyio.fail_after(timeout):
+                await self._socket.start_tls(ssl_context, server_hostname)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no TLS session within the timeout") from error
+        return self
 
 
 class AsyncNetwork(httpcore.AsyncNetworkBackend):
-    """Opens asynchronous sockets through anyio, on asyncio and on trio alike."""
+    """Opens sockets on an event loop, on asyncio and on trio alike."""
 
-    def __init__(self) -> None:
-        self._backend: Any = httpcore.AnyIOBackend()  # httpcore leaves its type open
+    def __init__(self, sock: AttemptSocket) -> None:
+        self._socket = sock
 
     async def connect_tcp(
         self,
@@ -192,6 +187,67 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         try:
-            return AsyncStream(await self._backend.connect_tcp(host, port, timeout, local_address, socket_options))
-        except UnicodeError as error:  # a label is empty or too long
+            with anyio.fail_after(timeout):
+                self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no connection within the timeout") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise httpcore.ConnectError(str(error)) from error
+        return AsyncStream(self._socket)
+
+
+async def _resolve_suspended(host: str, port: int) -> list[str]:
+    try:
+        ip_address(host)
+    except ValueError:
+        answers = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in answers))
+    return [host]  # which needs no thread
+
+
+async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:
+    """Return a socket that is connected to the first address that answers, or raise OSError."""
+    connected = list[socket.socket]()
+    failures = list[OSError]()
+
+    async def attempt(address: str, ended: anyio.Event) -> None:
+        try:
+            connected.append(await _connect(address, port))
+        except OSError as error:
+            failures.append(error)
+        else:
+            group.cancel_scope.cancel()
+        ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                ended = anyio.Event()
+                group.start_soon(attempt, address, ended)
+                with anyio.move_on_after(_HEAD_START):
+                    await ended.wait()
+        if not connected:
+            raise failures[-1] if failures else OSError("the name has no address")
+    except BaseException:
+        for sock in connected:
+            sock.close()
+        raise
+    for late in connected[1:]:
+        late.close()
+    return connected[0]
+
+
+async def _connect(address: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        code = sock.connect_ex((address, port))
+        if code in {errno.EINPROGRESS, errno.EWOULDBLOCK}:
+            await anyio.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        sock.close()
+        raise
+    return sock

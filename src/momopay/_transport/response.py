@@ -8,11 +8,16 @@ from __future__ import annotations
 import socket
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import httpcore
 import httpx
 
+from momopay._transport import clock
+from momopay._transport.blocking import run_blocking
+
+_TOO_LATE: Final = "the timeout was over before the request was written"
 MAX_BODY: Final = 8 * 1024 * 1024
 # Objects and arrays in a body. Parsed, an empty one takes some hundred bytes. A full page of a list has 102.
 MAX_PARTS: Final = 200_000
@@ -77,24 +82,56 @@ class UnreadableResponseError(NoResponseError):
 
 
 class Progress:
-    """How far a request with an effect has come. What is not known counts as sent."""
+    """How far a request with an effect has come. What is not known counts as sent.
+
+    It follows httpcore's "trace" extension, over our own connections and over every transport that passes the extension
+    on to httpcore. `until` is the time, on the backend's clock, from which no byte of the body may be written.
+    """
 
     connecting: bool = False  # whether it is certain that nothing has been written yet
     sending: bool = False  # whether httpcore has begun to write; it stays set, whatever the transport does afterwards
+    # Of a request with a body, over a connection of our own: only there is all that was written known.
+    knows_body: bool = False
+    in_body: bool = False  # whether the head was written
+    sending_body: bool = False  # whether a byte of the body may have been written
+    # Awaited when the head is written and the body is not. What it raises ends the attempt, and is `refusal` then.
     before_body: Callable[[], Coroutine[Any, Any, object]] | None = None
+    refusal: BaseException | None = None
+
+    def __init__(self, until: float = inf) -> None:
+        self.until = until
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether it is certain that the request cannot execute: not a byte of it, or of its body, was written."""
+        # The head announces the body's length. A server that never gets the body knows of no amount and no phone.
+        return self.connecting or (self.knows_body and self.sending and not self.sending_body)
 
     def trace(self, event: str, _info: dict[str, Any]) -> None:
-        """Follow httpcore's "trace" extension."""
+        """Follow the extension of httpcore's blocking half."""
+        run_blocking(self.trace_async(event, _info))
+
+    async def trace_async(self, event: str, _info: dict[str, Any]) -> None:
+        """Follow the same extension of httpcore's asynchronous half, which awaits it."""
         if event == "connection.connect_tcp.started":
             # A transport may connect to something else after it has sent the request.
             self.connecting = not self.sending
         elif event.endswith("send_request_headers.started"):
             self.connecting = False
             self.sending = True
+        elif event.endswith("send_request_body.started"):
+            await self._begin_body()
 
-    async def trace_async(self, event: str, info: dict[str, Any]) -> None:
-        """Follow the same extension of httpcore's asynchronous half, which awaits it."""
-        self.trace(event, info)
+    async def _begin_body(self) -> None:
+        try:
+            if self.before_body is not None:
+                await self.before_body()
+        except BaseException as error:
+            self.refusal = error
+            raise
+        if clock.now() >= self.until:
+            raise httpcore.WriteTimeout(_TOO_LATE)
+        self.in_body = True
 
 
 class ResponseReader:
@@ -106,11 +143,27 @@ class ResponseReader:
         self._headers = httpx.Headers()
         # Not a list: it would hold an object for each chunk, and a chunk may be of a single byte.
         self._body = bytearray()
+        self._is_decoded = False
 
     def start(self, status: int, headers: httpx.Headers) -> None:
         """Take the response's head."""
         self._status = status
         self._headers = headers
+
+    def has_content_of(self, response: httpx.Response) -> bool:
+        """Take the body of a response that the transport has read already, and return whether it has.
+
+        Raises:
+            httpx.StreamError: The body is gone: the transport has read it and kept nothing, or has closed the response.
+        """
+        # The stream of a response that was read stays where it was, at its end. httpcore's would never return.
+        if response.is_stream_consumed:
+            self._is_decoded = True  # httpx did
+            self.feed(response.content)
+            return True
+        if response.is_closed:
+            raise httpx.StreamClosed
+        return False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk of the body, or raise `UnreadableResponseError` if the body is too large."""
@@ -122,14 +175,14 @@ class ResponseReader:
         reason = f"{type(error).__name__}: {error}"
         progress = self.progress
         # A transport may send the request, and then fail to connect to something else.
-        if progress.connecting or (not progress.sending and _is_not_sent(error)):
+        if progress.is_unsent or (not progress.sending and _is_not_sent(error)):
             return NotSentError(reason)
         return self.incomplete(reason)
 
     def timed_out(self) -> NoResponseError:
         """Return how an attempt ended whose time was over."""
-        if self.progress.connecting:
-            return NotSentError("no connection within the timeout")
+        if self.progress.is_unsent:
+            return NotSentError("no connection within the timeout" if self.progress.connecting else _TOO_LATE)
         return self.incomplete("no whole response within the timeout")
 
     def incomplete(self, reason: str) -> NoReplyError:
@@ -138,7 +191,9 @@ class ResponseReader:
 
     def finish(self) -> RawResponse:
         """Return the whole response, or raise `UnreadableResponseError`."""
-        body = self._decode(bytes(self._body), self._headers.get("content-encoding", "").strip().lower())
+        body = bytes(self._body)
+        if not self._is_decoded:
+            body = self._decode(body, self._headers.get("content-encoding", "").strip().lower())
         if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)
         return RawResponse(self._status or 0, self._headers, body)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import httpx
 
+from momopay._transport import clock
 from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable, origin_of
 from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, NotSentError, Progress, RawResponse, ResponseReader
@@ -49,33 +50,36 @@ class SyncBackend:
         """
         if self._closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
-        deadline = time.monotonic() + timeout
+        deadline = clock.now() + timeout
         extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
-        has_effect = progress is not None
         if progress is not None:
             extensions["trace"] = progress.trace
+            deadline = progress.until = min(progress.until, deadline)
         reader = ResponseReader(progress or Progress())
         try:
             request = build_request(method, url, headers, body, extensions)
             if self._transport is not None:
                 return _exchange(self._transport, request, reader, deadline)[0]
-            return self._send_on_connection(request, reader, deadline, has_effect=has_effect)
+            return self._send_on_connection(request, reader, deadline, progress)
         except TRANSPORT_ERRORS as error:
+            if error is reader.progress.refusal:
+                raise
             raise reader.failure(error) from error
 
     def _send_on_connection(
-        self, request: httpx.Request, reader: ResponseReader, deadline: float, *, has_effect: bool
+        self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
         reader.progress.connecting = True
-        if not self._slots.acquire(timeout=deadline - time.monotonic()):
+        if not self._slots.acquire(timeout=deadline - clock.now()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
-            connection = None if has_effect else self._idle.pop()
+            connection = self._idle.pop() if progress is None else None
             if connection is not None and connection.has_expired():
                 connection.close()
                 connection = None
-            connection = connection or SyncConnection(origin_of(request))
-            connection.deadline.at = deadline
+            connection = connection or SyncConnection(origin_of(request), progress)
+            connection.socket.deadline = deadline
+            reader.progress.knows_body = bool(request.content)
             # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
             reader.progress.connecting = False
             try:
@@ -83,7 +87,9 @@ class SyncBackend:
             except BaseException:
                 connection.close()
                 raise
-            keep = not has_effect and not self._closed and is_reusable(connection, response)
+            if progress is not None:
+                connection.socket.answered()
+            keep = progress is None and not self._closed and is_reusable(connection, response)
             for unused in self._idle.push(connection) if keep else [connection]:
                 with suppress(Exception):  # the response is there, and an error in closing must not replace it
                     unused.close()
@@ -95,8 +101,8 @@ class SyncBackend:
         time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
 
     def now(self) -> float:
-        """Return the monotonic time, which all backends of the process share."""
-        return time.monotonic()
+        """Return the time of the clock that all backends of the process share; see `clock.now`."""
+        return clock.now()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return work(*arguments)
@@ -119,11 +125,12 @@ def _exchange(
     response = transport.handle_request(request)
     reader.start(response.status_code, response.headers)
     try:
-        for chunk in cast("httpx.SyncByteStream", response.stream):
-            reader.feed(chunk)
-            # One network read may bring many chunks, and the socket's timeout is not asked between them.
-            if time.monotonic() > deadline:
-                raise reader.timed_out()
+        if not reader.has_content_of(response):
+            for chunk in cast("httpx.SyncByteStream", response.stream):
+                reader.feed(chunk)
+                # One network read may bring many chunks, and the socket's timeout is not asked between them.
+                if clock.now() > deadline:
+                    raise reader.timed_out()
     finally:
         response.close()
     return reader.finish(), response

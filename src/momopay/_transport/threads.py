@@ -1,35 +1,47 @@
-"""Blocking work off the event loop, always completed."""
+"""Blocking work off the event loop, which a cancelled caller does not leave at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+
+# Seconds that a cancelled caller waits for the work. A commit takes milliseconds, and a caller that left one behind
+# might close the journal under it. No cancelled task should wait for a database that is locked.
+PATIENCE: Final = 1.0
 
 T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
-    """Do blocking work in a thread and return its result. A cancellation is raised only when the work is done.
+    """Do blocking work in a thread and return its result.
 
+    A cancellation is raised when the work is done, or a second later. The work then ends by itself in its thread.
     `limiter` bounds the number of threads; the default is the limiter that all users of anyio share.
     """
-    # The work is often a write to the journal. A task that left it behind would close the journal under it.
     results = list[T]()
     errors = list[Exception]()
+    ended = anyio.Event()
+    shield = anyio.CancelScope(shield=True)  # or a scope that is cancelled already would not let the work begin
 
     async def run() -> None:
         try:
-            with anyio.CancelScope(shield=True):  # or a scope that is cancelled already would not let it begin
-                results.append(await anyio.to_thread.run_sync(work, limiter=limiter))
+            with shield:
+                results.append(await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter))
         except Exception as error:  # noqa: BLE001  the task group would wrap it in an ExceptionGroup
             errors.append(error)
+        ended.set()
 
     # asyncio's own cancellation ignores anyio's shields, but a task group waits for its tasks under either.
     async with anyio.create_task_group() as group:
         group.start_soon(run)
+        try:
+            await ended.wait()
+        except BaseException:
+            shield.deadline = anyio.current_time() + PATIENCE
+            raise
     if errors:
         raise errors[0]
     return results[0]

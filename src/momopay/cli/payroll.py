@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import momopay
+from momopay._transport import clock
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll_file import Row
 from momopay.errors import (
@@ -262,7 +263,7 @@ class PayrollRun:
         # `within` below zero, reserve returns the delay and takes no slot.
         has_paused = False
         while not self.stop:
-            delay = self._budget.reserve(time.monotonic(), momopay.Lane.PAYMENT, within=-1.0)
+            delay = self._budget.reserve(clock.now(), momopay.Lane.PAYMENT, within=-1.0)
             if delay <= 0:
                 return
             if not has_paused:

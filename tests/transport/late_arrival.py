@@ -1,0 +1,234 @@
+"""Payments into a network that stands still, in a network namespace of their own: which of them arrive afterwards?
+
+    python tests/transport/late_arrival.py CERTIFICATE.pem CA.pem
+
+Every payment connects. Then the loopback link goes down, every payment is written, and its process waits for the
+answer until its timeout, or is killed or frozen meanwhile. The link comes up again, and each server says whether the
+request arrived. A control is a payment without what should prevent that: it shows that the run waited long enough. The
+result is a JSON object on standard output. The exit status is 77 where there are no namespaces to be had.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import ssl
+import struct
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+import momopay
+from momopay._transport import connections, sockets
+
+TIMEOUT = 2.0
+NO_NAMESPACES = 77
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+_ARGUMENTS: dict[str, Any] = {"amount": 100, "phone": "0712345678", "reference": "late"}
+
+
+@dataclass
+class Payment:
+    """One payment, made by a process of its own to a server of its own."""
+
+    client: str
+    tls: bool = False
+    end: str = "timeout"
+    linger: bool = True
+    user_timeout: bool = True
+    arrived: bool = False
+    outcome: str = ""
+    process: int = 0
+    to_child: int = 0
+    from_child: int = 0
+    listener: socket.socket = field(init=False)
+
+    @property
+    def name(self) -> str:
+        """What the test calls it."""
+        parts = [self.client, "tls" if self.tls else "tcp", self.end]
+        parts += ["without linger"] * (not self.linger) + ["without user timeout"] * (not self.user_timeout)
+        return ", ".join(parts)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether nothing prevents that it arrives late."""
+        return not self.user_timeout and (not self.linger or self.end == "SIGSTOP")
+
+
+def payments() -> list[Payment]:
+    """All that is tried, in one run: there is one link."""
+    clients, ends = ("blocking", "asyncio", "trio"), ("timeout", "SIGKILL", "SIGSTOP")
+    real = [Payment(client, tls, end) for client in clients for tls in (False, True) for end in ends]
+    unprotected = [
+        Payment(client, tls, linger=False, user_timeout=False) for client in clients for tls in (False, True)
+    ]
+    killed = Payment("blocking", end="SIGKILL", linger=False, user_timeout=False)
+    frozen = Payment("blocking", end="SIGSTOP", user_timeout=False)
+    aborted = [Payment("blocking", end=end, user_timeout=False) for end in ("timeout", "SIGKILL")]
+    return [*real, *unprotected, killed, frozen, *aborted]
+
+
+def enter_namespace() -> None:
+    """Leave the machine's network for one of our own, whose only link is a loopback."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) and libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
+        raise PermissionError(ctypes.get_errno(), f"no network namespace: {os.strerror(ctypes.get_errno())}")
+
+
+def set_link(*, up: bool) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = struct.pack("16sh14x", b"lo", 0)
+        name, flags = struct.unpack("16sh14x", fcntl.ioctl(control, SIOCGIFFLAGS, request))
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", name, flags | IFF_UP if up else flags & ~IFF_UP))
+
+
+# The payer's process.
+
+
+def pay(payment: Payment, authority: str) -> str:
+    """Make the payment, and return the error it ends with."""
+    report, order = payment.from_child, payment.to_child
+    original, calls = sockets.AttemptSocket.send, list[int]()
+
+    async def send(self: sockets.AttemptSocket, data: bytes) -> None:
+        if not calls:  # connected, and nothing is written
+            os.write(report, b"c")
+            os.read(order, 1)
+        calls.append(len(data))
+        await original(self, data)
+        if len(calls) == 2:  # the head and the body
+            os.write(report, b"w")
+
+    setattr(sockets.AttemptSocket, "send", send)  # noqa: B010  the checkers refuse an assignment
+    setattr(connections, "_shared_tls_context", lambda: ssl.create_default_context(cafile=authority))  # noqa: B010
+    if not payment.linger:
+        setattr(sockets, "_ABORT", getattr(sockets, "_CLOSE"))  # noqa: B009, B010
+    if not payment.user_timeout:
+        delattr(socket, "TCP_USER_TIMEOUT")
+    port = payment.listener.getsockname()[1]
+    options: dict[str, Any] = {
+        "base_url": f"https://localhost:{port}/v1" if payment.tls else f"http://127.0.0.1:{port}/v1",
+        "timeout": TIMEOUT,
+        "budget": None,
+    }
+    try:
+        if payment.client == "blocking":
+            with momopay.Client("pk_test_late", **options) as client:
+                client.payouts.initiate(**_ARGUMENTS)
+        else:
+            anyio.run(pay_suspended, options, backend=payment.client)
+    except momopay.MomoPayError as error:
+        return type(error).__name__
+    return "accepted"
+
+
+async def pay_suspended(options: dict[str, Any]) -> None:
+    async with momopay.AsyncClient("pk_test_late", **options) as client:
+        await client.payouts.initiate(**_ARGUMENTS)
+
+
+def load_everything() -> None:
+    """Have this process import what a payment needs, so that no child has to while the others' time runs."""
+    options: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "budget": None, "max_attempts": 1}
+    with suppress(momopay.APIConnectionError), momopay.Client("pk_test_late", **options) as client:
+        client.payouts.initiate(**_ARGUMENTS)
+    for loop in ("asyncio", "trio"):
+        with suppress(momopay.APIConnectionError):
+            anyio.run(pay_suspended, options, backend=loop)
+
+
+def start(payment: Payment, authority: str) -> None:
+    """Fork the payer; it begins at the first byte on its pipe."""
+    child_reads, payment.to_child = os.pipe()
+    payment.from_child, child_writes = os.pipe()
+    payment.process = os.fork()
+    if payment.process == 0:
+        payment.to_child, payment.from_child = child_reads, child_writes
+        os.read(child_reads, 1)
+        try:
+            outcome = pay(payment, authority)
+        except BaseException as error:  # noqa: BLE001  the parent's to know
+            outcome = repr(error)
+        os.write(child_writes, outcome.encode())
+        os._exit(0)
+    os.close(child_reads)
+    os.close(child_writes)
+
+
+# The servers, and what happens to all of them.
+
+
+def serve(payment: Payment, certificate: str) -> None:
+    """Take one connection, and notice whether anything arrives on it."""
+    sock, _address = payment.listener.accept()
+    try:
+        if payment.tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            sock = context.wrap_socket(sock, server_side=True)
+        payment.arrived = bool(sock.recv(65_536))
+    except OSError:
+        pass
+
+
+def run(certificate: str, authority: str) -> dict[str, dict[str, Any]]:
+    """Make all payments, and return what became of each."""
+    enter_namespace()
+    set_link(up=True)
+    load_everything()
+    every = payments()
+    for payment in every:
+        payment.listener = socket.create_server(("127.0.0.1", 0))
+        start(payment, authority)
+    for payment in every:
+        threading.Thread(target=serve, args=(payment, certificate), daemon=True).start()
+    begun = time.monotonic()
+    write_while_the_link_is_down(every)
+    time.sleep(max(0.0, begun + TIMEOUT + 0.3 - time.monotonic()))  # the kernel gives up for those that are frozen
+    set_link(up=True)
+    until = time.monotonic() + 8
+    while not all(payment.arrived for payment in every if payment.is_control) and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    for payment in every:
+        os.kill(payment.process, signal.SIGKILL)
+        os.waitpid(payment.process, 0)
+    return {payment.name: {"arrived": payment.arrived, "outcome": payment.outcome} for payment in every}
+
+
+def write_while_the_link_is_down(every: list[Payment]) -> None:
+    """Return when each payment was written and has ended, or its process was killed or frozen."""
+    for payment in every:
+        os.write(payment.to_child, b"s")
+    for payment in every:
+        os.read(payment.from_child, 1)  # connected
+    set_link(up=False)
+    for payment in every:
+        os.write(payment.to_child, b"w")
+    for payment in every:
+        payment.outcome = os.read(payment.from_child, 1).decode()  # written
+        if payment.end != "timeout":
+            os.kill(payment.process, getattr(signal, payment.end))
+    for payment in every:
+        if payment.end == "timeout":
+            payment.outcome += os.read(payment.from_child, 100).decode()
+
+
+if __name__ == "__main__":
+    try:
+        found = run(*sys.argv[1:])
+    except PermissionError as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        sys.exit(NO_NAMESPACES)
+    print(json.dumps(found, indent=1))  # noqa: T201

@@ -1,0 +1,42 @@
+"""A payment that the network held back does not arrive once its call has ended, its process was killed or is frozen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hostile.tls import own_certificate
+from transport.late_arrival import NO_NAMESPACES, payments
+
+SCRIPT = Path(__file__).with_name("late_arrival.py")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Make all payments at once: the link is down for each of them."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        pem = own_certificate(tmp_path_factory.mktemp("late"), monkeypatch)
+    command = [sys.executable, str(SCRIPT), str(pem), str(pem.with_name("certificate"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == NO_NAMESPACES:
+        pytest.skip(done.stderr.strip())  # a permission that no package can bring, even where CI demands every program
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("payment", [each for each in payments() if not each.is_control], ids=lambda each: each.name)
+def test_nothing_arrives_late(results: dict[str, dict[str, Any]], payment: Any) -> None:
+    result = results[payment.name]
+    assert not result["arrived"]
+    assert result["outcome"] == ("wOutcomeUnknownError" if payment.end == "timeout" else "w")
+
+
+@pytest.mark.parametrize("payment", [each for each in payments() if each.is_control], ids=lambda each: each.name)
+def test_without_that_care_it_arrives(results: dict[str, dict[str, Any]], payment: Any) -> None:
+    assert results[payment.name]["arrived"]
