@@ -34,12 +34,15 @@ def before_body(
     def install(check: Callable[[], Coroutine[Any, Any, object]]) -> list[Progress]:
         made = list[Progress]()
 
-        def progress(*arguments: Any) -> Progress:
-            made.append(Progress(*arguments))
-            made[-1].before_body = check
-            return made[-1]
+        class Checked(Progress):
+            def __init__(self, until: float) -> None:
+                super().__init__(until)
+                made.append(self)
 
-        monkeypatch.setattr(call, "Progress", progress)
+            def __setattr__(self, name: str, value: Any) -> None:
+                super().__setattr__(name, check if name == "before_body" else value)
+
+        monkeypatch.setattr(call, "Progress", Checked)
         return made
 
     return install

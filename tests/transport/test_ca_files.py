@@ -28,7 +28,7 @@ def broken(folder: Path) -> Path:
     return path
 
 
-BAD = {
+BAD: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "no such file": ("SSL_CERT_FILE", lambda folder: folder / "missing.pem"),
     "a folder": ("SSL_CERT_FILE", lambda folder: folder),
     "no certificate": ("SSL_CERT_FILE", broken),

@@ -107,6 +107,7 @@ def test_a_cancelled_scope_does_not_wait_long_for_work_that_hangs(monkeypatch: p
     work = Locked()
 
     async def main() -> float:
+        begun = 0.0
         async with anyio.create_task_group() as group:
             group.start_soon(in_thread, work)
             await work.has_started()
