@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from cli.kit import PAY, Done, PayrollShell, signalling
+from cli.kit import PAY, PayrollShell, signalling
 from momopay.sandbox import Account, Fault
 from patience import LONGEST, until
 
@@ -254,104 +253,41 @@ def test_two_runs_at_the_same_time_pay_nobody_twice(payroll: PayrollShell) -> No
     assert payroll.posts == 20
 
 
-def test_the_status_needs_no_key_and_makes_no_journal(payroll: PayrollShell) -> None:
-    missing = payroll.momopay("payouts", "status", *payroll.journal)
-    assert missing.code == 3
-    assert not payroll.database.exists()
-    payroll.write(2)
-    payroll.run("--yes")
-    before = len(payroll.sandbox.requests)
-    status = payroll.momopay("payouts", "status", *payroll.journal, MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
-    assert (status.code, status.out) == (0, "Nothing is in doubt.\n")
-    assert len(payroll.sandbox.requests) == before
-
-
-def leave_in_doubt(payroll: PayrollShell, *, paid: bool) -> None:
-    """Run a payroll whose first row ends in doubt, and is on the service's list or never will be."""
-    payroll.write(2)
-    payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit if paid else Fault.error_before_commit)
-    if paid:  # the list shows it neither as the run begins nor as it ends
-        payroll.sandbox.fail_next("GET", "/transactions", Fault.list_lag, times=2)
-    assert payroll.run("--yes").code == 4
-
-
-def test_the_status_of_a_file_and_of_what_is_in_doubt(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    payroll.write(3)
-    command = ("payouts", "status", *payroll.journal, "--file", str(payroll.file))
-    status = payroll.momopay(*command, "--json")
-    assert status.code == 4
-    (entry,) = status.json["unresolved"]
-    assert (entry["reference"], entry["state"], entry["amount"]) == ("SAL-0", "UNKNOWN", "1000.50")
-    assert (entry["phone"], "body_hash" in entry) == ("2547*****000", False)
-    assert status.json["file"] == {"UNKNOWN": 1, "ACCEPTED": 1, "NOT_BEGUN": 1}
-    shown = payroll.momopay(*command).words
-    assert "NOT_BEGUN 1" in shown
-    assert "Give --look" in shown
-    assert "release REFERENCE" in shown
-    payroll.file.write_text("nonsense")
-    faulty = payroll.momopay(*command, "--json")
-    assert (faulty.code, faulty.out) == (2, "")
-    assert "--dry-run" in json.loads(faulty.err)["remedy"]
-
-
-def test_the_status_searches_for_payouts_when_asked(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=True)
-    assert payroll.momopay("payouts", "status", *payroll.journal).code == 4
-    assert payroll.momopay("payouts", "status", *payroll.journal, "--look").code == 0
-    assert payroll.state() == "ACCEPTED"
-
-
-def test_what_a_search_does_not_find_stays_in_doubt(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    searched = payroll.momopay("payouts", "status", *payroll.journal, "--look")
-    assert searched.code == 4
-    assert "does not show them, which proves nothing. What to do: Search again later" in searched.words
-
-
-def release(payroll: PayrollShell, *options: str, typed: str = "SAL-0\n", reference: str = "SAL-0") -> Done:
-    return payroll.momopay.at_a_terminal("payouts", "release", reference, *payroll.journal, *options, typed=typed)
-
-
-def test_a_released_reference_is_paid_by_the_next_run(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    released = release(payroll)
-    assert released.code == 0
-    assert "pays it twice" in released.err
-    assert "younger than ten minutes" in released.err
-    assert (payroll.state(), payroll.paid["SAL-0"]) == ("NOT_SENT", 0)
-    assert payroll.run("--yes").code == 0
-    payroll.assert_paid_once(2)
-
-
-def test_only_a_person_at_a_terminal_releases(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    for piped in (None, "SAL-0\n"):
-        refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
+def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payroll: PayrollShell) -> None:
+    heading = "reference,phone,amount\n"
+    payroll.file.write_text(heading + "SAL-1,0712345678,1000\nsal 1,0712345678,1000.00\n")
+    for options in (["--yes"], ["--dry-run"]):
+        refused = payroll.run(*options)
         assert refused.code == 2
-        assert "a person at a terminal" in refused.err
-    assert release(payroll, typed="SAL-1\n").code == 1
-    assert payroll.state() == "UNKNOWN"
+        assert "3 reference differs from that on line 2 only in case, dashes or spaces" in refused.words
+        assert "--allow-similar" in refused.err
+    assert payroll.sandbox.requests == []
+    payroll.file.write_text(heading + "SAL-1,0712345678,1000\n")
+    assert payroll.run("--yes").code == 0
+    payroll.file.write_text(heading + "Sal-1,0712345678,1000\n")
+    refused = payroll.run("--yes", "--json")
+    assert refused.code == 2
+    assert [fault["line"] for fault in refused.json["faults"]] == [2]
+    assert "one in the journal (ACCEPTED" in refused.json["faults"][0]["problem"]
+    assert payroll.posts == 1
+    confirmed = payroll.run("--yes", "--allow-similar", "--json")
+    assert confirmed.code == 0
+    assert "reference on line 2 differs" in confirmed.lines[0]["warnings"][0]
+    assert payroll.paid == {"SAL-1": 1, "Sal-1": 1}
 
 
-def test_what_was_released_as_json(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    entry = release(payroll, "--json").out.splitlines()[-1]
-    assert {"reference": "SAL-0", "state": "NOT_SENT", "phone": "2547*****000"}.items() <= json.loads(entry).items()
+@pytest.mark.parametrize("spelling", ["SAL\u00a01", "SAL-1\u200b", "Jose\u0301"])
+def test_a_reference_that_looks_like_another_is_a_fault_of_its_line(payroll: PayrollShell, spelling: str) -> None:
+    payroll.file.write_text(f"reference,phone,amount\n{spelling},0712345678,1000\n")
+    refused = payroll.run("--yes", "--json")
+    assert refused.code == 2
+    (fault,) = refused.json["faults"]
+    assert (fault["line"], fault["column"]) == (2, "reference")
+    assert "U+0" in fault["problem"] or "U+2" in fault["problem"]
 
 
-def test_what_the_service_has_is_settled_and_not_released(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=True)
-    refused = release(payroll)
-    assert refused.code == 1
-    assert "must not be sent again" in refused.err
-    assert payroll.state() == "ACCEPTED"
-
-
-def test_what_is_not_in_doubt_is_not_released(payroll: PayrollShell) -> None:
-    payroll.write(1)
-    payroll.run("--yes")
-    accepted = release(payroll)
-    assert accepted.code == 2
-    assert "ACCEPTED in the journal" in accepted.err
-    assert release(payroll, reference="SAL-9").code == 2
+def test_each_account_of_a_journal_has_its_own_payouts(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    assert payroll.run("--yes", "--account", "shop").code == 0
+    assert payroll.run("--dry-run", "--json", "--account", "shop").json["accepted_before"]["rows"] == 2
+    assert payroll.run("--dry-run", "--json").json["to_pay"]["rows"] == 2

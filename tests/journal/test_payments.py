@@ -379,3 +379,12 @@ def test_a_sighting_puts_in_doubt_what_was_refused_or_not_sent(journal: Journal,
     assert found(journal) == entry
     payments_of(journal).sight(entry)
     assert found(journal).state is (UNKNOWN if state in MAY_BE_SENT else state)
+
+
+def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> None:
+    put(journal, "r1", UNKNOWN)
+    put(journal, "r2", REFUSED, code="INVALID_PHONE")
+    rows = payments_of(journal)
+    others = [f"2547{number:08}" for number in range(600)]  # more than one statement takes
+    assert {entry.reference for entry in rows.to_phones([*others, PHONE])} == {"r1", "r2"}
+    assert list(rows.to_phones(others)) == list(rows.to_phones([])) == []

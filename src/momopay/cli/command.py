@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
 from momopay.cli.output import plain, stderr
-from momopay.errors import APIError, MomoPayError
+from momopay.errors import APIError, MomoPayError, OutcomeUnknownError
 
 # Where the context keeps whether tracebacks are wanted.
 DEBUG = "momopay.debug"
@@ -107,7 +107,7 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
     if as_json:
         # Documented in the guide: programs read these names.
-        fields = {
+        fields: dict[str, object] = {
             "error": type(error).__name__,
             "code": error.code if isinstance(error, APIError) else None,
             "message": str(error),
@@ -116,6 +116,9 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
             "request_id": error.request_id if isinstance(error, APIError) else None,
             "exit_code": exit_code_of(error),
         }
+        if isinstance(error, OutcomeUnknownError):
+            fields["matches"] = [each.transaction_id for each in error.matches]
+            fields["near_matches"] = [each.transaction_id for each in error.near_matches]
         sys.stderr.write(json.dumps(fields) + "\n")
         return
     console = stderr()

@@ -50,25 +50,17 @@ def open_client(
     return momopay.Client(key, base_url=base_url, budget=momopay.SHARED_BUDGET if budget is None else budget)
 
 
-def open_journal(where: str) -> momopay.Journal:
-    """Return the journal of a file or URL.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    return momopay.Journal(where if "://" in where else f"sqlite:///{where}")
-
-
-def open_existing_journal(where: str) -> momopay.Journal:
-    """Return the journal of a file or URL, and make none.
+def open_journal(where: str, account: str, *, create: bool = False) -> momopay.Journal:
+    """Return the journal of a file or URL; only with `create` is there a new one where there was none.
 
     Raises:
         CommandError: There is no such file.
         ConfigurationError: It is neither a file nor a URL.
     """
-    if not journal_exists(where):
+    # Before the library looks, which refuses it too: only here is it known that an option is wrong.
+    if not (create or journal_exists(where)):
         raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
-    return open_journal(where)
+    return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=account, create=create)
 
 
 def journal_exists(where: str) -> bool:

@@ -43,6 +43,15 @@ JournalAt: TypeAlias = Annotated[
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
     ),
 ]
+JournalAccount: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--account",
+        metavar="NAME",
+        envvar="MOMOPAY_JOURNAL_ACCOUNT",
+        help="The account's name in the journal, if the journal serves several.",
+    ),
+]
 ConfirmLive: TypeAlias = Annotated[
     Decimal | None,
     typer.Option(

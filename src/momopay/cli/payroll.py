@@ -16,7 +16,8 @@ from decimal import Decimal
 import momopay
 from momopay._transport import clock
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.payroll_file import Row
+from momopay.cli.payroll_file import Fault, Row
+from momopay.cli.payroll_similar import similar_references
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -80,11 +81,13 @@ class Plan:
         to_pay: New, or refused or not sent before, or being sent by another process, which `pay_once` waits for.
         accepted: The service has them.
         in_doubt: They may have been paid, and are not sent again.
+        similar: Rows to pay that may be another payout under another spelling.
     """
 
     to_pay: list[Row] = field(default_factory=list[Row])
     accepted: list[RowOutcome] = field(default_factory=list[RowOutcome])
     in_doubt: list[RowOutcome] = field(default_factory=list[RowOutcome])
+    similar: list[Fault] = field(default_factory=list[Fault])
 
 
 def make_plan(rows: list[Row], journal: momopay.Journal | None) -> Plan:
@@ -115,6 +118,7 @@ def make_plan(rows: list[Row], journal: momopay.Journal | None) -> Plan:
             f"the references on lines {lines} are in the journal with another amount or phone; nothing was sent",
             remedy="give each new payout a reference of its own; fix the file if the amount or phone is wrong",
         )
+    plan.similar.extend(similar_references(rows, plan.to_pay, journal))
     return plan
 
 

@@ -53,9 +53,8 @@ class FaultyFileError(CommandError):
         faults: All of them, by line.
     """
 
-    def __init__(self, path: Path, faults: list[Fault]) -> None:
-        remedy = "fix all of them; `momopay payouts run FILE --dry-run` lists them"
-        super().__init__(f"{path.name}: {len(faults)} fault(s); nothing was sent", remedy=remedy)
+    def __init__(self, message: str, faults: list[Fault], *, remedy: str) -> None:
+        super().__init__(f"{message}; nothing was sent", remedy=remedy)
         self.faults = faults
 
 
@@ -103,7 +102,8 @@ def read_payroll(path: Path) -> PayrollFile:
         raise CommandError(f"{path.name} cannot be read: {error.strerror}", remedy="check the file") from error
     payroll, faults = _parsed(content)
     if faults:
-        raise FaultyFileError(path, faults)
+        remedy = "fix all of them; `momopay payouts run FILE --dry-run` lists them"
+        raise FaultyFileError(f"{path.name}: {len(faults)} fault(s)", faults, remedy=remedy)
     return payroll
 
 

@@ -96,6 +96,8 @@ def _costs(plan: Plan, wallet: Wallet | None) -> Iterator[str]:
 def _warnings(file: PayrollFile, plan: Plan, wallet: Wallet | None) -> Iterator[str]:
     for lines in file.possible_duplicates:
         yield f"lines {', '.join(map(str, lines))} pay the same amount to the same phone"
+    for fault in plan.similar:
+        yield f"the reference on line {fault.line} {fault.problem}"
     if file.ignored:
         yield f"columns that are not used: {', '.join(name or '(no name)' for name in file.ignored)}"
     fees = None if wallet is None else wallet.estimated_fees(len(plan.to_pay))

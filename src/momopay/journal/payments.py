@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any, Final
 
-from sqlalchemy import RowMapping, Update
+from sqlalchemy import RowMapping, Select, Update
 from sqlalchemy.exc import IntegrityError
 
 from momopay.errors import JournalError
@@ -48,11 +49,14 @@ from momopay.journal.statements import (
     REPORT,
     SELECT,
     SELECT_OPEN,
+    SELECT_TO_PHONES,
     SIGHT,
 )
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+_PHONES_AT_ONCE: Final = 500  # databases limit the parameters of a statement
 
 
 class Payments:
@@ -74,10 +78,13 @@ class Payments:
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
-        with self._database.connection() as connection:
-            rows = connection.execute(SELECT_OPEN, self._rows).mappings().all()
-        entries = [self._entry(row) for row in rows]
-        return [entry for entry in entries if entry.state is JournalState.UNKNOWN]
+        return [entry for entry in self._entries(SELECT_OPEN) if entry.state is JournalState.UNKNOWN]
+
+    def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
+        """Yield the payouts to these phones, in any state."""
+        wanted = list(phones)
+        for start in range(0, len(wanted), _PHONES_AT_ONCE):
+            yield from self._entries(SELECT_TO_PHONES, phones=wanted[start : start + _PHONES_AT_ONCE])
 
     def begin(
         self,
@@ -248,6 +255,10 @@ class Payments:
         state = JournalState.UNKNOWN if died else row["state"]
         metadata = None if row["metadata"] is None else json.loads(row["metadata"])
         return JournalEntry.model_validate(dict(row) | {"state": state, "metadata": metadata})
+
+    def _entries(self, statement: Select[Any], **parameters: object) -> list[JournalEntry]:
+        with self._database.connection() as connection:
+            return list(map(self._entry, connection.execute(statement, self._rows | parameters).mappings().all()))
 
 
 def _now() -> str:

@@ -44,6 +44,10 @@ SELECT: Final = select(payments, lease_left(payments)).where(*_ROW)
 SELECT_OPEN: Final = (
     select(payments, lease_left(payments)).where(*_ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
 )
+# No index has phones: it reads the whole account.
+SELECT_TO_PHONES: Final = select(payments, lease_left(payments)).where(
+    *_ROW[:2], _columns.phone.in_(bindparam("phones", expanding=True))
+)
 BEGIN: Final = _change(
     Cause.BEGIN,
     JournalState.SENDING,

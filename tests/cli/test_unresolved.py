@@ -1,0 +1,184 @@
+"""What a payroll leaves in doubt: seen, searched for, and released by a person."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from cli.kit import PAY, Done, PayrollShell
+from journal.kit import sender
+from momopay import Client
+from momopay.sandbox import Fault
+
+
+def test_the_status_needs_no_key_and_makes_no_journal(payroll: PayrollShell) -> None:
+    missing = payroll.momopay("payouts", "status", *payroll.journal)
+    assert missing.code == 3
+    assert not payroll.database.exists()
+    for arguments in (("payouts", "status"), ("payouts", "release", "SAL-0")):
+        payroll.database.touch()  # as a redirection of the shell leaves it
+        assert payroll.momopay(*arguments, *payroll.journal).code == 3
+        assert payroll.database.read_bytes() == b""
+        payroll.database.unlink()
+        assert list(payroll.folder.iterdir()) == []
+    payroll.write(2)
+    payroll.run("--yes")
+    before = len(payroll.sandbox.requests)
+    status = payroll.momopay("payouts", "status", *payroll.journal, MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
+    assert (status.code, status.out) == (0, "Nothing is in doubt.\n")
+    assert len(payroll.sandbox.requests) == before
+
+
+def leave_in_doubt(payroll: PayrollShell, *, paid: bool) -> None:
+    """Run a payroll whose first row ends in doubt, and is on the service's list or never will be."""
+    payroll.write(2)
+    payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit if paid else Fault.error_before_commit)
+    if paid:  # the list shows it neither as the run begins nor as it ends
+        payroll.sandbox.fail_next("GET", "/transactions", Fault.list_lag, times=2)
+    assert payroll.run("--yes").code == 4
+
+
+def test_the_status_of_a_file_and_of_what_is_in_doubt(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    payroll.write(3)
+    command = ("payouts", "status", *payroll.journal, "--file", str(payroll.file))
+    status = payroll.momopay(*command, "--json")
+    assert status.code == 4
+    (entry,) = status.json["unresolved"]
+    assert (entry["reference"], entry["state"], entry["amount"]) == ("SAL-0", "UNKNOWN", "1000.50")
+    assert (entry["phone"], entry.keys() & {"body_hash", "claim"}) == ("2547*****000", set())
+    assert (entry["attempts"], entry["released_by"], entry["near_matches"]) == (1, None, None)
+    assert status.json["file"] == {"UNKNOWN": 1, "ACCEPTED": 1, "NOT_BEGUN": 1}
+    shown = payroll.momopay(*command).words
+    assert "NOT_BEGUN 1" in shown
+    assert "Give --look" in shown
+    assert "release REFERENCE" in shown
+    payroll.file.write_text("nonsense")
+    faulty = payroll.momopay(*command, "--json")
+    assert (faulty.code, faulty.out) == (2, "")
+    assert "--dry-run" in json.loads(faulty.err)["remedy"]
+
+
+def test_the_status_searches_for_payouts_when_asked(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=True)
+    assert payroll.momopay("payouts", "status", *payroll.journal).code == 4
+    assert payroll.momopay("payouts", "status", *payroll.journal, "--look").code == 0
+    assert payroll.state() == "ACCEPTED"
+
+
+def test_what_a_search_does_not_find_stays_in_doubt(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    searched = payroll.momopay("payouts", "status", *payroll.journal, "--look")
+    assert searched.code == 4
+    assert "does not show them, which proves nothing. What to do: Search again later" in searched.words
+
+
+def release(payroll: PayrollShell, *options: str, typed: str = "SAL-0\n", reference: str = "SAL-0") -> Done:
+    return payroll.momopay.at_a_terminal("payouts", "release", reference, *payroll.journal, *options, typed=typed)
+
+
+def test_a_released_reference_is_paid_by_the_next_run(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    released = release(payroll)
+    assert released.code == 0
+    assert "pays it twice" in released.err
+    assert "younger than ten minutes" in released.err
+    assert (payroll.state(), payroll.paid["SAL-0"]) == ("NOT_SENT", 0)
+    assert payroll.run("--yes").code == 0
+    payroll.assert_paid_once(2)
+
+
+def test_only_a_person_at_a_terminal_releases(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    for piped in (None, "SAL-0\n"):
+        refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
+        assert refused.code == 2
+        assert "a person at a terminal" in refused.err
+    assert release(payroll, typed="SAL-1\n").code == 1
+    assert payroll.state() == "UNKNOWN"
+
+
+def test_what_was_released_as_json(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    entry = release(payroll, "--json").out.splitlines()[-1]
+    assert {"reference": "SAL-0", "state": "NOT_SENT", "phone": "2547*****000"}.items() <= json.loads(entry).items()
+
+
+def test_what_the_service_has_is_settled_and_not_released(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=True)
+    refused = release(payroll)
+    assert refused.code == 1
+    assert "must not be sent again" in refused.err
+    assert payroll.state() == "ACCEPTED"
+
+
+def test_what_is_not_in_doubt_is_not_released(payroll: PayrollShell) -> None:
+    payroll.write(1)
+    payroll.run("--yes")
+    accepted = release(payroll)
+    assert accepted.code == 2
+    assert "ACCEPTED in the journal" in accepted.err
+    assert release(payroll, reference="SAL-9").code == 2
+
+
+def test_transactions_with_its_reference_are_shown_and_refuse_a_release(payroll: PayrollShell, client: Client) -> None:
+    leave_in_doubt(payroll, paid=False)
+    near = client.payouts.initiate(amount=500, phone="0700000000", reference="SAL-0")
+    client.payouts.initiate(amount=500, phone="0700000000", reference="SAL-00")
+    command = ("payouts", "status", *payroll.journal, "--look")
+    (entry,) = payroll.momopay(*command, "--json").json["unresolved"]
+    assert [each["transaction_id"] for each in entry["near_matches"]] == [near.transaction_id]
+    assert entry["near_matches"][0]["phone"] == "2547*****000"
+    shown = payroll.momopay(*command)
+    assert (shown.code, near.transaction_id in shown.out) == (4, True)
+    assert "one of them may be the payout" in shown.words
+    refused = release(payroll)
+    assert refused.code == 4
+    assert near.transaction_id in refused.err
+    said = release(payroll, "--json").err
+    error = json.loads(said[said.index('{"error"') :])
+    assert (error["matches"], error["near_matches"]) == ([], [near.transaction_id])
+    assert payroll.state() == "UNKNOWN"
+    again = payroll.run("--yes", "--json")
+    assert (again.code, again.lines[0]["in_doubt"]["rows"], payroll.paid["SAL-0"]) == (4, 1, 1)
+
+
+def test_who_released_a_payout_is_kept_and_shown(payroll: PayrollShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "njeri")
+    for options, name in (([], "njeri"), (["--by", "Otieno"], "Otieno")):
+        payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+        payroll.write(1)
+        assert payroll.run("--yes").code == 4
+        assert release(payroll, *options).code == 0
+        payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+        assert payroll.run("--yes").code == 4
+        status = payroll.momopay("payouts", "status", *payroll.journal)
+        assert f"by {name}" in status.words
+        assert "SAL-0: released at 20" in status.words
+        assert release(payroll, *options).code == 0
+    assert payroll.paid == {}
+
+
+def test_the_offset_of_a_clock_is_shown(payroll: PayrollShell) -> None:
+    leave_in_doubt(payroll, paid=False)
+    with closing(sqlite3.connect(payroll.database)) as database, database:
+        for offset, note in ((3600, "3600 s ahead of"), (-90, "90 s behind"), (59, None), (None, None)):
+            database.execute("UPDATE momopay_payments SET clock_offset = ? WHERE reference = 'SAL-0'", (offset,))
+            database.commit()
+            words = payroll.momopay("payouts", "status", *payroll.journal).words
+            assert ("the clock of its sender was" in words) == (note is not None)
+            assert (note or "") in words
+
+
+def test_a_payout_whose_sender_may_be_frozen_is_not_released_yet(payroll: PayrollShell) -> None:
+    url = f"sqlite:///{payroll.database}"
+    with sender(url, reference="SAL-0") as other:
+        other.says()
+        other.kill()
+        refused = release(payroll)
+    assert refused.code == 6
+    assert "may be frozen; release it in" in refused.err
+    assert payroll.state() == "UNKNOWN"
