@@ -72,7 +72,8 @@ def test_from_each_end_to_sending(journal: Journal, other: Journal, state: Journ
             again = found(journal)
             assert (again.state, again.code, again.transaction_id) == (SENDING, None, None)
             assert (again.attempts, again.created_at) == (first.attempts + 1, first.created_at)
-            assert again.sent_at > first.sent_at
+            # What was refused may have been executed after all.
+            assert again.sent_at > first.sent_at if state is NOT_SENT else again.sent_at == first.sent_at
         else:
             assert begin(journal, lease) == first == found(journal)
 
@@ -152,9 +153,17 @@ def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal
     with lease_of(other) as lease:
         begin(other, lease, seconds=0)
         assert found(journal).state is UNKNOWN
-        record(other, lease, UNKNOWN, transaction_id="seen")
         record(other, lease, REFUSED, code="c")
     assert (found(journal).state, found(journal).code) == (REFUSED, "c")
+
+
+def test_an_outcome_does_not_undo_what_a_search_saw(journal: Journal, other: Journal) -> None:
+    """The frozen sender could not connect; its row was released, and then a payment was seen."""
+    with lease_of(other) as lease:
+        begin(other, lease, seconds=-60)
+        payments_of(journal).sight(journal.release("r"))
+        record(other, lease, NOT_SENT)
+    assert found(journal).state is UNKNOWN
 
 
 @pytest.mark.parametrize("state", ENDS)

@@ -24,8 +24,7 @@ def test_what_was_accepted_is_changed_only_by_a_record_that_contradicts_it(cause
 
 def test_only_a_person_frees_what_is_unknown() -> None:
     freeing = {cause for cause in Cause for free in MAY_BE_SENT if may_follow(cause, JournalState.UNKNOWN, free)}
-    # The call that sent knows how it ended, even if its row reads as UNKNOWN by then.
-    assert freeing == {Cause.OUTCOME, Cause.RELEASE}
+    assert freeing == {Cause.RELEASE}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 |---|---|---|
 | no row | SENDING | the reference is new: the primary key decides |
 | REFUSED, NOT_SENT | SENDING | the row is the one that the call read, with the same amount and phone |
-| SENDING, UNKNOWN | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
+| SENDING | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
 | any | ACCEPTED | the service's own answer or record shows this payment, and no other row has its id |
 | ACCEPTED | UNKNOWN | the service's record under the accepted id is another payment |
 | REFUSED, NOT_SENT | UNKNOWN | a search shows a payment with this reference after all |
@@ -230,10 +230,7 @@ class Payments:
         row = self._row(entry.reference)
         if row is None or row["claim"] != entry.claim or self._entry(row).state is not JournalState.UNKNOWN:
             return False
-        # The state that is stored, too: what was read as UNKNOWN may be SENDING, by a sender that died.
-        return self._execute(
-            RELEASE, entry.reference, the_claim=entry.claim, the_state=row["state"], new_released_by=by, now=_now()
-        )
+        return self._execute(RELEASE, entry.reference, the_claim=entry.claim, new_released_by=by, now=_now())
 
     def _outcome(self, lease: Lease, reference: str, state: JournalState, **known: object) -> None:
         nothing = dict.fromkeys(("new_transaction_id", "new_code", "new_clock_offset"))

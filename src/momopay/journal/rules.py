@@ -54,13 +54,14 @@ _SENDING, _ACCEPTED, _REFUSED, _NOT_SENT, _UNKNOWN = (
 )
 
 # For each cause, the states from which it leads to each state; None is "no row". A row in SENDING whose sender died
-# reads as UNKNOWN, so OUTCOME and RELEASE name both.
+# reads as UNKNOWN, so RELEASE names both. OUTCOME does not: a stored UNKNOWN was written by something that knows more
+# than the call that sent, such as a search that saw the payment.
 TRANSITIONS: Final[dict[Cause, dict[JournalState, frozenset[JournalState | None]]]] = {
     Cause.BEGIN: {_SENDING: frozenset({None, *MAY_BE_SENT})},
     Cause.OUTCOME: {
-        _REFUSED: frozenset({_SENDING, _UNKNOWN}),
-        _NOT_SENT: frozenset({_SENDING, _UNKNOWN}),
-        _UNKNOWN: frozenset({_SENDING, _UNKNOWN}),
+        _REFUSED: frozenset({_SENDING}),
+        _NOT_SENT: frozenset({_SENDING}),
+        _UNKNOWN: frozenset({_SENDING}),
     },
     Cause.ACCEPTANCE: {_ACCEPTED: frozenset(JournalState)},
     Cause.CONTRADICTION: {_UNKNOWN: frozenset({_ACCEPTED})},

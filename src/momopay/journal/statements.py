@@ -57,8 +57,8 @@ BEGIN: Final = _change(
     transaction_id=None,
     code=None,
     attempts=_columns.attempts + 1,
-    # What was released may have been paid the first time after all, so a search begins there.
-    sent_at=case((_columns.released_at.is_not(None), _columns.sent_at), else_=bindparam("now")),
+    # What was refused or released may have been paid the first time after all, so a search begins there.
+    sent_at=case((_columns.attempts > 0, _columns.sent_at), else_=bindparam("now")),
     metadata=_kept_or("metadata"),
     clock_offset=_kept_or("clock_offset"),
     body_hash=bindparam("new_body_hash"),
@@ -105,7 +105,6 @@ RELEASE: Final = _change(
     Cause.RELEASE,
     JournalState.NOT_SENT,
     _SAME_CLAIM,
-    _columns.state == bindparam("the_state"),
     released_by=bindparam("new_released_by"),
     released_at=bindparam("now"),
 )
