@@ -106,7 +106,8 @@ class PostgresqlDatabase:
             self.sender = self.sender or str(randbits(62))
             if self._registration is not None:
                 try:
-                    self._registration.execute(select(1))
+                    with bounded(min(_PING, seconds_left() / 2)):
+                        self._registration.execute(select(1))
                 except SQLAlchemyError:
                     self._unregister()
                 else:
