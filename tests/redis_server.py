@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import shutil
 import socket
@@ -19,7 +18,7 @@ import redis.asyncio
 
 from momopay import Lane, RedisRateBudget
 from momopay._core.operation import run_sync
-from momopay._ratelimit.limiter import SlotSource
+from momopay._ratelimit.lane import ALONE, Place
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 
@@ -105,7 +104,7 @@ class Caller:
         self._runner = asyncio.Runner() if is_async else None
         backend: Any = AsyncBackend() if is_async else SyncBackend()
         backend.now = self._now
-        self._slots: SlotSource = budget.slots(backend, account_hash)
+        self._slots: Any = budget.slots(backend, account_hash)
 
     def _now(self) -> float:
         return time.monotonic() + self.ahead
@@ -113,20 +112,17 @@ class Caller:
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return run_sync(work) if self._runner is None else self._runner.run(work)
 
-    def reserve(self, lane: Lane = Lane.PAYMENT, within: float = math.inf) -> float:
-        """Take the next slot and return its delay."""
-        return float(self._run(self._slots.reserve(self._now(), lane, within)))
+    def reserve(self, lane: Lane = Lane.PAYMENT, place: Place = ALONE) -> float:
+        """Take a slot if there is one now; return the seconds until there may be one."""
+        return float(self._run(self._slots.reserve_now(self._now(), lane, place)))
 
     def at_once(self, calls: int) -> int:
         """Return how many of so many calls get a slot at once."""
-        return [self.reserve(within=0.0) for _ in range(calls)].count(0.0)
+        return [self.reserve() for _ in range(calls)].count(0.0)
 
     def stop(self, seconds: float) -> None:
         now = self._now()
         self._run(self._slots.stop(now, now + seconds))
-
-    def stopped(self) -> bool:
-        return bool(self._run(self._slots.stopped(self._now())))
 
     def leave(self) -> None:
         self._run(self._slots.close())

@@ -529,7 +529,7 @@ class Failing(RateBudget):
     """A budget whose store fails after the first slot."""
 
     def reserve(self, now: float, lane: momopay.Lane, within: float = 0.0) -> float:
-        if self._slots:
+        if self._log.slots:
             raise ConnectionError("the store is gone")
         return super().reserve(now, lane, within)
 

@@ -1,16 +1,33 @@
-"""Waiting for slots, on a clock that only sleeping moves."""
+"""Waiting for slots: who goes first, who gives up, and what a clock that only sleeping moves shows."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import random
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, Lane, RateBudget
 from momopay._core.operation import run_sync
+from momopay._ratelimit import line
 from momopay._ratelimit.budget import Budget
 from momopay._ratelimit.limiter import RateLimiter, SharedBudget
+from momopay._transport.async_backend import AsyncBackend
+from momopay._transport.sync_backend import SyncBackend
+from patience import until
+from ratelimit.kit import Calls, in_virtual_time
 
 
 class Clock:
@@ -26,6 +43,15 @@ class Clock:
 
     def now(self) -> float:
         return self.time
+
+    def signal(self) -> Clock:
+        return self
+
+    def set(self) -> None:
+        raise AssertionError("nobody else waits")
+
+    async def wait(self, seconds: float) -> None:
+        await self.sleep(seconds)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -137,3 +163,300 @@ def test_a_local_budget_is_not_a_shared_one_and_stays_open(clock: Any) -> None:
     limiter = RateLimiter(budget, clock, "hash")
     run_sync(limiter.close())
     assert not acquire(limiter)
+
+
+# Who goes first.
+
+
+def test_payments_have_the_first_free_slots_however_many_reads_queue() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(200, Lane.READ, deadline=90.0)
+        await trio.sleep(1.0)
+        await calls.start(20, Lane.PAYMENT, deadline=81.0)
+
+    calls = in_virtual_time(RateBudget(), use)
+    assert calls.slots["payment"] == [61.0] * 20
+    assert Counter(calls.slots["read"]) == {0.0: 58, 61.0: 38 - 5}  # a tenth stays free for further payments
+    # Those that could not be in time were told at once; those that payments pushed back, at the time of their slot.
+    assert Counter(calls.refused["read"]) == {(0.0, 122.0): 84, (61.0, 61.0): 25}
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+def test_one_lane_alone_has_the_whole_of_every_window(lane: Lane) -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(232, lane)
+
+    slots = in_virtual_time(RateBudget(), use).slots[lane.value]
+    assert Counter(slots) == {61.0 * number: 58 for number in range(4)}
+
+
+def test_reads_go_before_polls_that_queued_first() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(8, Lane.POLL, "window")
+        await calls.start(4, Lane.POLL)
+        await calls.start(6, Lane.READ)
+
+    calls = in_virtual_time(RateBudget(requests=8, window=61.0), use)
+    assert calls.slots["read"] == [61.0] * 6
+    # One of the floor, and the others in the next window.
+    assert calls.slots["poll"] == [61.0] + [122.0] * 3
+
+
+def test_within_a_lane_the_first_come_first() -> None:
+    async def use(calls: Calls) -> None:
+        for _ in range(4):
+            await calls.start(1, Lane.READ, "window")
+            await trio.sleep(1.0)
+        for number in range(12):
+            await trio.sleep(1.0)
+            await calls.start(1, list(Lane)[number % 2], f"{number}")
+
+    calls = in_virtual_time(RateBudget(requests=4, window=61.0), use)
+    order = [int(name) for name in calls.slots if name.isdecimal()]
+    assert order == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
+
+
+def test_polling_goes_on_beside_payments_without_end() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(600, Lane.PAYMENT)
+        for _ in range(30):
+            await calls.call(Lane.POLL)
+            await trio.sleep(10.0)
+
+    slots = in_virtual_time(RateBudget(), use).slots
+    polls = slots["poll"]
+    assert polls[0] == 61.0
+    assert max(later - sooner for sooner, later in pairwise(polls)) <= 10.0
+    assert Counter(slots["payment"])[122.0] >= 50
+
+
+def test_a_payment_beside_reads_that_queue_finds_a_slot_soon() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(1, Lane.PAYMENT, "first")
+        await calls.start(400, Lane.READ)
+        for number in range(8):
+            await trio.sleep(30.0)
+            begun = calls.now()
+            await calls.call(Lane.PAYMENT, f"{number}")
+            delays.append(calls.now() - begun)
+
+    delays = list[float]()
+    in_virtual_time(RateBudget(), use)
+    assert delays[2:] == [0.0] * 6
+
+
+# Who gives up.
+
+
+def test_a_slot_that_a_cancelled_call_leaves_goes_to_the_next() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(1, Lane.READ, "first")
+        cancelled = await calls.start(5, Lane.PAYMENT, "cancelled")
+        await calls.start(3, Lane.PAYMENT)
+        await calls.start(3, Lane.READ)
+        await trio.sleep(5.0)
+        for scope in reversed(cancelled):
+            scope.cancel()
+
+    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
+    assert calls.slots == {"first": [0.0], "payment": [10.0, 20.0, 30.0], "read": [40.0, 50.0, 60.0]}
+
+
+def test_a_call_that_gives_up_leaves_its_slot_to_the_next() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(1, Lane.READ, "first")
+        await calls.start(2, Lane.READ, "brief", deadline=25.0)
+        await calls.start(2, Lane.READ)
+        await trio.sleep(5.0)
+        await calls.start(1, Lane.PAYMENT)
+
+    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
+    assert calls.slots == {"first": [0.0], "payment": [10.0], "brief": [20.0], "read": [30.0, 40.0]}
+    assert calls.refused == {"brief": [(20.0, 10.0)]}
+
+
+def test_a_deadline_is_seen_at_once_with_the_whole_line_in_mind() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(10, Lane.PAYMENT)
+        await calls.start(1, Lane.PAYMENT, "late", deadline=99.0)
+        await calls.start(1, Lane.PAYMENT, "just", deadline=100.0)
+
+    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
+    assert calls.refused == {"late": [(0.0, 100.0)]}
+    assert calls.slots["just"] == [100.0]
+
+
+def test_a_stop_holds_back_those_that_wait_and_keeps_their_order() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(3, Lane.READ)
+        await calls.start(1, Lane.PAYMENT)
+        await trio.sleep(5.0)
+        await calls.limiter.pause(30.0)
+        await calls.start(1, Lane.READ, "last")
+
+    calls = in_virtual_time(RateBudget(requests=2, window=10.0), use)
+    assert calls.slots == {"read": [0.0, 0.0, 35.0], "payment": [35.0], "last": [45.0]}
+
+
+@given(seed=st.integers(0, 2**32), requests=st.integers(1, 12), count=st.integers(1, 60))
+def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, requests: int, count: int) -> None:
+    chance = random.Random(seed)
+
+    async def use(calls: Calls) -> None:
+        scopes = list[trio.CancelScope]()
+        for number in range(count):
+            lane = chance.choice([Lane.PAYMENT, Lane.READ])
+            deadline = chance.choice([1e6, chance.uniform(0.0, 30.0)])
+            scopes += await calls.start(1, lane, f"{lane.value} {number}", deadline)
+            await trio.sleep(chance.choice([0.0, 0.0, chance.uniform(0.0, 3.0)]))
+            if chance.random() < 0.3:
+                chance.choice(scopes).cancel()
+        await trio.sleep(0.1)
+        waiting.extend(lane for lane in Lane for _ in calls.limiter._slots.line._lanes[lane])
+        ends.append(calls.now())
+
+    waiting, ends = list[Lane](), list[float]()
+    calls = in_virtual_time(RateBudget(requests=requests, window=10.0), use)
+    slots = sorted(slot for taken in calls.slots.values() for slot in taken)
+    for earlier, later in zip(slots, slots[requests:], strict=False):
+        assert later - earlier >= 10.0 - 1e-6
+    # From the time on at which nobody gives up any more, the line shrinks as fast as the budget allows.
+    if slots and waiting:
+        windows = -(-len(waiting) // max(1, requests - requests // 10))
+        assert slots[-1] <= ends[0] + 10.0 * windows + 1e-6
+
+
+# Threads, event loops, and what becomes stuck.
+
+
+def test_threads_and_event_loops_wait_in_one_line() -> None:
+    budget, order = RateBudget(requests=1, window=0.15), list[str]()
+
+    async def task(limiter: RateLimiter, name: str) -> None:
+        await limiter.acquire(Lane.PAYMENT, latest=time.monotonic() + 60, describe=lambda: name)
+        order.append(name)
+
+    async def main() -> None:
+        limiter = RateLimiter(budget, AsyncBackend(), "hash")
+        tasks = [asyncio.create_task(task(limiter, "task")) for _ in range(2)]
+        cancelled = asyncio.create_task(task(limiter, "cancelled"))
+        await asyncio.sleep(0.05)
+        cancelled.cancel()
+        await asyncio.gather(*tasks)
+
+    def work(name: str, target: Callable[[], object]) -> threading.Thread:
+        joined = sum(len(queue) for queue in budget._line._lanes.values())
+        thread = threading.Thread(target=target, name=name)
+        thread.start()
+        until(lambda: sum(len(queue) for queue in budget._line._lanes.values()) > joined)
+        return thread
+
+    def blocking() -> None:
+        run_sync(task(RateLimiter(budget, SyncBackend(), "hash"), "thread"))
+
+    budget.reserve(time.monotonic(), Lane.PAYMENT)
+    threads = [work("1", blocking), work("2", lambda: asyncio.run(main())), work("3", blocking)]
+    for thread in threads:
+        thread.join(30)
+    assert Counter(order) == {"thread": 2, "task": 2}
+    assert order[0] == "thread"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_thread_that_gives_up_wakes_a_task(loop: str) -> None:
+    budget = RateBudget(requests=1, window=60.0)
+    budget.reserve(time.monotonic(), Lane.READ)
+    looked = threading.Event()
+
+    def give_up() -> None:
+        limiter = RateLimiter(budget, SyncBackend(), "hash")
+        with pytest.raises(BudgetExhaustedError):
+            run_sync(limiter.acquire(Lane.PAYMENT, latest=0.0, describe=str))
+
+    async def main() -> None:
+        limiter = RateLimiter(budget, AsyncBackend(), "hash")
+        take = limiter._slots.reserve_now
+
+        def noted(*arguments: Any) -> Any:
+            if threading.current_thread() is threading.main_thread() and budget._line.departures:
+                looked.set()
+            return take(*arguments)
+
+        limiter._slots = SimpleNamespace(line=budget._line, reserve_now=noted)
+        thread = threading.Timer(0.05, give_up)
+        thread.start()
+        with pytest.raises(BudgetExhaustedError):
+            await limiter.acquire(Lane.READ, latest=time.monotonic() + 61.0, describe=str)
+
+    async def until_looked() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(main)
+            while not looked.is_set():  # noqa: ASYNC110  a thread sets it
+                await anyio.sleep(0.005)
+            group.cancel_scope.cancel()
+
+    asyncio.run(until_looked()) if loop == "asyncio" else trio.run(until_looked)
+    assert looked.is_set()
+
+
+def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "_STUCK", 0.1)
+    budget = RateBudget(requests=1, window=0.2)
+    budget.reserve(time.monotonic(), Lane.READ)
+    loop = asyncio.new_event_loop()
+    limiter = RateLimiter(budget, AsyncBackend(), "hash")
+
+    async def call() -> None:
+        await limiter.acquire(Lane.PAYMENT, latest=time.monotonic() + 60, describe=str)
+
+    left = [loop.create_task(call()) for _ in range(3)]
+    loop.run_until_complete(asyncio.sleep(0.01))  # and never again
+    begun = time.monotonic()
+    thread_limiter = RateLimiter(budget, SyncBackend(), "hash")
+    for _ in range(3):
+        run_sync(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60, describe=str))
+    assert time.monotonic() - begun < 5.0
+    for each in left:
+        each.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.close()
+    gc.collect()
+
+
+# Budgets of the user's own.
+
+
+class Meter:
+    """The three methods of `Budget`, and nothing else."""
+
+    def __init__(self, *delays: float) -> None:
+        self.delays = list(delays)
+        self.asked: list[tuple[float, Lane, float]] = []
+        self.stops: list[tuple[float, float]] = []
+
+    def reserve(self, now: float, lane: Lane, within: float = float("inf")) -> float:
+        self.asked.append((now, lane, within))
+        return self.delays.pop(0)
+
+    def stop(self, now: float, until: float) -> None:
+        self.stops.append((now, until))
+
+    def stopped(self, now: float) -> bool:
+        return any(now < end for _, end in self.stops)
+
+
+def test_a_budget_of_three_methods_gives_slots_ahead_of_time(clock: Any) -> None:
+    meter = Meter(0.0, 7.0)
+    limiter = RateLimiter(meter, clock, "hash")
+    assert [acquire(limiter, latest=150.0) for _ in range(2)] == [False, True]
+    assert meter.asked == [(100.0, Lane.PAYMENT, 50.0)] * 2
+    assert clock.slept == [7.0]
+
+
+def test_a_stop_revokes_a_slot_that_was_taken_ahead(clock: Any) -> None:
+    meter = Meter(7.0, 23.0)
+    limiter = RateLimiter(meter, clock, "hash")
+    clock.at(103.0, lambda: run_sync(limiter.pause(27.0)))
+    assert acquire(limiter)
+    assert clock.slept == [7.0, 23.0]
+    assert meter.stops == [(103.0, 130.0)]

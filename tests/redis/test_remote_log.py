@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 
 import pytest
 
 from momopay import Lane
+from momopay._ratelimit.lane import ALONE
 from momopay.redis.remote_log import RETRY, RemoteLog
 
 WINDOW = 60.0
-BORN = 7
 
 
 def remote_log(requests: int = 12, sharers: int | None = 3) -> RemoteLog:
@@ -24,37 +23,44 @@ def answer(
     delay: float = 0.0,
     *,
     stop: float = 0.0,
-    free: int = 0,
-    sharers: int = 1,
-    born: int = BORN,
+    taken: int = 0,
+    used: int = 0,
+    members: int = 1,
 ) -> float:
-    reply = (int(delay * 1e6), int(stop * 1e6), free, sharers, born)
-    return log.answered(now, reply, within=30.0)
+    slots = " ".join([f"{round(now * 1e6)}P"] * used)
+    reply = [round(delay * 1e6), round(stop * 1e6), taken, 0, members, str(round(now * 1e6)), slots.encode()]
+    return log.answered(now, reply)
 
 
 def fail(log: RemoteLog, now: float) -> None:
     log.failed(now, ConnectionRefusedError("refused by 10.0.0.1"))
 
 
-def local(log: RemoteLog, now: float, within: float = math.inf) -> float | None:
-    return log.reserve_locally(now, Lane.PAYMENT, within)
+def local(log: RemoteLog, now: float) -> float:
+    delay = log.expect_locally(now, Lane.PAYMENT, ALONE)
+    return delay if delay > 0 else log.reserve_locally(now, Lane.PAYMENT)
 
 
 def at_once(log: RemoteLog, now: float, calls: int = 20) -> int:
-    return [local(log, now, 0.0) for _ in range(calls)].count(0.0)
+    return [local(log, now) for _ in range(calls)].count(0.0)
+
+
+def is_shared(log: RemoteLog, now: float) -> bool:
+    """Return whether Redis alone decides."""
+    return at_once(log, now) == 20
 
 
 def test_while_redis_answers_it_alone_hands_out_slots() -> None:
     log = remote_log()
-    assert local(log, 0.0) is None
+    assert is_shared(log, 0.0)
     assert answer(log, 0.0, 2.5) == 2.5
-    assert local(log, 1.0) is None
+    assert is_shared(log, 1.0)
     assert log.should_ask(1.0)
 
 
 def test_without_an_answer_the_process_keeps_to_its_share() -> None:
     log = remote_log()
-    answer(log, 0.0, free=12)
+    answer(log, 0.0)
     fail(log, 1.0)
     assert at_once(log, 1.0) == 4
     assert local(log, 1.0) == WINDOW
@@ -62,8 +68,8 @@ def test_without_an_answer_the_process_keeps_to_its_share() -> None:
 
 def test_the_share_is_divided_among_the_processes_that_redis_saw_last() -> None:
     log = remote_log(sharers=None)
-    answer(log, 0.0, free=12, sharers=6)
-    answer(log, 0.0, free=12, sharers=2)
+    answer(log, 0.0, members=6)
+    answer(log, 0.0, members=2)
     fail(log, 1.0)
     assert at_once(log, 1.0) == 6
 
@@ -74,13 +80,12 @@ def test_a_process_that_never_met_redis_assumes_eight() -> None:
     assert at_once(log, 0.0) == 7
 
 
-def test_slots_that_redis_gave_for_later_count_in_the_share() -> None:
+def test_what_the_log_held_when_redis_last_answered_counts() -> None:
     log = remote_log()
-    answer(log, 0.0, 20.0, free=12)
-    answer(log, 0.0, 21.0, free=12)
-    answer(log, 0.0, 31.0, free=12)  # too late to be taken
+    answer(log, 0.0, taken=9, used=9)
     fail(log, 1.0)
-    assert at_once(log, 1.0) == 2
+    assert at_once(log, 1.0) == 1
+    assert local(log, 1.0) == WINDOW - 1.0
 
 
 def test_while_redis_is_away_one_caller_in_two_seconds_asks() -> None:
@@ -95,44 +100,35 @@ def test_once_redis_is_back_the_share_holds_for_one_window_more() -> None:
     log = remote_log()
     fail(log, 0.0)
     assert at_once(log, 0.0) == 4
-    answer(log, 10.0, free=12)
-    assert local(log, 10.0, within=0.0) == 50.0
-    assert at_once(log, 69.9) == 4
-    assert local(log, 70.0) is None
-
-
-def test_the_share_holds_longer_if_slots_of_it_are_still_to_come() -> None:
-    log = remote_log()
-    fail(log, 0.0)
-    assert [local(log, 0.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 60.0]
     answer(log, 10.0)
-    assert local(log, 119.9) is not None
-    assert local(log, 120.0) is None
+    assert local(log, 10.0) == 50.0
+    assert at_once(log, 69.9) == 4
+    assert is_shared(log, 70.0)
 
 
 def test_a_second_outage_continues_with_the_same_share() -> None:
     log = remote_log()
     fail(log, 0.0)
     assert at_once(log, 0.0) == 4
-    answer(log, 10.0, free=12)
+    answer(log, 10.0)
     fail(log, 20.0)
     assert at_once(log, 20.0) == 0
-    assert local(log, 1000.0) == 0.0
+    assert at_once(log, 1000.0) == 4
 
 
 def test_a_log_that_redis_lost_unnoticed_counts_as_an_outage() -> None:
     log = remote_log()
-    answer(log, 0.0, free=3)
-    answer(log, 10.0, free=12, born=BORN + 1)
-    assert at_once(log, 10.0) == 1
-    assert local(log, 70.0) is None
+    answer(log, 0.0, taken=9, used=9)
+    answer(log, 1.0, taken=1, used=1)
+    assert at_once(log, 1.0) == 1
+    assert is_shared(log, 61.0)
 
 
 def test_a_log_that_expired_is_no_outage() -> None:
     log = remote_log()
-    answer(log, 0.0, free=3)
-    answer(log, 2 * WINDOW, free=12, born=BORN + 1)
-    assert local(log, 2 * WINDOW) is None
+    answer(log, 0.0, taken=9, used=9)
+    answer(log, 2 * WINDOW, taken=1)
+    assert is_shared(log, 2 * WINDOW)
 
 
 def test_a_stop_holds_the_share_back_whoever_ordered_it() -> None:
@@ -142,17 +138,17 @@ def test_a_stop_holds_the_share_back_whoever_ordered_it() -> None:
             fail(log, 0.0)
             log.stop(0.0, 30.0)
         else:
-            answer(log, 0.0, stop=30.0, free=12)
+            answer(log, 0.0, stop=30.0)
             fail(log, 0.0)
-        assert log.stopped_until == 30.0
-        assert local(log, 1.0, within=0.0) == 29.0
+        assert local(log, 1.0) == 29.0
 
 
 def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
     log = remote_log()
     log.stop(0.0, 30.0)
     log.stop(0.0, 10.0)
-    assert log.stopped_until == 30.0
+    fail(log, 0.0)
+    assert local(log, 0.0) == 30.0
 
 
 def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -150,6 +151,14 @@ def _running_loop() -> object:
         return anyio.lowlevel.current_token()
 
 
+def _call_soon(loop: Any, action: Callable[[], None]) -> None:
+    """Have an event loop call this, from whatever thread."""
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        loop.call_soon_threadsafe(action)
+    else:  # anyio's token of a loop of trio
+        loop.native_token.run_sync_soon(action)
+
+
 async def _exchange(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, reader: ResponseReader, deadline: float
 ) -> tuple[RawResponse, httpx.Response]:
@@ -168,12 +177,22 @@ async def _exchange(
 
 
 class AsyncSignal:
-    """Wakes one task from another; see `SyncSignal`."""
+    """Wakes a task from another task or another thread; see `SyncSignal`."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
+        self._loop = _running_loop()
+        self._thread = threading.get_ident()
 
     def set(self) -> None:
+        """Wake the task that waits, or the next one that does."""
+        if threading.get_ident() == self._thread:
+            self._event.set()
+            return
+        with suppress(RuntimeError):  # the loop has ended, and the task with it
+            _call_soon(self._loop, self._set)
+
+    def _set(self) -> None:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:

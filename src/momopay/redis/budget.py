@@ -10,7 +10,9 @@ from math import isfinite
 from typing import Any
 
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.budget import Lane, check_size
+from momopay._ratelimit.budget import check_size
+from momopay._ratelimit.lane import Lane, Place
+from momopay._ratelimit.line import Line
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError, MomoPayError
 from momopay.redis.connection import RedisClient, RedisConnections
@@ -20,13 +22,13 @@ from momopay.redis.remote_log import RemoteLog
 class RedisRateBudget:
     """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
 
-    A script on the server does `RateBudget`'s arithmetic, in one round trip for each request; a request that had to
-    wait for its slot asks once more whether a 429 has revoked it. Pass one object to as many clients as there are.
-    Each account has a log of its own, named by a hash, which expires by itself. While Redis is away, requests go on:
-    each process keeps to an even share, and for one window more when Redis is back. One request in two seconds tries
-    Redis again. The logger ``momopay`` says when Redis goes away (WARNING) and when it is back (INFO). Around an
-    outage the service may answer a 429 to each process. Safe to use from many threads and event loops, and across a
-    fork. Money never moves here.
+    A script on the server does `RateBudget`'s arithmetic, in one round trip for each request; a request that has to
+    wait asks again when its slot should have come. Payments go first whichever process they wait in. Pass one object
+    to as many clients as there are. Each account has a log of its own, named by a hash, which expires by itself. While
+    Redis is away, requests go on: each process keeps to an even share, and for one window more when Redis is back. One
+    request in two seconds tries Redis again. The logger ``momopay`` says when Redis goes away (WARNING) and when it is
+    back (INFO). Around an outage the service may answer a 429 to each process. Safe to use from many threads and event
+    loops, and across a fork. Money never moves here.
 
     Args:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a client: a `redis.Redis` serves both
@@ -95,39 +97,40 @@ class RedisSlots:
     connections: Callable[[], RedisConnections]
     log: Callable[[], RemoteLog]
 
-    async def reserve(self, now: float, lane: Lane, within: float) -> float:
-        """Take the next slot and return the seconds until it; take none if that is more than `within`."""
-        local = self.log().reserve_locally(now, lane, within)
-        if local is not None and local > within:
+    @property
+    def line(self) -> Line:
+        """Where the calls of this process wait."""
+        return self.log().line
+
+    async def reserve_now(self, now: float, lane: Lane, place: Place) -> float:
+        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
+        log = self.log()
+        local = log.expect_locally(now, lane, place)
+        if local > 0:
             return local
-        delay = await self._ask("reserve", within, lane, local or 0.0)
-        if delay is None and local is None:  # Redis went away just now
-            local = self.log().reserve_locally(self.backend.now(), lane, within)
-        return (local or 0.0) if delay is None else delay
+        delay = await self._ask("reserve", lane, place)
+        if delay is not None and delay > 0:
+            return delay
+        local = log.reserve_locally(self.backend.now(), lane)
+        return local if delay is None else 0.0
 
     async def stop(self, now: float, until: float) -> None:
         """Hand out no slot before `until`, to nobody who shares the budget; while Redis is away, in this process."""
         self.log().stop(now, until)
-        await self._ask("stop", until - now)
-
-    async def stopped(self, now: float) -> bool:
-        """Return whether a stop is in force, whichever process was answered with 429."""
-        await self._ask("stopped", 0.0)
-        return now < self.log().stopped_until
+        await self._ask("stop", Lane.READ, Place(), until - now)
 
     async def close(self) -> None:
         """Close connections that nobody else uses."""
         await self.connections().leave(self.backend)
 
-    async def _ask(self, operation: str, span: float, lane: Lane = Lane.READ, earliest: float = 0.0) -> float | None:
+    async def _ask(self, operation: str, lane: Lane, place: Place, span: float = 0.0) -> float | None:
         """Run the script and return the slot's delay; return None while Redis is away."""
         log = self.log()
         if not log.should_ask(self.backend.now()):
             return None
         try:
-            arguments = log.arguments(operation, lane, earliest, span)
-            reply = await self.connections().run(self.backend, self.key, arguments)
-            return log.answered(self.backend.now(), reply, span)
+            answer = await self.connections().run(self.backend, self.key, log.arguments(operation, lane, place, span))
+            return log.answered(self.backend.now(), answer)
         except MomoPayError:  # a client that this caller cannot use
             raise
         except Exception as error:  # noqa: BLE001  whatever is wrong with Redis, a payment goes on without it

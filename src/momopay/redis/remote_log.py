@@ -1,8 +1,8 @@
 """What one process knows of an account's budget: whether Redis hands out the slots, or a fallback does. In seconds.
 
-States. *Shared*: Redis hands out every slot. *Away*: Redis did not answer, and a `FallbackBudget` hands out the slots;
-one request in `RETRY` seconds asks Redis as well. *Returning*: Redis is back, but its log lacks what the processes
-sent meanwhile, so for one window each slot has to be free in both. What was sent is never exchanged.
+States. *Shared*: Redis hands out every slot. *Away*: Redis did not answer, and a `fallback` hands out the slots; one
+request in `RETRY` seconds asks Redis as well. *Returning*: Redis is back, but its log lacks what the processes sent
+meanwhile, so for one window each slot has to be free in both. What was sent is never exchanged.
 
 Thread safety: one lock guards the state and is never held while Redis is asked. So answers to two threads may
 overtake each other; each is right about its own slot, and the state follows the one that was read last.
@@ -17,9 +17,11 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from momopay._ratelimit.budget import Lane
-from momopay.redis.fallback import FallbackBudget
-from momopay.redis.script import arguments
+from momopay._ratelimit.lane import Lane, Place
+from momopay._ratelimit.line import Line
+from momopay._ratelimit.slot_log import SlotLog
+from momopay.redis.fallback import fallback
+from momopay.redis.script import Reply, arguments, parsed
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -33,34 +35,33 @@ class RemoteLog:
         self._requests = requests
         self._window = window
         self._sharers = sharers
+        self.line: Line = Line()
         self.arguments: partial[list[str]] = partial(arguments, secrets.token_hex(8), requests, window)
         self._lock = threading.Lock()
-        self._seen_sharers = 8  # a cautious guess, until Redis says how many processes there are
-        self._seen_free: int | None = None
-        self._seen_born: int = 0
+        self._reply: Reply | None = None
         self._answered_at = -inf
-        self._ahead: list[float] = []  # slots that are still to come
-        self.stopped_until: float = -inf
+        self._stopped_until: float = -inf
         self._is_away = False
         self._retry_at = -inf
-        self._fallback: FallbackBudget | None = None  # None in the state "shared"
+        self._fallback: SlotLog | None = None  # None in the state "shared"
         self._fallback_ends = inf
 
-    def reserve_locally(self, now: float, lane: Lane, within: float) -> float | None:
-        """Take a slot of the fallback and return its delay; return None in the state "shared"."""
+    def expect_locally(self, now: float, lane: Lane, place: Place) -> float:
+        """Return the seconds until the fallback may have a slot for this call; 0 in the state "shared"."""
         with self._lock:
             if now >= self._fallback_ends:
                 self._fallback, self._fallback_ends = None, inf
-            if self._fallback is None:
-                return None
-            delay = self._fallback.reserve(now, lane, within)
-            self._note(now, delay, within)
-            return delay
+            return 0.0 if self._fallback is None else self._fallback.expect(now, lane, place)
+
+    def reserve_locally(self, now: float, lane: Lane) -> float:
+        """Take a slot of the fallback if one is free now and return 0, else the seconds until there is one."""
+        with self._lock:
+            return 0.0 if self._fallback is None else self._fallback.reserve(now, lane, 0.0)
 
     def stop(self, now: float, until: float) -> None:
         """Hand out no slot of the fallback before `until`."""
         with self._lock:
-            self.stopped_until = max(self.stopped_until, until)
+            self._stopped_until = max(self._stopped_until, until)
             if self._fallback is not None:
                 self._fallback.stop(now, until)
 
@@ -72,23 +73,23 @@ class RemoteLog:
             self._retry_at = now + RETRY
             return True
 
-    def answered(self, now: float, reply: Any, within: float) -> float:
+    def answered(self, now: float, answer: Any) -> float:
         """Take note of an answer, which may be the first one after an outage, and return the slot's delay."""
-        delay, stop, free, sharers, born = (int(each) for each in reply)
+        reply = parsed(answer)
         with self._lock:
             was_away, self._is_away = self._is_away, False
-            # A log that began anew has lost slots, unless it expired, which takes two windows without a question.
-            was_lost = born != self._seen_born and now < self._answered_at + 2 * self._window
+            # A log that counts fewer slots than before was lost, unless it expired, which takes two windows without a
+            # question.
+            seen = 0 if self._reply is None else self._reply.taken
+            was_lost = reply.taken < seen and now < self._answered_at + 2 * self._window
             if was_away or was_lost:
-                # Slots of the fallback that are still to come are not in Redis: it holds for a window beyond them.
-                self._fall_back(now, ends=max([now, *self._ahead]) + self._window)
-            self._seen_free, self._seen_sharers, self._seen_born, self._answered_at = free, sharers, born, now
-            self._note(now, delay / 1e6, within)
-            if stop > 0:
-                self.stopped_until = now + stop / 1e6
+                self._fall_back(now, ends=now + self._window)
+            self._reply, self._answered_at = reply, now
+            if reply.stop > 0:
+                self._stopped_until = now + reply.stop
         if was_away:
             logger.info("the shared rate budget is back")
-        return delay / 1e6
+        return reply.delay
 
     def failed(self, now: float, error: Exception) -> None:
         """Go on without Redis."""
@@ -105,14 +106,11 @@ class RemoteLog:
                 *(share, self._requests, self._window),
             )
 
-    def _fall_back(self, now: float, ends: float) -> FallbackBudget:
+    def _fall_back(self, now: float, ends: float) -> SlotLog:
         if self._fallback is None:
-            size = (self._requests, self._window, self._sharers or self._seen_sharers)
-            self._fallback = FallbackBudget(*size, now=now, free=self._seen_free, ahead=self._ahead)
-        self._fallback.stop(now, self.stopped_until)
+            seen = 8 if self._reply is None else self._reply.members  # a cautious guess if Redis never said
+            size = (self._requests, self._window, self._sharers or seen)
+            self._fallback = fallback(*size, now=now, answered_at=self._answered_at, reply=self._reply)
+        self._fallback.stop(now, self._stopped_until)
         self._fallback_ends = ends
         return self._fallback
-
-    def _note(self, now: float, delay: float, within: float) -> None:
-        taken = [now + delay] if delay <= within else []
-        self._ahead = [slot for slot in [*self._ahead, *taken] if slot > now]

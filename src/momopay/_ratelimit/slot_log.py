@@ -1,0 +1,129 @@
+"""The arithmetic of a rate budget: a log of slots. It never sleeps, reads no clock and takes no lock.
+
+The service allows 60 requests a minute and does not specify which minute is meant (service page, "Limits"). Times
+are in seconds on one monotonic clock.
+
+Invariants:
+    - No span of `window` seconds holds more than `requests` slots. A fixed window of the service is one such span,
+      whenever it begins, and so is a sliding one, so neither is overrun; and a whole window may go out as one burst.
+      A token bucket would allow a burst and then its refill within one window.
+    - The log is sorted. Clients take a slot only when it has come, so whoever is in the most urgent lane then gets it.
+      Only a direct caller of `reserve` takes slots ahead of time.
+    - A slot that was taken is never moved. Only a stop removes slots that are still to come.
+    - None of the window is held back for a lane that nobody has asked for lately.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from math import inf
+from typing import Final
+
+from momopay._ratelimit.lane import ALONE, Lane, Place
+
+# A lane is in use for so many windows after it was last asked for. More than one, because a call asks once and then
+# sleeps for up to a window.
+_IN_USE: Final = 2
+
+
+class SlotLog:
+    """Slots that were taken, and when each lane was last asked for. Times are in seconds."""
+
+    def __init__(self, requests: int, window: float) -> None:
+        self.requests = requests
+        self.window = window
+        self.slots: list[float] = []
+        self.polls: list[float] = []  # those of the slots that are for polls
+        self.asked: dict[Lane, float] = dict.fromkeys(Lane, -inf)
+        self.stopped_until: float = -inf
+        self._now = -inf
+        self._floor = requests // 8
+        self._pace = window / max(1, self._floor)
+
+    def reserve(self, now: float, lane: Lane, within: float) -> float:
+        """Take the next slot and return the seconds until it; take none if that is more than `within`."""
+        delay = self.expect(now, lane)
+        if delay <= within:
+            slot = self._now + delay
+            insort(self.slots, slot)
+            self.asked[lane] = max(slot, self.asked[lane])
+            if lane is Lane.POLL:
+                insort(self.polls, slot)
+        return delay
+
+    def expect(self, now: float, lane: Lane, place: Place = ALONE) -> float:
+        """Return the seconds until a call may have a slot if those before it take theirs; take none."""
+        # Two threads may read the clock in one order and come here in the other.
+        now = self._now = max(now, self._now)
+        for slots in (self.slots, self.polls):
+            del slots[: bisect_right(slots, now, key=self._end_of)]
+        self.asked[lane] = max(now, self.asked[lane])
+        start, ahead = max(now, self.stopped_until), place.before + place.same
+        share = self._share(start, lane, queued=place.queued)
+        if ahead < share and self._fits(start, share - ahead):
+            return start - now
+        slot, later = start, self._after_all(start, self._share(start, lane), ahead)
+        while later > slot:  # by then more polls will have left the window, and polling will need more of its floor
+            slot, later = later, self._after_all(start, self._share(later, lane), ahead)
+        if lane is Lane.POLL and self._floor:
+            slot = min(slot, self._of_the_floor(start) + self._pace * place.same)
+        return slot - now
+
+    def stop(self, now: float, until: float) -> None:
+        """Hand out no slot before `until`, and revoke those that were taken for the time between."""
+        # Of two refused requests that were under way together, the later answer may name the shorter stop.
+        self.stopped_until = max(self.stopped_until, until)
+        for slots in (self.slots, self.polls):
+            kept = bisect_right(slots, now)
+            del slots[kept : bisect_left(slots, self.stopped_until, kept)]
+
+    def _end_of(self, slot: float) -> float:
+        return slot + self.window
+
+    def _share(self, slot: float, lane: Lane, *, queued: bool = True) -> int:
+        """Return how many requests the window that ends with this slot may hold if the lane is to have it."""
+        since = self._now - _IN_USE * self.window
+        is_paying = self.asked[Lane.PAYMENT] > since
+        if lane is Lane.POLL:
+            return self.requests - (self.requests // 4 if is_paying or self.asked[Lane.READ] > since else 0)
+        held_back = 0
+        if self.asked[Lane.POLL] > since:  # what polling has not used of its floor
+            recent = bisect_right(self.polls, slot) - bisect_right(self.polls, slot, key=self._end_of)
+            held_back = max(0, self._floor - recent)
+        if lane is Lane.READ and queued and is_paying:
+            # Else reads that queue would take every slot that comes back, and each payment would have to wait for one.
+            held_back += self.requests // 10
+        return self.requests - held_back
+
+    def _after_all(self, start: float, share: int, ahead: int) -> float:
+        """Return the first time from which the window has room after all that is in the log, and after those ahead."""
+        # Those ahead fill whole windows first, each of which ends one window after the one before it.
+        windows, rest = divmod(ahead, share)
+        if self.slots:
+            start = max(start, self.slots[-1])
+        if len(self.slots) >= share - rest:
+            start = max(start, self._end_of(self.slots[rest - share]))
+        return start + windows * self.window
+
+    def _of_the_floor(self, start: float) -> float:
+        """Return the next slot of polling's floor, which goes before payments and reads that wait."""
+        # One slot at a time, evenly over the window, so that waits keep a steady pace however many payments queue.
+        # Else a queue of polls would take the whole floor at once and then none for a window.
+        if self.polls:
+            start = max(start, self.polls[-1] + self._pace)
+        if len(self.polls) >= self._floor:
+            start = max(start, self._end_of(self.polls[-self._floor]))
+        return start if self._fits(start, self.requests) else self._after_all(start, self.requests, 0)
+
+    def _fits(self, slot: float, share: int) -> bool:
+        """Return whether the window that ends with this slot has room for it, and no later window is overfilled."""
+        slots, most = self.slots, self.requests
+        place = bisect_right(slots, slot)
+        if place >= share and self._end_of(slots[place - share]) > slot:
+            return False
+        # Slots that were taken ahead may follow. With the new one in its place, each must still come a whole window
+        # after the one `most` places before it.
+        return all(
+            slots[i] >= self._end_of(slots[i - most + 1] if i - most + 1 < place else slot)
+            for i in range(max(place, most - 1), min(place + most, len(slots)))
+        )

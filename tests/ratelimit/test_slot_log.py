@@ -1,0 +1,251 @@
+"""The arithmetic: no window is overrun, a burst goes out at once, and each lane gets its share."""
+
+from __future__ import annotations
+
+import math
+import random
+from heapq import heappop, heappush
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from momopay._ratelimit.lane import Lane, Place
+from momopay._ratelimit.slot_log import SlotLog
+
+
+def most_in_a_window(times: list[float], window: float) -> int:
+    """Count the fullest span of that length that a service could cut out of these arrivals."""
+    ordered = sorted(times)
+    return max((sum(start <= time < start + window for time in ordered) for start in ordered), default=0)
+
+
+def ahead(log: SlotLog, now: float, lane: Lane, count: int = 1) -> list[float]:
+    """Take so many slots, those ahead of time included, and return their delays."""
+    return [log.reserve(now, lane, math.inf) for _ in range(count)]
+
+
+def test_a_burst_goes_out_at_once_and_the_rest_waits_for_the_window() -> None:
+    assert ahead(SlotLog(58, 61.0), 0.0, Lane.PAYMENT, 60) == [0.0] * 58 + [61.0] * 2
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+def test_one_lane_alone_has_the_whole_of_every_window(lane: Lane) -> None:
+    delays = ahead(SlotLog(58, 61.0), 0.0, lane, 232)
+    assert [delays.count(61.0 * number) for number in range(4)] == [58] * 4
+
+
+def test_slots_come_back_one_by_one_as_they_were_taken() -> None:
+    log = SlotLog(2, 10.0)
+    assert [ahead(log, now, Lane.PAYMENT) for now in (0.0, 4.0)] == [[0.0], [0.0]]
+    assert ahead(log, 5.0, Lane.PAYMENT, 2) == [5.0, 9.0]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    requests=st.integers(1, 60),
+    lanes=st.lists(st.sampled_from([*Lane, None]), min_size=1, max_size=150),
+)
+def test_no_window_is_ever_overrun(seed: int, requests: int, lanes: list[Lane | None]) -> None:
+    chance = random.Random(seed)
+    log = SlotLog(requests, 61.0)
+    now, sent = 0.0, list[float]()
+    for lane in lanes:
+        now += chance.choice([0.0, 0.0, chance.random(), chance.random() * 90])
+        if lane is None:
+            until = now + chance.random() * 100
+            log.stop(now, until)
+            sent = [time for time in sent if not now < time < until]
+            continue
+        within = chance.choice([math.inf, 30.0, 0.0])
+        delay = log.reserve(now, lane, within)
+        assert delay >= 0
+        if delay <= within:
+            sent.append(now + delay)
+    # Half a second of jitter stays inside the second that the budget's window is longer than the service's.
+    arrivals = [time + chance.random() * 0.5 for time in sent]
+    assert most_in_a_window(arrivals, 60.0) <= requests
+
+
+def test_the_overrun_check_can_fail() -> None:
+    assert most_in_a_window([0.0, 59.9], 60.0) == 2
+    assert most_in_a_window([0.0, 60.0], 60.0) == 1
+
+
+def test_a_slot_later_than_of_use_is_returned_and_not_taken() -> None:
+    log = SlotLog(1, 60.0)
+    assert log.reserve(0.0, Lane.READ, math.inf) == 0.0
+    assert log.reserve(1.0, Lane.READ, 10.0) == 59.0
+    assert log.reserve(1.0, Lane.READ, math.inf) == 59.0
+
+
+def test_a_clock_that_was_read_earlier_by_another_thread_moves_nothing_back() -> None:
+    log = SlotLog(1, 60.0)
+    assert log.reserve(5.0, Lane.READ, 0.0) == 0.0
+    assert log.reserve(4.999, Lane.READ, 0.0) == 60.0
+    assert SlotLog(2, 60.0).reserve(4.999, Lane.READ, 0.0) == 0.0
+
+
+# Lanes.
+
+
+def test_while_somebody_pays_or_reads_polling_leaves_them_a_quarter_of_the_window() -> None:
+    for other in (Lane.PAYMENT, Lane.READ):
+        log = SlotLog(40, 60.0)
+        assert ahead(log, 0.0, other) == [0.0]
+        assert ahead(log, 0.0, Lane.POLL, 30) == [0.0] * 29 + [60.0]
+        assert [log.reserve(0.0, other, 0.0) for _ in range(10)] == [0.0] * 10
+        assert log.reserve(0.0, other, 0.0) > 0
+
+
+def test_a_quarter_is_left_to_nobody_two_windows_later() -> None:
+    log = SlotLog(40, 60.0)
+    ahead(log, 0.0, Lane.PAYMENT)
+    assert ahead(log, 119.9, Lane.POLL, 31)[-1] > 0
+    log = SlotLog(40, 60.0)
+    ahead(log, 0.0, Lane.PAYMENT)
+    assert ahead(log, 120.0, Lane.POLL, 40) == [0.0] * 40
+
+
+def test_reads_that_queue_leave_a_tenth_to_payments_while_somebody_pays() -> None:
+    log = SlotLog(20, 60.0)
+    assert ahead(log, 0.0, Lane.PAYMENT) == [0.0]
+    reads = ahead(log, 0.0, Lane.READ, 55)
+    assert [reads.count(delay) for delay in (0.0, 60.0, 120.0)] == [19, 18, 18]
+    alone = ahead(SlotLog(20, 60.0), 0.0, Lane.READ, 55)
+    assert [alone.count(delay) for delay in (0.0, 60.0, 120.0)] == [20, 20, 15]
+
+
+def test_while_somebody_polls_payments_leave_what_polling_has_not_used_of_its_eighth() -> None:
+    log = SlotLog(16, 60.0)
+    assert ahead(log, 0.0, Lane.POLL) == [0.0]
+    assert ahead(log, 0.0, Lane.PAYMENT, 15) == [0.0] * 14 + [60.0]
+    assert ahead(log, 1.0, Lane.POLL) == [29.0]  # evenly over the window
+    fast = SlotLog(16, 60.0)
+    assert ahead(fast, 0.0, Lane.PAYMENT, 40) == [0.0] * 16 + [60.0] * 16 + [120.0] * 8  # nobody polls
+
+
+def delays_of_polling(log: SlotLog, payers: int) -> tuple[list[float], int]:
+    """Return the delays of polls beside payers who pay without a pause for twenty minutes, and count the payments."""
+    calls = [(0.0, "payment")] * payers + [(15.0, "poll")]
+    delays, payments = list[float](), 0
+    while calls[0][0] < 1200.0:
+        now, lane = heappop(calls)
+        delay = log.reserve(now, Lane(lane), math.inf)
+        if lane == "poll":
+            delays.append(delay)
+        else:
+            payments += now + delay < 1200.0
+        heappush(calls, (now + delay + (10.0 if lane == "poll" else 0.001), lane))
+    return delays, payments
+
+
+@pytest.mark.parametrize("payers", [1, 3, 40, 300])
+def test_endless_payments_leave_polling_its_pace_and_take_the_rest(payers: int) -> None:
+    delays, payments = delays_of_polling(SlotLog(58, 61.0), payers)
+    assert max(delays[1:]) <= 61.0 / 7
+    assert payments >= 20 * 50
+
+
+def test_without_its_floor_polling_would_starve() -> None:
+    log = SlotLog(58, 61.0)
+    log._floor = 0
+    delays, _ = delays_of_polling(log, 300)
+    assert max(delays[1:]) > 200.0
+
+
+# Places in the line.
+
+
+def full(requests: int, window: float = 60.0, lane: Lane = Lane.PAYMENT) -> SlotLog:
+    log = SlotLog(requests, window)
+    ahead(log, 0.0, lane, requests)
+    return log
+
+
+def test_a_call_expects_the_slot_that_those_before_it_leave() -> None:
+    log = full(4)
+    expected = [log.expect(1.0, Lane.PAYMENT, Place(queued=True, same=number)) for number in range(10)]
+    assert expected == [59.0] * 4 + [119.0] * 4 + [179.0] * 2
+    assert [log.expect(60.0, Lane.READ, Place(queued=True, before=before)) for before in (3, 4)] == [0.0, 60.0]
+
+
+def test_to_expect_takes_nothing() -> None:
+    log = SlotLog(1, 60.0)
+    assert [log.expect(0.0, Lane.PAYMENT) for _ in range(3)] == [0.0] * 3
+
+
+def test_those_before_a_call_keep_their_slots_even_if_they_are_free() -> None:
+    log = SlotLog(4, 60.0)
+    assert log.expect(0.0, Lane.READ, Place(queued=True, before=3)) == 0.0
+    assert log.expect(0.0, Lane.READ, Place(queued=True, before=4)) == 60.0
+
+
+def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
+    log = full(16)
+    crowd = Place(queued=True, before=100)
+    assert log.expect(10.0, Lane.POLL, crowd) == 50.0
+    assert log.expect(10.0, Lane.POLL, crowd._replace(same=1)) == 80.0
+    assert log.expect(60.0, Lane.POLL, crowd) == 0.0
+    log.reserve(60.0, Lane.POLL, 0.0)
+    assert log.expect(60.0, Lane.POLL, crowd) == 30.0
+    assert [log.reserve(60.0, Lane.PAYMENT, 0.0) for _ in range(15)] == [0.0] * 14 + [60.0]
+    assert log.expect(90.0, Lane.POLL, crowd) == 0.0
+
+
+def test_a_read_that_has_waited_leaves_the_tenth_and_no_newer_one_overtakes_it() -> None:
+    log = SlotLog(20, 60.0)
+    ahead(log, 0.0, Lane.PAYMENT, 18)
+    assert log.expect(0.0, Lane.READ, Place(queued=True)) == 60.0
+    assert log.expect(0.0, Lane.READ, Place(queued=True, same=1)) == 60.0
+    assert log.expect(0.0, Lane.READ) == 0.0  # nobody waits
+
+
+# A 429.
+
+
+def test_a_stop_holds_every_lane_back_and_revokes_the_slots_in_between() -> None:
+    log = SlotLog(2, 10.0)
+    assert ahead(log, 0.0, Lane.PAYMENT, 3) == [0.0, 0.0, 10.0]
+    log.stop(1.0, until=30.0)
+    assert ahead(log, 2.0, Lane.PAYMENT, 3) == [28.0, 28.0, 38.0]
+    assert [log.expect(2.0, lane) for lane in Lane] == [38.0] * 3
+
+
+def test_a_stop_clears_the_windows_behind_it() -> None:
+    log = SlotLog(2, 10.0)
+    ahead(log, 0.0, Lane.PAYMENT, 4)
+    log.stop(1.0, until=15.0)
+    assert ahead(log, 2.0, Lane.PAYMENT, 3) == [13.0, 13.0, 23.0]
+
+
+def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
+    log = SlotLog(58, 61.0)
+    log.stop(0.0, until=50.0)
+    log.stop(0.0, until=10.0)
+    assert ahead(log, 0.0, Lane.POLL) == [50.0]
+
+
+# Cost.
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+def test_a_call_behind_a_thousand_others_searches_a_sorted_log(lane: Lane) -> None:
+    def counted(queued: int) -> int:
+        log = SlotLog(58, 61.0)
+        ahead(log, 0.0, lane, queued)
+        looked = 0
+
+        class Slots(list[Any]):
+            def __getitem__(self, index: Any) -> Any:
+                nonlocal looked
+                looked += 1
+                return super().__getitem__(index)
+
+        log.slots = Slots(log.slots)
+        ahead(log, 0.0, lane)
+        return looked
+
+    assert counted(1058) < 60
+    assert counted(16 * 1058) < 80  # each search of twice as many slots takes one step more
