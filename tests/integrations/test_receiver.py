@@ -38,7 +38,9 @@ from momopay import (
     Journal,
     JournalState,
 )
+from momopay._transport import threads
 from momopay.integrations._receiver import CallbackReceiver, is_async, view_name
+from patience import until
 
 each_way = pytest.mark.parametrize("way", [blocking, awaited, threaded])
 
@@ -330,6 +332,29 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
     asyncio.run(main())
     assert handler.calls == []
     assert journal.first_seen(CALLBACK)
+
+
+def test_what_is_entered_after_its_task_has_gone_is_left_again(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "PATIENCE", 0.05)  # seconds that a cancelled task waits for its thread
+    handler = Handler()
+
+    async def main() -> None:
+        with locked(tmp_path / "shop.db"):
+            task = asyncio.create_task(to_receiver(handler.handle_async, journal)())
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    assert journal.get("-") is None  # creates the tables before the database is locked
+    left = threading.Event()
+    with just_before("DELETE", journal, left.set):
+        asyncio.run(main())
+        assert left.wait(10)
+    assert handler.calls == []
+    until(lambda: journal.first_seen(CALLBACK))
 
 
 def test_cancelled_after_the_handler_what_was_handled_counts(journal: Journal, tmp_path: Path) -> None:

@@ -45,3 +45,10 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
     if errors:
         raise errors[0]
     return results[0]
+
+
+async def finish_in_thread(work: Callable[[], object]) -> None:
+    """Do blocking work of a caller that was interrupted: wait a second for it, then leave it to its thread."""
+    # asyncio cancels a task once. An `in_thread` after that would wait to the end of the work, as if nobody had.
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + PATIENCE):
+        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -30,7 +30,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeGuard, TypeVar
 
 from momopay._redaction import redact
-from momopay._transport.threads import in_thread
+from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.journal import Journal
@@ -168,6 +168,6 @@ async def _entered_in_thread(context: AbstractContextManager[T]) -> AsyncGenerat
     try:
         yield await in_thread(enter)
     except BaseException as error:  # a cancellation too, else the callback would stay held
-        await in_thread(partial(leave, type(error), error, error.__traceback__))
+        await finish_in_thread(partial(leave, type(error), error, error.__traceback__))
         raise
     await in_thread(partial(leave, None, None, None))
