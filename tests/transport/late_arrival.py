@@ -228,7 +228,7 @@ def write_while_the_link_is_down(every: list[Payment]) -> None:
 if __name__ == "__main__":
     try:
         found = run(*sys.argv[1:])
-    except PermissionError as refusal:
+    except (PermissionError, AttributeError) as refusal:  # the latter where the system has no `unshare`
         sys.stderr.write(f"{refusal}\n")
         sys.exit(NO_NAMESPACES)
     print(json.dumps(found, indent=1))  # noqa: T201
