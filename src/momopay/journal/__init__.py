@@ -19,7 +19,7 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | migrations | how the tables are created and changed |
 | bounds | until when a thread waits for the database |
 | database | connections, errors, and a new start after a fork |
-| sqlite, sqlite_fork, postgresql | what differs between the databases |
+| sqlite, sqlite_fork, postgresql, postgresql_connection | what differs between the databases |
 """
 
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState

@@ -8,7 +8,6 @@ namespace that is bound stays so.
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 
 from sqlalchemy import and_, bindparam, select, update
@@ -17,8 +16,6 @@ from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.schema import accounts, insert_new, keys, update_one
-
-logger: logging.Logger = logging.getLogger("momopay")
 
 _ACCOUNT = select(accounts).where(accounts.c.account == bindparam("namespace"))
 _IS_KEY = and_(keys.c.account == bindparam("namespace"), keys.c.key == bindparam("key_hash"))
