@@ -123,7 +123,8 @@ class Channels(Resource[BackendT]):
             RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             APIConnectionError: No response; ``may_have_executed`` says whether the change may be in force.
             ServerError: The service kept failing; read the channel to see whether it changed.
-            APIError: Any other refusal; the code for an unknown channel is not specified.
+            APIError: Any other refusal; with ``may_have_executed`` the change may be in force. The code for an unknown
+                channel is not specified.
         """
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
@@ -143,7 +144,7 @@ class Channels(Resource[BackendT]):
             ChannelNotFoundError: Unknown, another account's, or deleted before.
             APIConnectionError: No response; ``may_have_executed`` says whether it may have been deleted.
             ServerError: The service kept failing; read the channel to see whether it was deleted.
-            APIError: Any other refusal.
+            APIError: Any other refusal; with ``may_have_executed`` it may have been deleted.
         """
         try:
             await call(self._session, DELETE, channel_path(channel_id))
