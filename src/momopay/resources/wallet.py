@@ -74,8 +74,8 @@ class Wallet(Resource[BackendT]):
             RateLimitExceededError: Wait ``.retry_after`` seconds.
             BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
             APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal; ``may_have_executed`` says whether an attempt may have executed: an earlier one,
-                or the last one, if its code is not specified.
+            APIError: Any other refusal; ``may_have_executed`` says whether an attempt may have executed: an earlier
+                one, or the last one, if its code is not specified.
         """
         request = TopUpRequest.checked(
             amount=amount,
