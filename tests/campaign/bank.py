@@ -17,8 +17,11 @@ from campaign.judge import Payment
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"
+HTML = b"<html><body>Bad gateway</body></html>"
 LISTED_LATE = 40.0
 """Virtual seconds for which a payment may be missing from every list."""
+STYLES = ("masked", "with_fee", "lower_case", "local_times")
+"""How a list may show payments so that none of them looks like what was asked for."""
 
 
 @dataclass
@@ -44,13 +47,18 @@ class Bank:
         self._call_back = call_back
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._entries = 0
-        # The clock of the service differs from that of the SDK's machine, by less than the five minutes of `find`.
-        self._opened = datetime.now(UTC) + timedelta(seconds=rng.uniform(-200, 200))
+        self.style = ""
+        self._opened = datetime.now(UTC)
 
     @property
     def ledger(self) -> list[Payment]:
         """Every payout that was committed."""
         return [record.payment for record in self.records]
+
+    @property
+    def time(self) -> datetime:
+        """The service's clock."""
+        return self._opened + timedelta(seconds=self.now)
 
     def at(self, delay: float, act: Callable[[], object]) -> None:
         """Let something happen later."""
@@ -70,13 +78,18 @@ class Bank:
             act()
         self.now = max(self.now, to)
 
-    def answer(self, method: str, path: str, body: bytes | None, *, lag: bool = False, callback: str = "") -> Answer:
-        """Do what a request asks for. `lag`: lists show late; `callback`: how the payout's callback fares."""
+    def answer(
+        self, method: str, path: str, body: bytes | None, *, lag: bool = False, callback: str = "", style: str = ""
+    ) -> Answer:
+        """Do what a request asks for.
+
+        `lag`: lists show late; `callback`: how the payout's callback fares; `style`: how a list shows payments.
+        """
         path, _, query = path.partition("?")
         if (method, path) == ("POST", PAYOUT):
             return self._pay(json.loads(body or b"", parse_float=Decimal), lag=lag, callback=callback)
         if (method, path) == ("GET", "/transactions"):
-            return self._list(parse_qs(query), lag=lag)
+            return self._list(parse_qs(query), lag=lag, style=style or self.style)
         record = self._by_id.get(path.rpartition("/")[2])
         return refused(404, "TRANSACTION_NOT_FOUND") if record is None else accepted(_shown(record))
 
@@ -87,8 +100,7 @@ class Bank:
         amount = Decimal(body["amount"])
         payment = Payment(body["reference"], amount, body["phone"], identity, body["description"], self.now)
         listed = self.now + (self._rng.uniform(1, LISTED_LATE) if lag else 0.0)
-        created = self._opened + timedelta(seconds=self.now)
-        record = Record(payment, body.get("callbackUrl", ""), created, listed)
+        record = Record(payment, body.get("callbackUrl", ""), self.time, listed)
         self.records.append(record)
         self._by_id[identity] = record
         self._plan_callback(record, callback)
@@ -110,14 +122,14 @@ class Bank:
         if fate == "duplicate":
             self.at(delay + self._rng.uniform(0, 2), deliver)
 
-    def _list(self, query: dict[str, list[str]], *, lag: bool) -> Answer:
+    def _list(self, query: dict[str, list[str]], *, lag: bool, style: str) -> Answer:
         now = self.now - LISTED_LATE if lag else self.now
         before = int(query.get("cursor", [str(len(self.records))])[0])
         limit = int(query.get("limit", ["20"])[0])
         seen = [number for number in range(before) if self.records[number].listed_from <= now]
         page = seen[::-1][:limit]
         counts = {"total": len(seen), "completed": 0, "failed": 0, "pending": len(seen)}
-        items = [_shown(self.records[number]) for number in page]
+        items = [_styled(_shown(self.records[number]), style) for number in page]
         cursor = str(page[-1]) if len(seen) > limit else None
         return accepted({"overview": counts, "items": items, "nextCursor": cursor})
 
@@ -154,6 +166,21 @@ def callback_body(payment: Payment, status: str) -> bytes:
     }
     kind = "transaction.success" if status == "SUCCESS" else "transaction.failed"
     return json.dumps({"event": "transaction.updated", "event_type": kind, "transaction": transaction}).encode()
+
+
+def _styled(item: dict[str, Any], style: str) -> dict[str, Any]:
+    match style:
+        case "masked":
+            return item | {"phone": f"{item['phone'][:4]}*****{item['phone'][-3:]}"}
+        case "with_fee":
+            return item | {"amount": item["amount"] + 1}
+        case "lower_case":
+            return item | {"type": item["type"].lower()}
+        case "local_times":
+            local = datetime.fromisoformat(item["createdAt"]).replace(tzinfo=None) + timedelta(hours=3)
+            return item | dict.fromkeys(("createdAt", "updatedAt"), local.isoformat())
+        case _:
+            return item
 
 
 def _shown(record: Record) -> dict[str, Any]:

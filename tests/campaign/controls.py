@@ -14,6 +14,8 @@ from momopay import OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import AT_MOST_ONCE, FailureKind
+from momopay._transport import sockets
+from momopay._transport.sockets import AttemptSocket
 from momopay.journal import JournalEntry, JournalState, payments, rules, statements
 from momopay.journal import journal as _journal
 from momopay.journal.entries import MAY_BE_SENT
@@ -29,7 +31,7 @@ from momopay.resources.search import Matches
 from momopay.resources.transactions import Transactions
 
 Patch = Any
-CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.WRONG_STATE, Finding.WRONG_WORD})
+CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD})
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
@@ -195,6 +197,24 @@ def emptied_file_not_noticed() -> list[Patch]:
     return [patch.object(SqliteDatabase, "_check_file", nothing)]
 
 
+def no_fence() -> list[Patch]:
+    """The time is not read again before something is written."""
+
+    def remaining(_self: AttemptSocket, _error: Any) -> float:
+        return 1.0
+
+    return [patch.object(AttemptSocket, "remaining", remaining)]
+
+
+def late_arrival() -> list[Patch]:
+    """A connection without an answer is closed in the usual way, and the kernel goes on to deliver what was written."""
+
+    def nothing(*_arguments: Any) -> None:
+        pass
+
+    return [patch.object(sockets, "_ABORT", sockets._CLOSE), patch.object(AttemptSocket, "_set_user_timeout", nothing)]
+
+
 CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
     each.__name__: each
     for each in (
@@ -213,21 +233,12 @@ CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
         acceptance_not_compared,
         no_search_before_a_second_send,
         emptied_file_not_noticed,
+        no_fence,
+        late_arrival,
     )
 }
-OF_SOCKETS = frozenset(
-    {
-        "row_not_read_again",
-        "near_matches_ignored",
-        "release_without_search",
-        "release_before_the_minute",
-        "unknown_code_believed",
-        "acceptance_not_compared",
-        "no_search_before_a_second_send",
-        "emptied_file_not_noticed",
-    }
-)
-"""Controls of what the simulation does not have."""
+OF_SOCKETS = frozenset({"release_before_the_minute", "emptied_file_not_noticed", "no_fence", "late_arrival"})
+"""Controls of what the simulation does not have: the machine's time, files and sockets."""
 
 
 @contextmanager

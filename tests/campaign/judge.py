@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from math import inf
 
 from campaign.orders import Order
 from momopay import JournalEntry, JournalState
@@ -20,6 +21,7 @@ class Finding(StrEnum):
 
     DOUBLE = "double payments"
     LOST = "lost payments (at the service, in the journal neither ACCEPTED nor UNKNOWN)"
+    LATE = "payouts executed long after their call's deadline"
     SAID_FAILED = "unknown or paid, reported as failed"
     WRONG_STATE = "wrong states (ACCEPTED without that payment)"
     WRONG_WORD = "records returned of payments that the service does not have"
@@ -105,8 +107,13 @@ def judge(
     words: Iterable[Word],
     *,
     closed: bool = True,
+    latest: float = inf,
 ) -> Verdict:
-    """Compare the three. `closed`: the faults are over and every order had its last chance."""
+    """Compare the three.
+
+    `closed`: the faults are over and every order had its last chance. `latest`: seconds after its call began by which a
+    payout is executed.
+    """
     paid: dict[str, list[Payment]] = defaultdict(list)
     for payment in payments:
         paid[payment.reference].append(payment)
@@ -116,7 +123,7 @@ def judge(
     for order in orders:
         _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
     for word in words:
-        _judge_word(verdict, word, paid.get(word.reference, []))
+        _judge_word(verdict, word, paid.get(word.reference, []), latest)
     return verdict
 
 
@@ -152,8 +159,11 @@ def _judge_state(
         verdict.findings[Finding.UNPAID].append(name)
 
 
-def _judge_word(verdict: Verdict, word: Word, payments: list[Payment]) -> None:
+def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: float) -> None:
     case = f"{word.reference}, call {word.call}: {word.said.value} {word.error}".rstrip()
+    late = [payment.at - word.begun for payment in payments if payment.call == word.call]
+    if any(seconds > latest for seconds in late):
+        verdict.findings[Finding.LATE].append(f"{case}, executed after {late} s")
     if word.said is Said.UNTYPED:
         verdict.findings[Finding.UNTYPED].append(case)
     elif word.said in {Said.FAILED, Said.NO_JOURNAL}:

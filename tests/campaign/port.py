@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import format_datetime
 from functools import partial
 from inspect import isawaitable
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
-from campaign.bank import PAYOUT, Bank, refused
+from campaign.answers import BEFORE_COMMIT, PAYOUT_FAULTS, executed, unexecuted
+from campaign.bank import PAYOUT, STYLES, Bank
 from momopay import JournalError
-from momopay._transport import Headers, NoReplyError, NotSentError, Progress, RawResponse
+from momopay._transport import Headers, NoReplyError, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
 
 T = TypeVar("T")
@@ -22,6 +26,9 @@ T = TypeVar("T")
 
 class KilledError(BaseException):
     """The process is no more; nothing of it runs on."""
+
+
+CALLBACK_FATES = ("lost", "late", "reordered", "duplicate")
 
 
 @dataclass
@@ -35,32 +42,17 @@ class Weather:
     kill: float = 0.003
     cancel: float = 0.006
     journal: float = 0.002
+    freeze: float = 0.01
+    fates: tuple[str, ...] = CALLBACK_FATES
 
     def calm(self) -> None:
         """End all of it."""
-        self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = 0.0
+        self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = self.freeze = 0.0
 
 
-PAYOUT_FAULTS = (
-    "not_sent",
-    "reset_before_read",
-    "reset_after_commit",
-    "hang_after_commit",
-    "late_commit",
-    "error_before_commit",
-    "error_after_commit",
-    "request_timeout_after_commit",
-    "html_502",
-    "html_502_after_commit",
-    "truncated",
-    "truncated_json",
-    "redirect_after_commit",
-    "rate_limited",
-)
-BEFORE_COMMIT = {"not_sent", "reset_before_read", "error_before_commit", "html_502", "rate_limited"}
-CALLBACK_FATES = ("lost", "late", "reordered", "duplicate")
-READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag")
-HTML = b"<html><body>Bad gateway</body></html>"
+READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag", *STYLES)
+FROZEN = (1.5, 4.5)
+"""Virtual seconds for which a process stops at a payout: longer than its row counts as fresh, shorter than its time."""
 
 
 class Alive(Protocol):
@@ -68,6 +60,7 @@ class Alive(Protocol):
 
     name: str
     alive: bool
+    frozen_until: float
 
 
 @dataclass
@@ -79,6 +72,8 @@ class Fate:
     weather: Weather
     kill: Callable[[Alive], None]
     orphan: Callable[[Alive, Callable[[], object]], None]
+    freeze: Callable[[Alive, str], None]
+    known_ids: list[str] = field(default_factory=list[str])
     faults: Counter[str] = field(default_factory=Counter[str])
     trace: int = 0
 
@@ -110,6 +105,7 @@ class SimulatedIO(SyncBackend):
         super().__init__()
         self.fate = fate
         self.process = process
+        self.mistaken = False
 
     async def step(self, name: str) -> None:
         """Be killed here, or go on."""
@@ -147,7 +143,8 @@ class SimulatedIO(SyncBackend):
             if self.fate.strikes(0.5):
                 self.fate.orphan(self.process, lambda: work(*arguments))
             raise
-        fails = self.fate.strikes(self.fate.weather.journal)
+        # Nobody can tell an acceptance with another's id from a true one while the journal cannot be asked.
+        fails = not self.mistaken and self.fate.strikes(self.fate.weather.journal)
         if fails and self.fate.strikes(0.5):
             self.fate.faults["journal fails"] += 1
             raise JournalError("the journal fails, as planned")
@@ -163,11 +160,29 @@ class SimulatedIO(SyncBackend):
     ) -> RawResponse:
         await self.step("before the socket")
         path = url.partition("/v1")[2]
+        begun = self.fate.bank.now
+        if path == PAYOUT:
+            await self._be_held_up(body)
         await self.pass_time(self.fate.rng.uniform(0.01, 0.3))
         self._check_alive()
+        if progress is not None and progress.before_body is not None:
+            progress.trace("http11.send_request_headers.started", {})
+            await self._be_held_up(body)
+            await progress.before_body()
+            if self.fate.bank.now > begun + timeout:
+                raise NoReplyError("the time was over before the body was written")
         answer = await self._struck(method, path, body, timeout)
         await self.step("after the socket")
         return answer
+
+    async def _be_held_up(self, body: bytes | None) -> None:
+        """Be frozen here, while a person looks after the payout, or go on."""
+        if self.fate.strikes(self.fate.weather.freeze):
+            until = self.fate.bank.now + self.fate.rng.uniform(*FROZEN)
+            self.process.frozen_until = until
+            self.fate.freeze(self.process, json.loads(body or b"")["reference"])
+            await self.pass_time(max(0.0, until - self.fate.bank.now))
+            self._check_alive()
 
     async def _struck(self, method: str, path: str, body: bytes | None, timeout: float) -> RawResponse:
         fate = self.fate
@@ -178,9 +193,10 @@ class SimulatedIO(SyncBackend):
             fate.faults[f"{'payout' if pays else 'read'}: {fault}"] += 1
         fate.note(method, path, fault)
         if fault in BEFORE_COMMIT:
-            return _unexecuted(fault)
+            return unexecuted(fault, self._headers())
         lag, callback = self._twists() if pays else (fault == "list_lag", "")
-        execute = partial(fate.bank.answer, method, path, body, lag=lag, callback=callback)
+        style = fault if fault in STYLES else ""
+        execute = partial(fate.bank.answer, method, path, body, lag=lag, callback=callback, style=style)
         if fault == "late_commit":
             fate.bank.at(fate.rng.uniform(0.5, 3) * timeout, execute)
             await self.pass_time(timeout)
@@ -190,7 +206,7 @@ class SimulatedIO(SyncBackend):
     def _twists(self) -> tuple[bool, str]:
         fate = self.fate
         lag = fate.strikes(fate.weather.lag)
-        callback = fate.rng.choice(CALLBACK_FATES) if fate.strikes(fate.weather.callback) else ""
+        callback = fate.rng.choice(fate.weather.fates) if fate.strikes(fate.weather.callback) else ""
         fate.faults["payout: list_lag"] += lag
         if callback:
             fate.faults[f"payout: callback_{callback}"] += 1
@@ -199,40 +215,13 @@ class SimulatedIO(SyncBackend):
     async def _answered(self, fault: str, done: tuple[int, bytes], timeout: float) -> RawResponse:
         status, text = done
         await self.step("after the commit")
-        match fault:
-            case "reset_after_commit":
-                raise NoReplyError("reset")
-            case "hang_after_commit":
-                await self.pass_time(timeout)
-                raise NoReplyError("no answer in time")
-            case "truncated":
-                raise NoReplyError("hung up", status=status, partial=text[: len(text) // 2])
-            case "truncated_json":
-                return RawResponse(status, Headers(), text[: len(text) // 2])
-            case "error_after_commit":
-                return RawResponse(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
-            case "request_timeout_after_commit":
-                return RawResponse(408, Headers(), b"")
-            case "html_502_after_commit":
-                return RawResponse(502, Headers(), HTML)
-            case "redirect_after_commit":
-                return RawResponse(307, Headers({"Location": PAYOUT}), b"")
-            case _:
-                return RawResponse(status, Headers(), text)
+        self.mistaken = fault == "other_transaction"
+        if fault == "hang_after_commit":
+            await self.pass_time(timeout)
+        return executed(fault, status, text, self._headers(), self.fate.rng, self.fate.known_ids)
 
-
-def _unexecuted(fault: str) -> RawResponse:
-    match fault:
-        case "not_sent":
-            raise NotSentError("connection refused")
-        case "reset_before_read":
-            raise NoReplyError("reset")
-        case "rate_limited":
-            return RawResponse(429, Headers({"Retry-After": "2"}), refused(429, "RATE_LIMIT_EXCEEDED")[1])
-        case "error_before_commit":
-            return RawResponse(500, Headers(), refused(500, "INTERNAL_ERROR")[1])
-        case _:
-            return RawResponse(502, Headers(), HTML)
+    def _headers(self) -> Headers:
+        return Headers({"Date": format_datetime(self.fate.bank.time, usegmt=True)})
 
 
 class SuspendingIO(SimulatedIO):
@@ -245,6 +234,12 @@ class SuspendingIO(SimulatedIO):
 
     async def pass_time(self, seconds: float) -> None:
         await asleep(self.fate.bank.now + seconds)
+
+
+def drive(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine of the blocking client, which never suspends."""
+    with suppress(StopIteration):
+        coroutine.send(None)
 
 
 async def awaited(result: Any) -> Any:

@@ -38,6 +38,9 @@ LOOKS_EVERY = 0.5
 """Seconds between two looks of the parent into the journal."""
 STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
+LATEST = DEADLINE + 2 * TIMEOUT + 1.5
+"""Seconds after its call began by which a payout is executed: a commit may be late by two timeouts, and all of it by
+what a busy machine takes."""
 ASKED = 8
 """Calls over an emptied journal."""
 CAUGHT = controls.CAUGHT - {Finding.LOST}
@@ -176,6 +179,7 @@ class Round:
         self._pay(self.patient, (order.reference for order in self._look(self.orders)))
         time.sleep(TIMEOUT)
         self.journal.reconcile_all(self.patient)
+        self.human.settle_by_eye(self.patient)
 
     def _be_careless(self) -> None:
         """Release without a look into the ledger, while the list shows all that was paid, in one way or another."""
@@ -234,7 +238,7 @@ class Round:
         while True:
             with suppress(JournalError):  # the database is down
                 entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
-                return judge(self.orders, self.service.payments(), entries, words, closed=closed)
+                return judge(self.orders, self.service.payments(), entries, words, closed=closed, latest=LATEST)
             time.sleep(LOOKS_EVERY)
 
     def _lines(self) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ class Scheduler:
         self._bank = bank
         self._cancels = cancels
         self._tasks: list[Task] = []
+        self.current: Alive | None = None
 
     def spawn(self, process: Alive, work: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
         """Begin a task."""
@@ -40,20 +42,30 @@ class Scheduler:
         task.coroutine = work(task)
         self._tasks.append(task)
 
+    @contextmanager
+    def running(self, process: Alive) -> Generator[None]:
+        """Let a process run in the midst of another's step."""
+        self.current, interrupted = process, self.current
+        try:
+            yield
+        finally:
+            self.current = interrupted
+
     def run(self) -> None:
         """Go on until nothing is left to do, now or later."""
         bank = self._bank
         while self._tasks or bank.next_due is not None:
-            ready = [task for task in self._tasks if task.wakes <= bank.now or not task.process.alive]
+            ready = [task for task in self._tasks if _wakes(task) <= bank.now or not task.process.alive]
             if ready:
                 self._step(self._rng.choice(ready))
                 bank.advance(bank.now + self._rng.random() * CREEP)
             else:
-                due = [task.wakes for task in self._tasks]
+                due = [_wakes(task) for task in self._tasks]
                 bank.advance(min(due if bank.next_due is None else [*due, bank.next_due]))
 
     def _step(self, task: Task) -> None:
         assert task.coroutine is not None
+        self.current = task.process
         try:
             if task.cancellable and task.process.alive and self._cancels():
                 until = task.coroutine.throw(asyncio.CancelledError())
@@ -67,3 +79,9 @@ class Scheduler:
                 raise
         else:
             task.wakes = 0.0 if until is None else until
+        finally:
+            self.current = None
+
+
+def _wakes(task: Task) -> float:
+    return max(task.wakes, task.process.frozen_until)

@@ -50,7 +50,9 @@ def simulate(batch: Batch) -> Outcome:
     folder = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
     safety = nullcontext() if batch.control is None else controls.broken(batch.control)
     with folder as name, safety:
-        weather = Weather() if batch.control is None else Weather(payout=FIERCE)
+        weather = (
+            Weather() if batch.control is None else Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
+        )
         return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather).run()
 
 

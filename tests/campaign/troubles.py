@@ -32,7 +32,7 @@ FOR_A_WHILE = 1.5
 BETWEEN = (4.0, 9.0)
 """Seconds between two failures of the network, and between two of the database."""
 LINK_DOWN = (0.1, 1.5)
-LONG_DOWN = (3.0, 4.5)
+LONG_DOWN = (4.5, 6.0)
 """Seconds; the long one outlasts a payout's timeout and the look of a person."""
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaign.bank import Bank, callback_body
-from campaign.clocks import end_lease
-from campaign.judge import Payment, Verdict, Word, judge
+from campaign import aftermath
+from campaign.bank import Bank
+from campaign.callbacks import Callbacks
+from campaign.clocks import SKEWS, unwind, wind
+from campaign.judge import Verdict, Word, judge
 from campaign.orders import Order, make_orders
-from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited
+from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited, drive
 from campaign.scheduler import Scheduler, Task
 from campaign.words import heard
 from momopay import (
     AsyncClient,
-    CallbackError,
-    CallbackSigner,
     Client,
-    ForgedCallbackError,
     Journal,
     JournalState,
     MomoPayError,
-    parse_callback,
 )
 from virtual import install_backend
 
 KEY = "pk_test_simulation"
 BASE_URL = "https://api.example/v1"
-HOOK = "https://shop.example/momo"
 PROCESSES = 3
 TASKS = 3
 PASSES = 2
@@ -43,7 +41,9 @@ DOUBTED = 0.25
 """How likely one is that is in doubt."""
 IMPOSTOR = 0.03
 """How likely another amount is asked for under its reference."""
-FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
+BEHIND = tuple(skew for skew in SKEWS if skew <= 0)
+JUMPS = 0.02
+"""How likely the clock of the process jumps before a call."""
 
 
 @dataclass(eq=False)
@@ -53,7 +53,9 @@ class Process:
     name: str
     journal: Journal
     client: Any
+    skew: float
     alive: bool = True
+    frozen_until: float = 0.0
 
 
 @dataclass
@@ -77,25 +79,36 @@ class World:
         self.orders = make_orders(seed, orders)
         self.client_kind = client_kind
         self.url = f"sqlite:///{folder}/journal.db"
-        self.bank = Bank(self.rng, self._call_back)
-        self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan)
+        self.callbacks = Callbacks(self)
+        self.bank = Bank(self.rng, self.callbacks.deliver)
+        self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
         self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
-        self.signer = CallbackSigner("a secret of the simulation")
         self.words: list[Word] = []
         self.events: Counter[str] = Counter()
-        self.callbacks: Counter[str] = Counter()
         self.processes: dict[str, Process] = {}
         self.under_way: list[Order] = []
         self.accepted: set[str] = set()
         self.calls = 0
 
+    def now(self) -> datetime:
+        """Return what the process that runs takes for the present."""
+        current: Any = self.scheduler.current
+        return self.bank.time + timedelta(seconds=0.0 if current is None else current.skew)
+
     def run(self) -> Outcome:
         """Pay under fire, then in peace; judge, let a human look, and judge again."""
+        wound = wind(self)
+        try:
+            return self._run()
+        finally:
+            unwind(wound)
+
+    def _run(self) -> Outcome:
         for number in range(PROCESSES):
             self._start(f"p{number}", 0)
         self._plan_refusals()
         for _ in range(len(self.orders) // 4):
-            self.bank.at(self.rng.uniform(0, 20), self._forge)
+            self.bank.at(self.rng.uniform(0, 20), self.callbacks.forge)
         self.scheduler.run()
         self.fate.weather.calm()
         self.bank.advance(self.bank.now + 1000)
@@ -103,16 +116,17 @@ class World:
         for process in self.processes.values():
             _bury(process)
         closing = self._open("closing")
-        self._in_peace(closing, self._close)
+        self._in_peace(closing, aftermath.release_carelessly)
+        self._in_peace(closing, aftermath.close)
         before = self._judge(closed=False)
         unknown = before.left_unknown
-        self._in_peace(closing, self._human)
+        self._in_peace(closing, aftermath.ask_a_human)
         verdict = self._judge(closed=True)
         for finding, cases in before.findings.items():
             verdict.findings[finding] = list(dict.fromkeys([*cases, *verdict.findings[finding]]))
         _bury(closing)
         said = Counter(word.said.value for word in self.words)
-        counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks}
+        counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks.counts}
         return Outcome(verdict, unknown, self.events["released by a human"], counts, self.fate.trace)
 
     def _open(self, name: str) -> Process:
@@ -120,7 +134,7 @@ class World:
         suspends = self.client_kind == "async"
         kind: Any = AsyncClient if suspends else Client
         client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
-        process = Process(name, journal, client)
+        process = Process(name, journal, client, self.rng.choice(BEHIND))
         install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
         self.processes[name] = process
         return process
@@ -177,11 +191,14 @@ class World:
                     await self._pay(process, replace(order, amount=order.amount + 1), task)
                 if entry is not None and entry.state is JournalState.ACCEPTED:
                     self.accepted.add(order.reference)
+                    self.fate.known_ids.append(str(entry.transaction_id))
                 if entry is None or entry.state is not JournalState.UNKNOWN or self.rng.random() < DOUBTED:
                     await self._pay(process, order, task)
 
     async def _pay(self, process: Process, order: Order, task: Task) -> None:
         self.calls += 1
+        if self.fate.strikes(JUMPS):
+            process.skew = self.rng.choice(BEHIND)
         call = f"{process.name}#{self.calls}"
         with heard(self.words.append, call, order.reference, lambda: self.bank.now) as ear:
             task.cancellable = True
@@ -194,89 +211,36 @@ class World:
                         amount=order.amount,
                         phone=order.phone,
                         description=call,
-                        callback_url=self.signer.url(HOOK, reference=order.reference),
+                        callback_url=self.callbacks.url(order.reference),
                     )
                 )
             finally:
                 self.under_way.remove(order)
                 task.cancellable = False
 
-    def _call_back(self, url: str, body: bytes, *, forged: str = "", attempt: int = 0) -> None:
-        process = self.rng.choice(list(self.processes.values()))
-        if not process.alive:
-            self._again(url, body, forged, attempt)
-            return
+    async def pay(self, process: Process, reference: str) -> None:
+        """Pay one order."""
+        (order,) = (order for order in self.orders if order.reference == reference)
+        await self._pay(process, order, Task(process))
 
-        async def hear(_task: Task) -> None:
-            try:
-                heard = await self._hear(process, url, body)
-            except CallbackError as error:
-                heard = type(error).__name__
-            except (MomoPayError, KilledError) as error:
-                heard = f"to come again: {type(error).__name__ if process.alive else 'the receiver was killed'}"
-                self._again(url, body, forged, attempt)
-            self.callbacks[f"forged, {forged}: {heard}" if forged else heard] += 1
-
-        self.scheduler.spawn(process, hear)
-
-    def _again(self, url: str, body: bytes, forged: str, attempt: int) -> None:
-        if attempt < 5:
-            self.bank.at(10, lambda: self._call_back(url, body, forged=forged, attempt=attempt + 1))
-
-    async def _hear(self, process: Process, url: str, body: bytes) -> str:
-        reference = self.signer.verify(url)
-        callback = parse_callback(body)
-        if callback.transaction.account_reference != reference:
-            raise ForgedCallbackError("the token is another payment's")
-        with process.journal.handling(callback) as first:
-            if not first:
-                return "seen before"
-            transaction = await awaited(process.client.transactions.confirm(callback))
-            entry = process.journal.settle(transaction)
-            return "settled" if entry is not None else "none of the journal's"
-
-    def _forge(self) -> None:
-        kind = self.rng.choice(FORGERIES)
-        order = self.rng.choice(self._worth_forging())
-        others = [payment for payment in self.bank.ledger if payment.reference != order.reference]
-        made_up = f"{self.rng.getrandbits(48):x}"
-        identity = self.rng.choice(others).transaction_id if kind == "another's id" and others else made_up
-        amount = order.amount + (1 if kind == "another amount" else 0)
-        body = callback_body(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
-        token_for = order.reference + ("x" if kind == "another's token" else "")
-        url = HOOK if kind == "no token" else self.signer.url(HOOK, reference=token_for)
-        self._call_back(url, json.dumps([made_up]).encode() if kind == "garbage" else body, forged=kind, attempt=5)
-
-    def _worth_forging(self) -> list[Order]:
-        """Whoever forges knows which payouts are under way or in doubt: a settled one cannot be shaken."""
-        open_now: list[Order] = []
-        for process in self.processes.values():
-            if process.alive:
-                doubtful = {entry.reference for entry in process.journal.unresolved()}
-                open_now = [order for order in self.orders if order.reference in doubtful]
-                break
-        return [*self.under_way, *open_now] or self.orders
-
-    def _in_peace(self, process: Process, work: Callable[[Process], Any]) -> None:
-        self.scheduler.spawn(process, lambda _task: work(process))
+    def _in_peace(self, process: Process, work: Callable[[World, Process], Any]) -> None:
+        self.scheduler.spawn(process, lambda _task: work(self, process))
         self.scheduler.run()
 
-    async def _close(self, process: Process) -> None:
-        await awaited(process.journal.reconcile_all(process.client))
-        for order in self.orders:
-            entry = process.journal.get(order.reference)
-            if entry is None or entry.state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
-                await self._pay(process, order, Task(process))
-
-    async def _human(self, process: Process) -> None:
-        paid = {payment.reference for payment in self.bank.ledger}
-        orders = {order.reference: order for order in self.orders}
-        for entry in process.journal.unresolved():
-            if entry.reference not in paid:
-                self.events["released by a human"] += 1
-                end_lease(process.journal, entry.reference)
-                process.journal.release(entry.reference, by="the simulation's human")
-                await self._pay(process, orders[entry.reference], Task(process))
+    def _freeze(self, frozen: Any, reference: str) -> None:
+        """Let a person release what a process was paying that has just stopped, and pay it through another one."""
+        self.events["frozen at a payout"] += 1
+        others = [process for process in self.processes.values() if process.alive and process is not frozen]
+        if not others:
+            return
+        person = self.rng.choice(others)
+        work = partial(aftermath.release_frozen, self, person, reference)
+        if self.client_kind == "async":
+            self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
+        else:
+            self.bank.advance(self.bank.now + 1.2)
+            with suppress(KilledError), self.scheduler.running(person):
+                drive(work(Task(person)))
 
     def _judge(self, *, closed: bool) -> Verdict:
         with Journal(self.url) as journal:
