@@ -141,11 +141,7 @@ def test_many_processes_migrate_at_once(old_url: str) -> None:
         assert len(rows(journal)) == len(version_1.ROWS) + 4
 
 
-STATEMENTS = 16
-"""More than a migration has."""
-
-
-@pytest.mark.parametrize("statement", range(1, STATEMENTS, 3))
+@pytest.mark.parametrize("statement", [1, 6, 11, 13])
 def test_a_migration_that_is_killed_leaves_version_1_whole(old_url: str, statement: int) -> None:
     """The process is killed by a signal that it sends itself just before its n-th change."""
     with sender(old_url, "killed before", str(statement)) as process:
