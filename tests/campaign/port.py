@@ -155,6 +155,9 @@ class SimulatedIO(SyncBackend):
         await self.step("after the journal")
         return result
 
+    async def finish_in_thread(self, work: Callable[[], object]) -> None:
+        await self.in_thread(work)
+
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
     ) -> RawResponse:

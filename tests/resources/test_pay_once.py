@@ -10,9 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -465,17 +465,17 @@ def test_without_its_journal_nothing_is_sent(sdk: Driver, sandbox: Sandbox) -> N
 def test_a_call_whose_journal_was_slow_sends_nothing_after_its_deadline(
     sdk: Driver, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
-    journal.get("r")
+    sdk(pay(journal, reference="first"))
     path = url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
-        freed = threading.Timer(0.5, other.execute, ["COMMIT"])
+        freed = threading.Timer(0.3, other.execute, ["COMMIT"])
         freed.start()
         with pytest.raises(momopay.APIConnectionError):
             sdk(lambda client: pay(journal)(client.with_options(deadline=0.2)))
         freed.join()
     assert found(journal).state is NOT_SENT
-    assert sandbox.requests == []
+    assert paid(sandbox) == ["first"]
 
 
 @on_both_clients
@@ -704,3 +704,48 @@ def test_a_journal_serves_one_account(
         stranger(pay(journal, reference="t"))
     assert isinstance(sdk(pay(journal, reference="t")), Payout)
     assert sent(sandbox) == 3
+
+
+@contextmanager
+def locked(url: str) -> Generator[None]:
+    """Lock the whole database against everybody else."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.rollback()
+
+
+@on_both_clients
+def test_a_locked_journal_holds_a_call_until_its_deadline(
+    drive: Callable[..., Driver], key: str, sandbox: Sandbox, journal: Journal, url: str
+) -> None:
+    sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=1.0)
+    assert journal.get("r") is None
+    with locked(url):
+        began = time.monotonic()
+        with pytest.raises(JournalError) as caught:
+            sdk(pay(journal))
+        assert time.monotonic() - began < 4
+    assert not caught.value.may_have_executed
+    assert (journal.get("r"), paid(sandbox)) == (None, [])
+    assert isinstance(sdk(pay(journal)), Payout)
+
+
+def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_in_doubt(
+    key: str, sandbox: Sandbox, journal: Journal, url: str
+) -> None:
+    assert journal.get("r") is None
+
+    async def main() -> float:
+        async with AsyncClient(key, base_url=sandbox.base_url, deadline=20) as client:
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.payouts.pay_once(journal=journal, reference="r", amount=10, phone=PHONE)
+            return time.monotonic() - began
+
+    with locked(url):
+        assert asyncio.run(main()) < 6
+    # The statement that waited comes through, finds that its call is over, and undoes itself.
+    until(lambda: (entry := journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
+    assert paid(sandbox) == []

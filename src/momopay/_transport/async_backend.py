@@ -17,7 +17,7 @@ from momopay._transport import clock
 from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
 from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
-from momopay._transport.threads import in_thread
+from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
 # How much of the timeout connecting may take. Less than all of it, so that httpcore reports a connection that was not
@@ -122,6 +122,9 @@ class AsyncBackend:
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         self._bind_to_loop()
         return await in_thread(partial(work, *arguments), self._threads)
+
+    async def finish_in_thread(self, work: Callable[[], object]) -> None:
+        await finish_in_thread(work)
 
     def signal(self) -> AsyncSignal:
         self._bind_to_loop()

@@ -107,6 +107,9 @@ class SyncBackend:
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return work(*arguments)
 
+    async def finish_in_thread(self, work: Callable[[], object]) -> None:
+        work()
+
     def signal(self) -> SyncSignal:
         return SyncSignal()
 

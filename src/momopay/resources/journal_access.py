@@ -18,7 +18,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 T = TypeVar("T")
 
 # Seconds for a write after the deadline: the answer that came just before it should still be recorded.
-_LEAST_SECONDS: Final = 1.0
+_LEAST_SECONDS: Final = 0.5
 
 
 class JournalAccess:
@@ -33,25 +33,40 @@ class JournalAccess:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do something with the database, which ends by the deadline with JournalError at the latest."""
-        backend = self._session.backend
-        seconds = max(self.deadline - backend.now(), _LEAST_SECONDS)
-
-        def bounded() -> T:
-            with self._payments.bounded(seconds):
-                return work()
-
-        result: T = await backend.in_thread(bounded)
+        result: T = await self._session.backend.in_thread(self._bounded(work))
         return result
 
     async def write_or_log(self, work: Callable[[], T]) -> T | None:
         """Write and return the result; log a failure and return None."""
         # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
         # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
-        name = redacted_repr(self._reference)
         try:
             return await self.run(work)
-        except MomoPayError as error:  # a JournalError, or the journal was closed meanwhile
-            logger.error("reference %s: %s", name, error)  # noqa: TRY400  a trace may show values
         except Exception as error:  # noqa: BLE001  an error in SQLAlchemy must not lose the answer either
-            logger.error("reference %s: not recorded: %s", name, type(error).__name__)  # noqa: TRY400
+            self._log(error)
         return None
+
+    async def finish(self, work: Callable[[], object], cause: BaseException) -> None:
+        """Write what a call leaves behind that ends with an exception; log a failure."""
+        if isinstance(cause, Exception):
+            await self.write_or_log(work)
+            return
+        # A cancelled task does not wait for a locked database. The write goes on in its thread.
+        try:
+            await self._session.backend.finish_in_thread(self._bounded(work))
+        except Exception as error:  # noqa: BLE001  as above
+            self._log(error)
+
+    def _bounded(self, work: Callable[[], T]) -> Callable[[], T]:
+        seconds = max(self.deadline - self._session.backend.now(), _LEAST_SECONDS)
+
+        def bounded() -> T:
+            with self._payments.bounded(seconds):
+                return work()
+
+        return bounded
+
+    def _log(self, error: Exception) -> None:
+        # A JournalError, or the journal was closed meanwhile. Of anything else a trace or a text may show values.
+        problem = str(error) if isinstance(error, MomoPayError) else f"not recorded: {type(error).__name__}"
+        logger.error("reference %s: %s", redacted_repr(self._reference), problem)

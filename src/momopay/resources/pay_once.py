@@ -25,7 +25,7 @@ from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import APIError, DuplicatePayoutError, JournalError, MomoPayError, OutcomeUnknownError
-from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, payments_of
@@ -121,8 +121,13 @@ class PayOnce(Generic[BackendT]):
 
     def _check_and_get(self) -> JournalEntry | None:
         """Check that the journal is this account's, and return the entry of the reference."""
-        self._accounts.check(self._identity)
-        return self._payments.get(self._request.reference)
+        entry = self._payments.get(self._request.reference)
+        try:
+            self._accounts.check(self._identity)
+        except JournalError as error:
+            error.may_have_executed = entry is not None and entry.state not in MAY_BE_SENT
+            raise
+        return entry
 
     async def _begin(self, lease: Lease, read: JournalEntry | None) -> JournalEntry | None:
         begin = partial(
@@ -145,7 +150,7 @@ class PayOnce(Generic[BackendT]):
             # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
             # finds the lease ended. If it was committed before it failed, this undoes it.
             self._payments.leases.end(lease)
-            await self._journal.write_or_log(partial(self._payments.undo, lease, self._request.reference))
+            await self._journal.finish(partial(self._payments.undo, lease, self._request.reference), error)
             if isinstance(error, JournalError):
                 error.may_have_executed = False  # the journal was read, and this call sends nothing
             raise
@@ -159,9 +164,10 @@ class PayOnce(Generic[BackendT]):
             raise
         except GeneratorExit:  # as in `_begin`
             raise
-        except BaseException:  # a cancellation or an interrupt
-            may_be_sent = self._call.may_have_been_sent
-            await self._record(lease, JournalState.UNKNOWN if may_be_sent else JournalState.NOT_SENT)
+        except BaseException as error:  # a cancellation, an interrupt, or a bug in the user's transport
+            state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
+            record = partial(self._payments.record_outcome, lease, self._request.reference, state)
+            await self._journal.finish(record, error)
             raise
         differing = self._payment.differences(payout.reference, payout)
         if differing:
