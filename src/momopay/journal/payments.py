@@ -195,8 +195,7 @@ class Payments:
             try:
                 if update_one(connection, ACCEPT, values) or update_one(connection, REPORT, values):
                     return True
-            except IntegrityError:
-                # Another call may have accepted the same transaction for another row at the same moment.
+            except IntegrityError:  # a unique index: one transaction is that of one accepted row
                 if connection.scalar(IS_TAKEN, values):
                     return False
                 raise
@@ -226,9 +225,8 @@ class Payments:
         return 0.0 if row is None else seconds_until_release(row)
 
     def release(self, entry: JournalEntry, by: str | None) -> bool:
-        """Change what reads as UNKNOWN to NOT_SENT if nobody changed it since it was read; return whether this did."""
-        row = self._row(entry.reference)
-        if row is None or row["claim"] != entry.claim or self._entry(row).state is not JournalState.UNKNOWN:
+        """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
+        if entry.state is not JournalState.UNKNOWN:
             return False
         return self._execute(RELEASE, entry.reference, the_claim=entry.claim, new_released_by=by, now=_now())
 

@@ -33,13 +33,13 @@ def _kept_or(name: str) -> Any:
 # Built once: building a statement takes several times as long as executing it.
 _SAME_CLAIM: Final = _columns.claim == bindparam("the_claim")
 _REPORTED: Final = {name: _kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at", "clock_offset")}
-_other: Final = payments.alias()
-_is_taken: Final = exists().where(
-    _other.c.account == bindparam("the_account"),
-    _other.c.transaction_id == bindparam("new_transaction_id"),
-    _other.c.state == JournalState.ACCEPTED,
+IS_TAKEN: Final = select(
+    exists().where(
+        _columns.account == bindparam("the_account"),
+        _columns.transaction_id == bindparam("new_transaction_id"),
+        _columns.state == JournalState.ACCEPTED,
+    )
 )
-IS_TAKEN: Final = select(_is_taken)
 SELECT: Final = select(payments, lease_left(payments)).where(*_ROW)
 SELECT_OPEN: Final = (
     select(payments, lease_left(payments)).where(*_ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
@@ -80,7 +80,6 @@ ACCEPT: Final = _change(
     Cause.ACCEPTANCE,
     JournalState.ACCEPTED,
     _columns.state != JournalState.ACCEPTED,
-    ~_is_taken,
     transaction_id=bindparam("new_transaction_id"),
     code=None,
     status=_kept_or("status"),
