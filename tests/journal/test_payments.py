@@ -196,6 +196,13 @@ def test_a_release_lets_it_be_sent_and_searched_for_from_the_first_time(journal:
         assert found(journal).sent_at == first.sent_at
 
 
+def test_what_is_being_sent_is_not_released(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=-60)
+        assert not payments_of(journal).release(found(journal), None)
+        assert found(journal).state is SENDING
+
+
 @pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT])
 def test_a_release_of_anything_else_changes_nothing(journal: Journal, state: JournalState) -> None:
     entry = put(journal, "r", state)
