@@ -337,7 +337,7 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
 def test_what_is_entered_after_its_task_has_gone_is_left_again(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "PATIENCE", 0.05)  # seconds that a cancelled task waits for its thread
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)  # seconds that a cancelled task waits for its thread
     handler = Handler()
 
     async def main() -> None:

@@ -103,7 +103,7 @@ class Locked:
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_a_cancelled_scope_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
-    monkeypatch.setattr(threads, "PATIENCE", 0.1)
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
     work = Locked()
 
     async def main() -> float:
@@ -124,7 +124,7 @@ def test_a_cancelled_scope_does_not_wait_long_for_work_that_hangs(monkeypatch: p
 
 
 def test_a_cancelled_asyncio_task_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "PATIENCE", 0.1)
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
     work = Locked()
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_a_cancelled_asyncio_task_does_not_wait_long_for_work_that_hangs(monkeyp
 
 
 def test_an_error_of_work_that_was_left_behind_troubles_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "PATIENCE", 0.0)
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.0)
     work, errors = Locked(), list[Any]()
 
     def fail() -> None:

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 # Seconds that a cancelled caller waits for the work. A commit takes milliseconds, and a caller that left one behind
 # might close the journal under it. No cancelled task should wait for a database that is locked.
-PATIENCE: Final = 1.0
+CANCELLED_WAIT: Final = 1.0
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
         try:
             await ended.wait()
         except BaseException:
-            shield.deadline = anyio.current_time() + PATIENCE
+            shield.deadline = anyio.current_time() + CANCELLED_WAIT
             raise
     if errors:
         raise errors[0]
@@ -50,5 +50,5 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
 async def finish_in_thread(work: Callable[[], object]) -> None:
     """Do blocking work of a caller that was interrupted: wait a second for it, then leave it to its thread."""
     # asyncio cancels a task once. An `in_thread` after that would wait to the end of the work, as if nobody had.
-    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + PATIENCE):
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CANCELLED_WAIT):
         await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
