@@ -45,7 +45,7 @@ def test_a_key_settles_what_it_can_begin(plan: Plan, naive: float) -> None:
 def test_three_hundred_payouts_are_awaited_beside_payments_without_end() -> None:
     report = with_the_sdk(Plan("payouts", SEED, minutes=10.0, outstanding=300))
     assert report.refused == 0
-    # Polling has its floor and no more: one in a hundred ends so shortly before its limit that no page shows it in time.
+    # Polling has its floor and no more: one in a hundred ends too shortly before its limit for a page to show it.
     assert report.left_waiting <= 3
 
 

@@ -329,7 +329,7 @@ def test_a_signal_wakes_one_wait() -> None:
     async def main() -> None:
         signal = AsyncBackend().signal()
         signal.set()
-        await signal.wait(wire.CANCELLED_WAIT)
+        await signal.wait(wire.PATIENCE)
         await signal.wait(0.001)
 
     anyio.run(main)
@@ -341,7 +341,7 @@ def test_work_in_threads_has_a_limit_of_its_own() -> None:
         shared.total_tokens = 1
         backend = AsyncBackend()
         async with shared:  # as a caller that holds the last of anyio's shared threads
-            with anyio.fail_after(wire.CANCELLED_WAIT):
+            with anyio.fail_after(wire.PATIENCE):
                 assert await backend.in_thread(threading.get_ident) != threading.get_ident()
 
     anyio.run(main)

@@ -160,7 +160,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
     released = threading.Event()
 
     def hang(*_asked: object, **_hints: object) -> list[Any]:
-        released.wait(wire.CANCELLED_WAIT)
+        released.wait(wire.PATIENCE)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
@@ -175,7 +175,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
 
 def waiting() -> AttemptSocket:
     attempt = AttemptSocket(wait_suspended)
-    attempt.deadline = clock.now() + wire.CANCELLED_WAIT
+    attempt.deadline = clock.now() + wire.PATIENCE
     return attempt
 
 
@@ -204,7 +204,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
                 hello = await anyio.to_thread.run_sync(accepted.recv, 65_536)
                 assert hello.startswith(b"\x16\x03")
                 scope.cancel()
-                accepted.settimeout(wire.CANCELLED_WAIT)
+                accepted.settimeout(wire.PATIENCE)
                 assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
 
     with wire.silent() as listener:
@@ -258,8 +258,8 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
         return sockets[0]
 
     async def main() -> None:
-        with anyio.fail_after(wire.CANCELLED_WAIT):
-            stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.CANCELLED_WAIT)
+        with anyio.fail_after(wire.PATIENCE):
+            stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
         assert stream.get_extra_info("socket") is sockets[0]
 
     addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})

@@ -130,7 +130,7 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
 
     attempt = AttemptSocket(wait_blocking)
     attempt.connected(ours)
-    attempt.deadline = clock.now() + wire.CANCELLED_WAIT
+    attempt.deadline = clock.now() + wire.PATIENCE
     thread = threading.Thread(target=read)
     thread.start()
     SyncStream(attempt).write(b"x" * wire.MEBIBYTE)
@@ -173,7 +173,7 @@ class Server:
                 sock, _address = self.listener.accept()
             except OSError:
                 return
-            sock.settimeout(wire.CANCELLED_WAIT)
+            sock.settimeout(wire.PATIENCE)
             with sock:
                 self.converse(sock)
 
@@ -211,7 +211,7 @@ def serving(certificate: Path | None) -> Generator[Server]:
         with suppress(OSError):
             server.listener.shutdown(socket.SHUT_RDWR)
         server.listener.close()
-        thread.join(wire.CANCELLED_WAIT)
+        thread.join(wire.PATIENCE)
         assert not thread.is_alive()
 
 

@@ -50,7 +50,7 @@ def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pyte
     monkeypatch.setattr(sync_backend, "MAX_CONNECTIONS", 1)
     answer = threading.Event()
     with (
-        wire.serve(wire.first(lambda: answer.wait(wire.CANCELLED_WAIT), wire.succeeds())) as server,
+        wire.serve(wire.first(lambda: answer.wait(wire.PATIENCE), wire.succeeds())) as server,
         Client(KEY, base_url=server.base_url, budget=None, max_attempts=1) as client,
     ):
         thread = threading.Thread(target=client.wallet.balance)
@@ -69,7 +69,7 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
     released = threading.Event()
 
     def resolve(*_asked: object, **_hints: object) -> list[Any]:
-        released.wait(wire.CANCELLED_WAIT)
+        released.wait(wire.PATIENCE)
         raise socket.gaierror
 
     monkeypatch.setattr("socket.getaddrinfo", resolve)
@@ -312,6 +312,6 @@ def test_no_method_of_the_backend_suspends() -> None:
     assert drive_to_end(backend.sleep(0)) is None
     signal = backend.signal()
     signal.set()
-    drive_to_end(signal.wait(wire.CANCELLED_WAIT))
+    drive_to_end(signal.wait(wire.PATIENCE))
     drive_to_end(signal.wait(0))  # a signal wakes once
     drive_to_end(backend.close())
