@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from momopay._polling.schedule import *
     from momopay._polling.wait import *
     from momopay._ratelimit.budget import *
+    from momopay._ratelimit.file_budget import *
     from momopay._ratelimit.limiter import *
     from momopay.callbacks import *
     from momopay.client import *
@@ -48,6 +49,7 @@ else:
         "_polling.schedule": "PollSchedule settled terminal",
         "_polling.wait": "WaitIterator",
         "_ratelimit.budget": "Budget Lane RateBudget",
+        "_ratelimit.file_budget": "FileRateBudget",
         "_ratelimit.limiter": "SharedBudget",
         "callbacks": "AsyncCallbackHandler CallbackHandler parse_callback",
         "client": "AsyncClient Client",

@@ -177,7 +177,8 @@ class Client(_BaseClient["SyncBackend"]):
         deadline: Seconds for one call, repeats and pauses included.
         max_attempts: Attempts in one call.
         budget: The rate budget; by default one shared by all clients of this key in the process. A
-            `RedisRateBudget` shares it with other processes and machines; None is no budget at all.
+            `FileRateBudget` shares it with the other processes of the machine, a `RedisRateBudget` with
+            other machines, too; None is no budget at all.
         transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
             bounds each of its network operations, and the body.
 

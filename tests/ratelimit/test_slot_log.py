@@ -220,6 +220,13 @@ def test_a_stop_clears_the_windows_behind_it() -> None:
     assert ahead(log, 2.0, Lane.PAYMENT, 3) == [13.0, 13.0, 23.0]
 
 
+def test_a_stop_revokes_no_slot_that_was_used() -> None:
+    log = SlotLog(1, 10.0)
+    ahead(log, 5.0, Lane.PAYMENT)
+    log.stop(4.999, until=6.0)  # a thread that read the clock before the other
+    assert ahead(log, 6.0, Lane.PAYMENT) == [9.0]
+
+
 def test_a_shorter_stop_does_not_end_a_longer_one() -> None:
     log = SlotLog(58, 61.0)
     log.stop(0.0, until=50.0)

@@ -101,9 +101,10 @@ def test_a_clock_that_was_set_back_gives_nothing_away_and_blocks_nothing_for_lon
     script: Callable[..., Script],
 ) -> None:
     one = script(2, 60.0)
-    assert [one.reserve(10_000.0) for _ in range(2)] == [0.0, 0.0]
-    assert one.reserve(1000.0) == 60.0
-    assert one.reserve(1060.0) == 0.0
+    assert [one.reserve(now) for now in (10_000.0, 10_010.0)] == [0.0, 0.0]
+    one.run(10_010.0, "stop", span=5.0)
+    assert one.reserve(1000.0) == 50.0
+    assert [one.reserve(now) for now in (1050.0, 1051.0)] == [0.0, 9.0]
 
 
 def test_payments_that_wait_in_other_processes_go_before_reads_and_polls(script: Callable[..., Script]) -> None:

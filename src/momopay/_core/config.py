@@ -82,7 +82,7 @@ def check_collaborators(budget: object, transport: object, send_method: str) -> 
     if not (
         budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
     ):
-        raise ConfigurationError("budget must be a RateBudget, a RedisRateBudget or None")
+        raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
     if not (transport is None or _has_method(transport, send_method)):
         raise ConfigurationError(f"transport must be an httpx transport with {send_method}, which this client calls")
 

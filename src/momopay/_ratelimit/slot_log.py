@@ -32,6 +32,7 @@ class SlotLog:
     def __init__(self, requests: int, window: float) -> None:
         self.requests = requests
         self.window = window
+        self.kept_for: float = window  # how long a slot stays in the log: longer if others count in longer windows
         self.slots: list[float] = []
         self.polls: list[float] = []  # those of the slots that are for polls
         self.asked: dict[Lane, float] = dict.fromkeys(Lane, -inf)
@@ -56,7 +57,7 @@ class SlotLog:
         # Two threads may read the clock in one order and come here in the other.
         now = self._now = max(now, self._now)
         for slots in (self.slots, self.polls):
-            del slots[: bisect_right(slots, now, key=self._end_of)]
+            del slots[: bisect_right(slots, now, key=self.kept_for.__add__)]
         self.asked[lane] = max(now, self.asked[lane])
         start, ahead = max(now, self.stopped_until), place.before + place.same
         share = self._share(start, lane, queued=place.queued)
@@ -73,6 +74,7 @@ class SlotLog:
         """Hand out no slot before `until`, and revoke those that were taken for the time between."""
         # Of two refused requests that were under way together, the later answer may name the shorter stop.
         self.stopped_until = max(self.stopped_until, until)
+        now = max(now, self._now)  # a slot that another thread took a moment ago was used
         for slots in (self.slots, self.polls):
             kept = bisect_right(slots, now)
             del slots[kept : bisect_left(slots, self.stopped_until, kept)]

@@ -3,7 +3,8 @@
 -- a time, so nothing here needs a lock. A slot is taken only when it has come, so none is later than `now`.
 --
 -- KEYS[1]  a hash:
---   slots    "time lane-letter" words in order; count: how many were ever taken; window: the longest that was asked with
+--   now      when this was written; window: the longest that was asked with
+--   slots    "time lane-letter" words in order; count: how many were ever taken
 --   stop     until when nothing is handed out; asked: "lane-letter:time", when each lane was last asked for
 --   members  "id:seen:payments:until": when each process last asked, and how many payments wait there until when
 -- ARGV     operation (reserve, stop), member, requests, window, lane (P payment, R read, L poll),
@@ -13,31 +14,34 @@ local operation, member, requests, window, lane = ARGV[1], ARGV[2], tonumber(ARG
 local queued, before, same, payments = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local GRACE = 1000000 -- how long a process may take to wake up for a payment's slot
 
-local state = redis.call('HMGET', KEYS[1], 'slots', 'count', 'stop', 'asked', 'members', 'window')
-local count, stop = tonumber(state[2] or 0), tonumber(state[3] or 0)
+local state = redis.call('HMGET', KEYS[1], 'slots', 'count', 'stop', 'asked', 'members', 'window', 'now')
+-- The clock may have been set back. Then everything counts as written just now.
+local shift = math.max(0, tonumber(state[7] or now) - now)
+local count, stop = tonumber(state[2] or 0), tonumber(state[3] or shift) - shift
 local longest = math.max(window, tonumber(state[6] or 0))
 local slots, letters, polls = {}, {}, {}
 for time, letter in string.gmatch(state[1] or '', '(%d+)(%a)') do
-  time = math.min(tonumber(time), now) -- the clock may have been set back
+  time = tonumber(time) - shift
   if time + longest > now then
     slots[#slots + 1], letters[#letters + 1] = time, letter
     if letter == 'L' then polls[#polls + 1] = time end
   end
 end
 local asked = { P = -math.huge, R = -math.huge, L = -math.huge }
-for letter, time in string.gmatch(state[4] or '', '(%a):(%d+)') do asked[letter] = math.min(tonumber(time), now) end
+for letter, time in string.gmatch(state[4] or '', '(%a):(%d+)') do asked[letter] = tonumber(time) - shift end
 
 -- Lua's own notation of large numbers would drop digits.
 local function whole(time) return string.format('%.0f', time) end
 
 local members, number, waiting, own_until = {}, 0, 0, 0
 for id, seen, many, till in string.gmatch(state[5] or '', '(%w+):(%d+):(%d+):(%d+)') do
+  seen, till = tonumber(seen) - shift, tonumber(till) - shift
   if id == member then
-    own_until = tonumber(till)
-  elseif tonumber(seen) + 2 * window > now then
-    members[#members + 1] = table.concat({ id, seen, many, till }, ':')
+    own_until = till
+  elseif seen + 2 * window > now then
+    members[#members + 1] = table.concat({ id, whole(seen), many, whole(math.max(0, till)) }, ':')
     if id < member then number = number + 1 end
-    if tonumber(till) > now then waiting = waiting + tonumber(many) end
+    if till > now then waiting = waiting + tonumber(many) end
   end
 end
 
@@ -100,13 +104,13 @@ if operation == 'reserve' then
 else
   stop = math.max(stop, now + tonumber(ARGV[10]))
 end
-members[#members + 1] = table.concat({ member, whole(now), whole(payments), whole(own_until) }, ':')
+members[#members + 1] = table.concat({ member, whole(now), whole(payments), whole(math.max(0, own_until)) }, ':')
 
 local words, lanes = {}, {}
 for i = 1, #slots do words[i] = whole(slots[i]) .. letters[i] end
 for letter, time in pairs(asked) do if time > 0 then lanes[#lanes + 1] = letter .. ':' .. whole(time) end end
 local log = table.concat(words, ' ')
-redis.call('HSET', KEYS[1], 'slots', log, 'count', whole(count), 'stop', whole(stop),
-  'asked', table.concat(lanes, ' '), 'members', table.concat(members, ' '), 'window', whole(longest))
+redis.call('HSET', KEYS[1], 'slots', log, 'count', whole(count), 'stop', whole(math.max(0, stop)),
+  'asked', table.concat(lanes, ' '), 'members', table.concat(members, ' '), 'window', whole(longest), 'now', whole(now))
 redis.call('PEXPIRE', KEYS[1], whole(math.ceil((math.max(now, stop) - now + 2 * longest) / 1000)))
 return { slot - now, math.max(0, stop - now), count, number, #members, whole(now), log }

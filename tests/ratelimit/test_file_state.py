@@ -1,0 +1,133 @@
+"""What the file holds: it reads back what was written, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from momopay import Lane
+from momopay._ratelimit.file_state import SECOND, FileState
+from momopay._ratelimit.lane import ALONE, Place
+
+REQUESTS = 4
+WINDOW = 60 * SECOND
+NOW = 1000 * SECOND
+
+
+def read(text: bytes, now: int = NOW, window: int = WINDOW, requests: int = REQUESTS) -> FileState:
+    return FileState.parse(text, requests, window, now)
+
+
+def reserve(state: FileState, now: int, lane: Lane = Lane.PAYMENT, place: Place = ALONE, member: str = "me") -> float:
+    return state.reserve_now(now, lane, place, member) / SECOND
+
+
+def used() -> bytes:
+    """A file in which a window was taken, by a poll and by payments."""
+    state = FileState.empty(REQUESTS, WINDOW)
+    assert reserve(state, NOW, Lane.POLL) == 0.0
+    assert [reserve(state, NOW + SECOND) for _ in range(3)] == [0.0] * 3
+    state.log.stop(NOW + SECOND, NOW + 5 * SECOND)
+    return state.dump(NOW + SECOND)
+
+
+def test_it_reads_what_it_wrote() -> None:
+    state = read(used(), NOW + 2 * SECOND)
+    assert state.log.slots == [NOW, NOW + SECOND, NOW + SECOND, NOW + SECOND]
+    assert state.log.polls == [NOW]
+    assert state.log.stopped_until == NOW + 5 * SECOND
+    assert reserve(state, NOW + 2 * SECOND) == 58.0
+
+
+def test_the_rest_of_a_longer_text_is_not_read() -> None:
+    assert read(used() + b'0,0],"polls":[]}\n').log.slots == read(used()).log.slots
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\n",
+        b"\0" * 100,
+        b"garbage\n",
+        b"[]\n",
+        b"{}\n",
+        b"1\n",
+        b"\xff\xfe\n",
+        used()[:-1],
+        used()[:40],
+        used().replace(b'"version":1', b'"version":2'),
+        used().replace(b'"slots":[', b'"slots":[null,'),
+        used().replace(b'"slots":[', b'"slots":[1e9,'),
+        used().replace(b'"slots":[', b'"slots":["x",'),
+        used().replace(b'"stop":', b'"stop":true,"end":'),
+        used().replace(b'"now":', b'"then":'),
+        used().replace(b'"asked":{', b'"asked":{"a":1},"was":{'),
+        used().replace(b'"waiting":[', b'"waiting":[["a",1],'),
+        used().replace(b'"waiting":[', b'"waiting":[1,'),
+        b"[" * 60_000,
+    ],
+)
+def test_what_is_not_ours_is_refused(text: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError, RecursionError)):
+        read(text)
+
+
+def test_a_full_state_has_no_slot_for_a_window() -> None:
+    assert reserve(FileState.full(REQUESTS, WINDOW, NOW), NOW) == 60.0
+
+
+def test_after_a_restart_of_the_machine_the_log_counts_as_written_just_now() -> None:
+    early = 3 * SECOND  # the clock began anew
+    state = read(used(), early)
+    assert state.log.slots == [early - SECOND, early, early, early]
+    assert reserve(state, early) == 59.0
+    assert state.log.stopped_until == early + 4 * SECOND
+    assert read(state.dump(early), early).log.slots == state.log.slots
+
+
+def test_who_counts_in_a_shorter_window_forgets_nothing_of_the_others() -> None:
+    later = NOW + 20 * SECOND
+    short = read(used(), later, window=10 * SECOND)
+    assert reserve(short, later) == 0.0
+    assert reserve(read(short.dump(later), later, requests=5), later) == 40.0
+
+
+def test_who_allows_fewer_requests_counts_all_that_were_sent() -> None:
+    state = FileState.empty(8, WINDOW)
+    assert [reserve(state, NOW) for _ in range(3)] == [0.0] * 3
+    assert reserve(read(state.dump(NOW), requests=3), NOW) == 60.0
+    assert reserve(read(state.dump(NOW), requests=8), NOW) == 0.0
+
+
+def test_payments_that_wait_in_another_process_go_before_reads_and_polls() -> None:
+    state = FileState.full(2, WINDOW, NOW)
+    wait = Place(queued=True, payments=2)
+    assert reserve(state, NOW, Lane.PAYMENT, wait, "other") == 60.0
+    later = NOW + WINDOW
+    state = read(state.dump(NOW), later, requests=2)
+    assert [reserve(state, later, lane) for lane in (Lane.READ, Lane.POLL)] == [60.0, 60.0]
+    assert [reserve(state, later, Lane.PAYMENT, Place(True, payments=left), "other") for left in (2, 1)] == [0.0, 0.0]
+
+
+def test_a_payment_of_a_process_that_died_is_believed_for_a_second() -> None:
+    state = FileState.full(1, WINDOW, NOW)
+    reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "dead")
+    later = NOW + WINDOW + SECOND
+    assert reserve(read(state.dump(NOW), requests=1), later - 1, Lane.READ) > 0
+    assert reserve(read(state.dump(NOW), requests=1), later, Lane.READ) == 0.0
+    assert json.loads(state.dump(later))["waiting"] == []
+
+
+def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> None:
+    state = FileState.full(1, WINDOW, NOW)
+    reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "other")
+    reserve(state, NOW, Lane.READ, ALONE, "other")
+    assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
+
+
+def test_the_text_is_small() -> None:
+    state: Any = FileState.full(58, 61 * SECOND, 10**13)
+    assert len(state.dump(10**13)) < 1500
