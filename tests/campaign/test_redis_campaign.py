@@ -32,8 +32,7 @@ def test_while_redis_answers_no_window_holds_more_than_the_budget(limiting: Lite
 @pytest.mark.parametrize("limiting", ["fixed", "sliding"])
 def test_around_an_outage_there_are_few_limits(limiting: Literal["fixed", "sliding"]) -> None:
     result = run(plan(60.0, limiting, outage=True))
-    # One when Redis goes away and one when it returns, for each process on average.
-    assert sum(result.limited) <= 2 * PROCESSES, f"seed {SEED}: {result.limited}"
+    assert sum(result.limited) <= PROCESSES, f"seed {SEED}: {result.limited}"  # one for each on average
     assert result.warnings >= PROCESSES  # a busy machine makes a server slow for a moment
     assert result.counts["paid"] > 20
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from momopay import Lane
 from momopay._ratelimit.file_state import SECOND, FileState
 from momopay._ratelimit.lane import ALONE, Place
+from momopay._ratelimit.slot_log import SlotLog
 
 REQUESTS = 4
 WINDOW = 60 * SECOND
@@ -126,6 +130,35 @@ def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> 
     reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "other")
     reserve(state, NOW, Lane.READ, ALONE, "other")
     assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
+
+
+@given(seed=st.integers(0, 2**32), requests=st.integers(1, 60), lanes=st.lists(st.sampled_from(Lane), max_size=100))
+def test_the_file_hands_out_the_slots_that_a_budget_of_one_process_would(
+    seed: int, requests: int, lanes: list[Lane]
+) -> None:
+    chance, now = random.Random(seed), NOW
+    text, log = FileState.empty(requests, WINDOW).dump(now), SlotLog(requests, WINDOW)
+    for lane in lanes:
+        now += chance.choice([0, 0, chance.randrange(SECOND), chance.randrange(90 * SECOND)])
+        state = read(text, now, requests=requests)
+        if chance.random() < 0.05:
+            until = now + chance.randrange(90 * SECOND)
+            state.log.stop(now, until)
+            log.stop(now, until)
+        crowd = Place(True, chance.randrange(90) * (lane is not Lane.PAYMENT), chance.randrange(30))
+        place = chance.choice([ALONE, ALONE, crowd])
+        expected = log.expect(now, lane, place)
+        if expected <= 0:
+            log.reserve(now, lane, 0.0)
+        assert state.reserve_now(now, lane, place, "me") == expected
+        text = state.dump(now)
+
+
+def test_a_poll_that_goes_before_payments_reads_back() -> None:
+    state = FileState.empty(16, WINDOW)
+    assert [reserve(state, NOW - SECOND) for _ in range(13)] == [0.0] * 13
+    assert reserve(state, NOW, Lane.POLL, Place(queued=True, before=100)) == 0.0
+    assert read(state.dump(NOW)).log.polls == [NOW]
 
 
 def test_the_text_is_small() -> None:

@@ -122,7 +122,7 @@ class FileLog:
                 if (found.st_dev, found.st_ino) == self._file:
                     return
             self._close()  # others write into another file by now
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the last for a pipe that somebody put there
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._descriptor = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o600)
             self._is_new, self._was_deleted = True, self._file is not None

@@ -66,10 +66,10 @@ class FileState:
             "version": _VERSION,
             "now": now,
             "window": log.kept_for,
-            "slots": log.slots,
-            "polls": log.polls,
-            "stop": log.stopped_until,
-            "asked": {lane.value: asked for lane, asked in log.asked.items()},
+            "slots": [int(slot) for slot in log.slots],  # the pace of polling may make one a float
+            "polls": [int(slot) for slot in log.polls],
+            "stop": int(log.stopped_until),
+            "asked": {lane.value: int(asked) for lane, asked in log.asked.items()},
             "waiting": [(member, *each) for member, each in self.waiting.items() if each[0] > 0 and each[1] > now],
         }
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
