@@ -171,7 +171,7 @@ def test_it_shows_where_it_is(tmp_path: Path) -> None:
 
 def test_the_child_of_a_fork_shares_the_file_and_not_the_lock(tmp_path: Path) -> None:
     code = """if True:
-        import os, sys, time
+        import fcntl, os, sys, time
         from momopay import FileRateBudget, Lane
         from momopay._ratelimit.lane import ALONE
         from momopay._transport.sync_backend import SyncBackend
@@ -184,6 +184,14 @@ def test_the_child_of_a_fork_shares_the_file_and_not_the_lock(tmp_path: Path) ->
                 taken += delay == 0
             return taken
         assert take() == 10
+        descriptor = slots.log()._descriptor
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as another thread may
+        child = os.fork()
+        if child == 0:
+            assert 0 < slots.reserve_now(0.0, Lane.PAYMENT, ALONE) < 1
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         child = os.fork()
         assert take() == 10
         if child == 0:

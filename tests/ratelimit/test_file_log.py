@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -222,7 +224,19 @@ def test_a_process_that_dies_or_stops_with_the_lock_wedges_nobody_who_comes_afte
     assert process.at_once(3) == 2
 
 
-def test_threads_of_a_process_take_no_slot_twice(path: Path) -> None:
+def test_no_slot_that_a_thread_takes_is_lost(path: Path) -> None:
+    process, interval = Process(path, requests=200), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            taken = list(threads.map(process.at_once, [25] * 8))
+    finally:
+        sys.setswitchinterval(interval)
+    assert sum(taken) == 200
+    assert len(json.loads(path.read_text().partition("\n")[0])["slots"]) == 200
+
+
+def test_threads_of_processes_take_no_slot_twice(path: Path) -> None:
     code = """if True:
         import sys, time
         from concurrent.futures import ThreadPoolExecutor
