@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import momopay
-from momopay._transport import clock
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll_file import Fault, Row
 from momopay.cli.payroll_similar import similar_references
@@ -267,6 +266,8 @@ class PayrollRun:
         # `within` below zero, reserve returns the delay and takes no slot.
         has_paused = False
         while not self.stop:
+            from momopay._transport import clock  # noqa: PLC0415  it loads httpx, which `--help` does not need
+
             delay = self._budget.reserve(clock.now(), momopay.Lane.PAYMENT, within=-1.0)
             if delay <= 0:
                 return
