@@ -50,9 +50,9 @@ class RateBudget:
 
     A burst goes out at once, up to the whole window. Calls of clients that have to wait take their slots when these
     come: payments first, then reads, then polls, and within each lane the first come first. While somebody polls, an
-    eighth of the window is polling's, evenly spread. While somebody pays, reads that wait leave a tenth of the window
-    to payments; while somebody pays or reads, polls leave a quarter. Nothing is held back for a lane that was not
-    asked for in the last two windows. Safe to use from many threads and event loops, and across a fork.
+    eighth of the window is polling's, evenly spread. While somebody pays, reads that wait leave a quarter of the
+    window to payments; while somebody pays or reads, so do polls. Nothing is held back for a lane that was not asked
+    for in the last two windows. Safe to use from many threads and event loops, and across a fork.
 
     Args:
         requests: How many requests a window holds. Two below the service's 60, for clocks that differ.

@@ -94,7 +94,7 @@ class SlotLog:
             held_back = max(0, self._floor - recent)
         if lane is Lane.READ and queued and is_paying:
             # Else reads that queue would take every slot that comes back, and each payment would have to wait for one.
-            held_back += self.requests // 10
+            held_back += self.requests // 4
         return self.requests - held_back
 
     def _after_all(self, start: float, share: int, ahead: int) -> float:

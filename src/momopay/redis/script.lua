@@ -57,7 +57,7 @@ local function share(slot, is_queued)
     for i = 1, #polls do if polls[i] + window > slot then recent = recent + 1 end end
     held_back = math.max(0, floor - recent)
   end
-  if lane == 'R' and is_queued and is_paying then held_back = held_back + math.floor(requests / 10) end
+  if lane == 'R' and is_queued and is_paying then held_back = held_back + math.floor(requests / 4) end
   return requests - held_back
 end
 
