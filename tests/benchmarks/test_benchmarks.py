@@ -29,6 +29,12 @@ ROWS: Final[Mapping[str, set[str]]] = {
         for figure in ("", ": p50", ": p99")
     },
     "callback": {"callback body to record"},
+    "rate_budget": {
+        "232 payments at once: last slot",
+        "20 payments 1 s after 200 reads: last slot",
+        "reserve behind 1,000",
+        "FileRateBudget, a slot",
+    },
     "sandbox": {"sandbox: GET one record"},
 }
 
