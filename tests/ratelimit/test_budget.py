@@ -51,6 +51,14 @@ def test_what_a_subclass_does_in_reserve_happens_for_every_slot() -> None:
     assert budget.taken == 2
 
 
+def test_a_subclass_may_compare_its_budgets() -> None:
+    class Comparable(RateBudget):  # noqa: PLW1641  that it has no hash is the point
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Comparable)
+
+    assert Comparable().reserve(0.0, Lane.READ) == 0.0
+
+
 def test_threads_take_no_slot_twice() -> None:
     budget = RateBudget()
     with ThreadPoolExecutor(20) as threads:

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.lane import Lane, Place
@@ -68,7 +68,7 @@ class RateBudget:
         self.window = window
         self._log = SlotLog(requests, window)
         self._renew()
-        _budgets.add(self)
+        _budgets[id(self)] = self
 
     def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
         """Take the lane's next slot and return the seconds until it; take none if that is more than `within`."""
@@ -95,11 +95,11 @@ class RateBudget:
     @staticmethod
     def _renew_all() -> None:
         # Another thread of the parent may hold a lock, and its waiting calls do not exist in the child.
-        for budget in _budgets:
+        for budget in list(_budgets.values()):
             budget._renew()  # noqa: SLF001  this class's own
 
 
-_budgets: WeakSet[RateBudget] = WeakSet()
+_budgets: WeakValueDictionary[int, RateBudget] = WeakValueDictionary()  # a subclass may not be hashable
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=RateBudget._renew_all)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
