@@ -36,6 +36,11 @@ def test_one_lane_alone_has_the_whole_of_every_window(lane: Lane) -> None:
     assert [delays.count(61.0 * number) for number in range(4)] == [58] * 4
 
 
+def test_a_window_may_be_a_whole_number() -> None:
+    log = SlotLog(1, 60)
+    assert [ahead(log, now, Lane.PAYMENT) for now in (0.5, 1.5, 61.0)] == [[0.0], [59.0], [59.5]]
+
+
 def test_slots_come_back_one_by_one_as_they_were_taken() -> None:
     log = SlotLog(2, 10.0)
     assert [ahead(log, now, Lane.PAYMENT) for now in (0.0, 4.0)] == [[0.0], [0.0]]

@@ -57,7 +57,7 @@ class SlotLog:
         # Two threads may read the clock in one order and come here in the other.
         now = self._now = max(now, self._now)
         for slots in (self.slots, self.polls):
-            del slots[: bisect_right(slots, now, key=self.kept_for.__add__)]
+            del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
         self.asked[lane] = max(now, self.asked[lane])
         start, ahead = max(now, self.stopped_until), place.before + place.same
         share = self._share(start, lane, queued=place.queued)
