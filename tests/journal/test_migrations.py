@@ -213,3 +213,19 @@ def test_a_human_can_read_a_file_of_version_2(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "payouts.db")) as other:
         row = other.execute("SELECT account, kind, reference, amount, phone, state FROM momopay_payments").fetchone()
     assert row == ("default", "PAYOUT", "SALARY-7", "10", PHONE, "SENDING")
+
+
+def test_references_that_version_2_refuses_are_found_by_what_they_look_like(old_url: str) -> None:
+    with version_1.connected(old_url) as old:
+        for reference in ("SP ", "no\u00a0break", "Jose\u0301", "zero\u200bwidth", "as it should be"):
+            old.execute(version_1.BEGIN_PAYOUT, version_1.row(reference, "ACCEPTED"))
+    with Journal(old_url) as journal:
+        payments = payments_of(journal)
+        found = {each: payments.look_alike(each) for each in ("SP", "no break", "Jos\u00e9", "zerowidth", "other")}
+    assert {each: entry and entry.reference for each, entry in found.items()} == {
+        "SP": "SP ",
+        "no break": "no\u00a0break",
+        "Jos\u00e9": "Jose\u0301",
+        "zerowidth": "zero\u200bwidth",
+        "other": None,
+    }

@@ -42,6 +42,7 @@ class PayoutService:
         self, initiation: Any = None, *, pages: Sequence[Sequence[Any]] = ((),), read: Any = None, status: int = 404
     ) -> None:
         self.requests: list[str] = []
+        self.refusals: list[httpx.Response] = []
         self.transport = httpx.MockTransport(self._respond)
         self._initiation = initiation
         self._pages = pages
@@ -55,6 +56,8 @@ class PayoutService:
     def _respond(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")
         self.requests.append(f"{request.method} {path}")
+        if request.method == "POST" and self.refusals:
+            return self.refusals.pop()
         if request.method == "POST":
             return httpx.Response(201, json=envelope(self._initiation))
         if path == "/transactions":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -16,6 +16,8 @@ logger = logging.getLogger("momopay")
 
 # Seconds. Less is latency, and the header's resolution of one second.
 _WORTH_A_WARNING: Final = 60.0
+# Seconds. A greater offset is nonsense in the header, by which no search should be led.
+_LARGEST: Final = 10 * 365 * 86_400.0
 
 
 class ServiceClock:
@@ -31,6 +33,10 @@ class ServiceClock:
         """Seconds by which this machine's clock is ahead, 0 if it is behind or that is not known."""
         return max(0.0, self.offset or 0.0)
 
+    def service_now(self) -> datetime:
+        """Return the service's time, this machine's where no response showed it."""
+        return datetime.now(UTC) - timedelta(seconds=self.offset or 0.0)
+
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the offset by a response that came just now."""
         # Only for responses that matter, since parsing the date takes a twentieth of a request's time.
@@ -40,7 +46,10 @@ class ServiceClock:
             return
         if date.tzinfo is None:  # "-0000" means UTC of an unknown zone
             date = date.replace(tzinfo=UTC)
-        self.offset = (datetime.now(UTC) - date).total_seconds()
+        offset = (datetime.now(UTC) - date).total_seconds()
+        if abs(offset) > _LARGEST:
+            return
+        self.offset = offset
         # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
         if abs(self.offset) > _WORTH_A_WARNING and abs(self.offset - self._warned) > _WORTH_A_WARNING:
             self._warned = self.offset

@@ -83,6 +83,8 @@ IDEMPOTENCY_KEYED: Final = RetryPolicy(_REPEATABLE, needs_reconciliation=True)
 AT_MOST_ONCE: Final = RetryPolicy(
     _DEFINITE, needs_reconciliation=True, raises_own_error=frozenset({FailureKind.REFUSED})
 )
+# A payout with a journal: RATE_LIMITED is not repeated here, because one search goes before any second send.
+SEARCHED_FIRST: Final = RetryPolicy(frozenset({FailureKind.NOT_SENT}), needs_reconciliation=True)
 # Channel update and deletion: doing them twice has the effect of doing them once.
 IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
 

@@ -266,7 +266,7 @@ class PayrollRun:
         # `within` below zero, reserve returns the delay and takes no slot.
         has_paused = False
         while not self.stop:
-            from momopay._transport import clock  # noqa: PLC0415  it loads httpx, which `--help` does not need
+            from momopay._transport import clock
 
             delay = self._budget.reserve(clock.now(), momopay.Lane.PAYMENT, within=-1.0)
             if delay <= 0:

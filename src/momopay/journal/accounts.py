@@ -60,6 +60,14 @@ class Accounts:
             raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
         self._checked[identity] = tenant
 
+    def needs_tenant(self, identity: KeyIdentity) -> bool:
+        """Return whether the namespace's tenant is known and that of a checked key is not."""
+        if self._checked.get(identity) is not None:
+            return False
+        with self._database.connection() as connection:
+            bound = connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none()
+        return bound is not None and bound["tenant_id"] is not None
+
     def learn(self, identity: KeyIdentity, tenant_id: str) -> bool:
         """Record the tenant that an answer showed for a key, and return whether it is the namespace's.
 

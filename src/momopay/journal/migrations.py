@@ -31,7 +31,19 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from momopay._redaction import redacted_repr
 from momopay.errors import ConfigurationError
 from momopay.journal.entries import JournalState
-from momopay.journal.schema import VERSION, accounts, callbacks, existing_tables, keys, metadata, payments, versions
+from momopay.journal.schema import (
+    VERSION,
+    accounts,
+    callbacks,
+    existing_tables,
+    insert_new,
+    keys,
+    look_alikes,
+    metadata,
+    payments,
+    versions,
+)
+from momopay.models.references import canonical
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -89,7 +101,7 @@ _ATTEMPTED: Final = (JournalState.ACCEPTED, JournalState.UNKNOWN, JournalState.S
 
 def _migrate_from_1(connection: Connection) -> None:
     _make_transactions_unique(connection)
-    _create(connection, payments, accounts, keys)
+    _create(connection, payments, accounts, keys, look_alikes)
     old = _payouts_1.c
     copied = {name: old[name] for name in _COLUMNS_1} | {
         "account": literal("default"),
@@ -100,6 +112,7 @@ def _migrate_from_1(connection: Connection) -> None:
         "released_by": case((old.released, literal("version 1")), else_=null()),
     }
     connection.execute(insert(payments).from_select(list(copied), select(*copied.values())))
+    _list_look_alikes(connection)
     connection.execute(text("DROP TABLE momopay_payouts"))
     connection.execute(text(_VIEW))
 
@@ -112,6 +125,17 @@ def _migrate_from_1(connection: Connection) -> None:
     connection.execute(insert(callbacks).from_select(names, old_callbacks))
     connection.execute(text("DROP TABLE momopay_callbacks_1"))
     connection.execute(update(versions).values(version=VERSION))
+
+
+def _list_look_alikes(connection: Connection) -> None:
+    """List what version 1 accepted as a reference and this version refuses, so that it is not paid again corrected."""
+    for (reference,) in connection.execute(select(_payouts_1.c.reference).order_by(_payouts_1.c.sent_at)):
+        if canonical(reference) != reference:
+            insert_new(
+                connection,
+                look_alikes,
+                {"account": "default", "canonical": canonical(reference), "reference": reference},
+            )
 
 
 def _make_transactions_unique(connection: Connection) -> None:

@@ -48,6 +48,7 @@ from momopay.journal.statements import (
     RELEASE,
     REPORT,
     SELECT,
+    SELECT_LOOK_ALIKES,
     SELECT_OPEN,
     SELECT_TO_PHONES,
     SIGHT,
@@ -65,6 +66,7 @@ class Payments:
     def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
         self._rows = {"the_account": account, "the_kind": EntryKind.PAYOUT.value}
+        self._look_alikes: dict[str, str] | None = None
         self.leases = leases
 
     def bounded(self, seconds: float) -> AbstractContextManager[None]:
@@ -75,6 +77,15 @@ class Payments:
         """Return the entry of a reference, or None."""
         row = self._row(reference)
         return None if row is None else self._entry(row)
+
+    def look_alike(self, reference: str) -> JournalEntry | None:
+        """Return the entry of a reference of version 1 that looks like this one and is not the same, or None."""
+        if self._look_alikes is None:  # read once: only a migration writes them
+            with self._database.connection() as connection:
+                rows = connection.execute(SELECT_LOOK_ALIKES, self._rows).all()
+            self._look_alikes = {row.canonical: row.reference for row in rows}
+        old = self._look_alikes.get(reference)
+        return None if old is None else self.get(old)
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""

@@ -104,6 +104,15 @@ Index(
     postgresql_where=_ACCEPTED,
 )
 
+# References of version 1 that are refused now, by the reference that looks the same. Nothing is added later.
+look_alikes: Final = Table(
+    "momopay_look_alikes",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("canonical", Text, primary_key=True),
+    Column("reference", Text, nullable=False),
+)
+
 callbacks: Final = Table(
     "momopay_callbacks",
     metadata,
@@ -173,7 +182,7 @@ def _insert_statements(table: Table) -> dict[str, Any]:
     }
 
 
-_INSERTS: Final = {table: _insert_statements(table) for table in (accounts, keys, payments, callbacks)}
+_INSERTS: Final = {table: _insert_statements(table) for table in (accounts, keys, payments, look_alikes, callbacks)}
 
 
 def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:

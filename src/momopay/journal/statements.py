@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Update, bindparam, case, exists, func, or_
 
 from momopay.journal.entries import OPEN, JournalState
 from momopay.journal.rules import TRANSITIONS, Cause
-from momopay.journal.schema import TAKE_LEASE, lease_left, payments
+from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments
 
 _columns: Final = payments.c
 _ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference"))
@@ -41,6 +41,7 @@ IS_TAKEN: Final = select(
     )
 )
 SELECT: Final = select(payments, lease_left(payments)).where(*_ROW)
+SELECT_LOOK_ALIKES: Final = select(look_alikes).where(look_alikes.c.account == bindparam("the_account"))
 SELECT_OPEN: Final = (
     select(payments, lease_left(payments)).where(*_ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
 )

@@ -40,6 +40,12 @@ def check_reference(text: str) -> str:
     return text
 
 
+def canonical(reference: str) -> str:
+    """Return the reference that `check_reference` accepts and that looks the same."""
+    visible = (" " if category(each) == "Zs" else each for each in reference)
+    return normalize("NFC", "".join(each for each in visible if each == " " or not _is_refused(each))).strip()
+
+
 def similarity_key(reference: str) -> str:
     """Return what a reference has in common with those that differ from it only in case, dashes or spaces."""
     # A journal may hold references of version 0.2, which were not checked; so what nobody sees makes no difference.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Annotated, ClassVar, Final, Self
@@ -129,6 +129,10 @@ class Search(Request):
     def shifted(self, seconds: float) -> Self:
         """Return the same search, begun so many seconds earlier."""
         return self.model_copy(update={"since": self.since - timedelta(seconds=seconds)}) if seconds else self
+
+    def begun_by(self, moment: datetime) -> Self:
+        """Return the same search, begun at that moment."""
+        return self.model_copy(update={"since": moment})
 
     def fit(self, item: TransactionSummary) -> Fit:
         """Return how a transaction compares."""

@@ -33,34 +33,35 @@ class JournalAccess:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do something with the database, which ends by the deadline with JournalError at the latest."""
-        result: T = await self._session.backend.in_thread(self._bounded(work))
+        result: T = await self._session.backend.in_thread(self._bounded(work, 0.0))
         return result
 
-    async def write_or_log(self, work: Callable[[], T]) -> T | None:
+    async def run_or_log(self, work: Callable[[], T]) -> T | None:
         """Write and return the result; log a failure and return None."""
         # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
         # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
         try:
-            return await self.run(work)
+            result: T = await self._session.backend.in_thread(self._bounded(work, _LEAST_SECONDS))
         except Exception as error:  # noqa: BLE001  an error in SQLAlchemy must not lose the answer either
             self._log(error)
-        return None
+            return None
+        return result
 
     async def finish(self, work: Callable[[], object], cause: BaseException) -> None:
         """Write what a call leaves behind that ends with an exception; log a failure."""
         if isinstance(cause, Exception):
-            await self.write_or_log(work)
+            await self.run_or_log(work)
             return
         # A cancelled task does not wait for a locked database. The write goes on in its thread.
         try:
-            await self._session.backend.finish_in_thread(self._bounded(work))
+            await self._session.backend.finish_in_thread(self._bounded(work, _LEAST_SECONDS))
         except Exception as error:  # noqa: BLE001  as above
             self._log(error)
 
-    def _bounded(self, work: Callable[[], T]) -> Callable[[], T]:
-        seconds = max(self.deadline - self._session.backend.now(), _LEAST_SECONDS)
-
+    def _bounded(self, work: Callable[[], T], least: float) -> Callable[[], T]:
         def bounded() -> T:
+            # Computed here, because the work may have waited for a thread.
+            seconds = max(self.deadline - self._session.backend.now(), least)
             with self._payments.bounded(seconds):
                 return work()
 

@@ -48,7 +48,7 @@ class KnownPayout(Generic[BackendT]):
             case Finding.MADE:
                 return await self._adopt(entry, matches)
             case Finding.UNCLEAR:
-                await self._journal.write_or_log(partial(self._payments.sight, entry))
+                await self._journal.run_or_log(partial(self._payments.sight, entry))
                 raise outcome_unknown(entry, describe(matches), matches)
             case Finding.ABSENT:
                 return None
@@ -64,11 +64,11 @@ class KnownPayout(Generic[BackendT]):
         if transaction.transaction_id != entry.transaction_id:
             differing.append("id")
         if differing:
-            await self._journal.write_or_log(partial(self._payments.contradict, entry))
+            await self._journal.run_or_log(partial(self._payments.contradict, entry))
             why = f"the service's record of transaction {entry.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         if transaction.status != entry.status:
-            await self._journal.write_or_log(partial(self._payments.accept, entry.reference, report_of(transaction)))
+            await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(transaction)))
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction:
@@ -86,7 +86,7 @@ class KnownPayout(Generic[BackendT]):
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
         """Record the one transaction that fits, and return it."""
         (found,) = matches.exact
-        if await self._journal.write_or_log(partial(self._payments.accept, entry.reference, report_of(found))) is False:
+        if await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(found))) is False:
             raise outcome_unknown(entry, "the transaction that fits is already that of another reference", matches)
         return found if isinstance(found, Transaction) else Transaction.from_summary(found)
 

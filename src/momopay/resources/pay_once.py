@@ -17,14 +17,24 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from functools import partial
+from random import uniform
 from typing import Final, Generic, TypeVar
 
 from momopay._core.backend import BackendT
 from momopay._core.call import Call
 from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.retry import BASE_BACKOFF
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
-from momopay.errors import APIError, DuplicatePayoutError, JournalError, MomoPayError, OutcomeUnknownError
+from momopay.errors import (
+    APIError,
+    BudgetExhaustedError,
+    DuplicatePayoutError,
+    JournalError,
+    MomoPayError,
+    OutcomeUnknownError,
+    RateLimitExceededError,
+)
 from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
@@ -38,7 +48,7 @@ from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 from momopay.resources.journal_access import JournalAccess
 from momopay.resources.known_payout import KnownPayout
-from momopay.resources.reconcile import outcome_unknown
+from momopay.resources.reconcile import check_tenant, outcome_unknown
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -77,36 +87,25 @@ class PayOnce(Generic[BackendT]):
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         self._call: Call[Payout] = Call(session, initiate, "/b2c/payouts", body=self._body, details=details)
         self._journal = JournalAccess(session, self._payments, request.reference, self._call.deadline)
+        self._limit: RateLimitExceededError | None = None
         self._known: KnownPayout[BackendT] = KnownPayout(session, self._payments, self._journal, self._payment)
 
     async def pay(self) -> Payout | Transaction:
         """Send if the journal allows it, else return what is known of the payout."""
         entry = await self._journal.run(self._check_and_get)
         pause = _FIRST_PAUSE
+        paid: Payout | Transaction | None
         while True:
-            if entry is None:
-                step = Step.SEND
-            else:
+            if entry is not None:
                 self._check_same_payout(entry)
-                step = next_step(entry.state)
-            match step:
-                case Step.SEND | Step.SEARCH_THEN_SEND:
-                    made = None if entry is None else await self._known.find_before_sending(entry)
-                    if made is not None:
-                        return made
-                    # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that
-                    # dies in the queue leaves nothing in doubt.
-                    await self._call.acquire_slot()
-                    with self._payments.leases.lease() as lease:
-                        began = self._session.backend.now()
-                        changed = await self._begin(lease, entry)
-                        if changed is None:
-                            return await self._send(lease, began)
-                    self._call.has_slot = False  # it may be old when this call sends after all
-                    entry = changed
-                    continue
+            match next_step(None if entry is None else entry.state):
+                case Step.SEND:
+                    paid = await self._try_to_send(None)
+                case Step.SEARCH_THEN_SEND:
+                    assert entry is not None  # noqa: S101  only an entry leads here, and to the next steps
+                    paid = await self._search_and_try_to_send(entry)
                 case Step.READ:
-                    assert entry is not None  # noqa: S101  only an entry leads here, and to the next step
+                    assert entry is not None  # noqa: S101
                     return await self._known.read_accepted(entry)
                 case Step.RECONCILE:
                     assert entry is not None  # noqa: S101
@@ -116,12 +115,63 @@ class PayOnce(Generic[BackendT]):
                     if self._session.backend.now() + pause > self._call.deadline:
                         raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
                     await self._session.backend.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    pause, paid = min(2 * pause, _LONGEST_PAUSE), None
+            if paid is not None:
+                return paid
             entry = await self._journal.run(partial(self._payments.get, self._request.reference))
+
+    async def _search_and_try_to_send(self, entry: JournalEntry) -> Payout | Transaction | None:
+        """Return the payout if it was made after all, else send it as `_try_to_send` does."""
+        try:
+            await check_tenant(self._session, self._accounts, self._identity, self._call.deadline)
+            return await self._known.find_before_sending(entry) or await self._try_to_send(entry)
+        except BudgetExhaustedError:
+            if self._limit is not None:  # what the service said says more
+                raise self._limit from None
+            raise
+
+    async def _try_to_send(self, read: JournalEntry | None) -> Payout | None:
+        """Send if the row is as it was read; return None if it must be read again."""
+        # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies in the
+        # queue leaves nothing in doubt.
+        try:
+            await self._call.acquire_slot()
+        except MomoPayError as error:
+            error.may_have_executed = not await self._is_free()  # another call may have sent it meanwhile
+            raise
+        try:
+            with self._payments.leases.lease() as lease:
+                began = self._session.backend.now()
+                if await self._begin(lease, read) is None:
+                    return await self._send(lease, began)
+        except RateLimitExceededError as error:
+            # Not repeated by the call itself: one search goes before any second send, also after this refusal.
+            pause = max(error.retry_after or 0.0, uniform(0, BASE_BACKOFF * 2 ** (self._call.attempts - 1)))  # noqa: S311
+            is_last = self._call.attempts >= self._session.limits.max_attempts
+            if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
+                raise
+            self._limit = error
+            await self._session.backend.sleep(pause)
+        self._call.has_slot = False  # it is old when this call sends after all
+        return None
+
+    async def _is_free(self) -> bool:
+        """Return whether the journal shows that nothing was sent; False if it cannot be read."""
+        row = await self._journal.run_or_log(lambda: (self._payments.get(self._request.reference),))
+        return row is not None and (row[0] is None or row[0].state in MAY_BE_SENT)
 
     def _check_and_get(self) -> JournalEntry | None:
         """Check that the journal is this account's, and return the entry of the reference."""
-        entry = self._payments.get(self._request.reference)
+        reference = self._request.reference
+        entry = self._payments.get(reference)
+        old = self._payments.look_alike(reference) if entry is None else None
+        if old is not None:
+            raise DuplicatePayoutError(
+                f"reference {reference!r} looks like {old.reference!r}, which momopay 0.2 put into the journal:"
+                f" {old.state}, KES {old.amount}. If that is this payout, it was handled there; else use another"
+                " reference",
+                reference=old.reference,
+            )
         try:
             self._accounts.check(self._identity)
         except JournalError as error:
@@ -152,7 +202,7 @@ class PayOnce(Generic[BackendT]):
             self._payments.leases.end(lease)
             await self._journal.finish(partial(self._payments.undo, lease, self._request.reference), error)
             if isinstance(error, JournalError):
-                error.may_have_executed = False  # the journal was read, and this call sends nothing
+                error.may_have_executed = not await self._is_free()
             raise
 
     async def _send(self, lease: Lease, began: float) -> Payout:
@@ -173,7 +223,7 @@ class PayOnce(Generic[BackendT]):
         if differing:
             raise await self._unbelievable(lease, payout, f"the service answered with another {', '.join(differing)}")
         accept = partial(self._payments.accept, self._request.reference, report_of(payout), lease=lease)
-        if await self._journal.write_or_log(partial(accept, clock_offset=self._session.clock.offset)) is False:
+        if await self._journal.run_or_log(partial(accept, clock_offset=self._session.clock.offset)) is False:
             raise await self._unbelievable(lease, payout, "the service answered with the transaction of another payout")
         await self._learn_tenant(payout)
         return payout
@@ -209,7 +259,7 @@ class PayOnce(Generic[BackendT]):
 
     async def _learn_tenant(self, payout: Payout) -> None:
         tenant = payout.tenant_id
-        if tenant and await self._journal.write_or_log(partial(self._accounts.learn, self._identity, tenant)) is False:
+        if tenant and await self._journal.run_or_log(partial(self._accounts.learn, self._identity, tenant)) is False:
             logger.error(
                 "reference %s was paid by tenant %s, to which the journal does not belong: nothing more is sent with"
                 " this key",
@@ -231,7 +281,7 @@ class PayOnce(Generic[BackendT]):
     ) -> None:
         record = partial(self._payments.record_outcome, lease, self._request.reference, state)
         offset = self._session.clock.offset
-        await self._journal.write_or_log(partial(record, transaction_id=transaction_id, code=code, clock_offset=offset))
+        await self._journal.run_or_log(partial(record, transaction_id=transaction_id, code=code, clock_offset=offset))
 
     def _check_same_payout(self, entry: JournalEntry) -> None:
         """Raise DuplicatePayoutError if the reference was used with another amount or phone."""

@@ -10,7 +10,7 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation, run_async, run_sync
-from momopay._core.retry import AT_MOST_ONCE
+from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
 from momopay._ratelimit.budget import Lane
 from momopay.journal import Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 __all__ = ["Payouts"]
 
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
+PAY_ONCE = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):
@@ -153,7 +154,7 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        return await PayOnce(self._session, journal, INITIATE, request, checked_metadata(metadata)).pay()
+        return await PayOnce(self._session, journal, PAY_ONCE, request, checked_metadata(metadata)).pay()
 
     @operation
     async def release(self, *, journal: Journal, reference: str, by: str) -> JournalEntry:

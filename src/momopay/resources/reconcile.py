@@ -7,8 +7,11 @@ changes a row, and only if it is the only one.
 from __future__ import annotations
 
 import logging
+from math import inf
+from typing import TYPE_CHECKING
 
 from momopay._core.backend import BackendT
+from momopay._core.call import call
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import OutcomeUnknownError
@@ -19,6 +22,10 @@ from momopay.journal.rules import Finding, finding
 from momopay.models.enums import TransactionType
 from momopay.models.requests import Search
 from momopay.resources.search import Matches, search
+from momopay.resources.wallet import BALANCE
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.accounts import Accounts
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -40,6 +47,20 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
 def check_account(session: Session[BackendT], journal: Journal) -> None:
     """Raise ConfigurationError if the journal belongs to another account than the client."""
     accounts_of(journal).check(KeyIdentity.of(session.account.api_key, session.account.base_url))
+
+
+async def check_tenant(
+    session: Session[BackendT], accounts: Accounts, identity: KeyIdentity, until: float = inf
+) -> None:
+    """Raise ConfigurationError if the key belongs to another tenant than the journal, whose list shows other payments.
+
+    It costs a request the first time that a key is used with a journal in which it paid nothing yet.
+    """
+    if await session.backend.in_thread(accounts.needs_tenant, identity):
+        balance = await call(session, BALANCE, "/wallets/service/balance", until=until)
+        if balance.tenant_id:
+            await session.backend.in_thread(accounts.learn, identity, balance.tenant_id)
+            await session.backend.in_thread(accounts.check, identity)
 
 
 def search_for(entry: JournalEntry) -> Search:

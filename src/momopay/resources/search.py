@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import Final
@@ -15,11 +16,14 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay.models.matching import comparable
 from momopay.models.records import Envelope
-from momopay.models.requests import Fit, Search, TransactionQuery
+from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import PageWalk
 
 GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction])
+# How far before the service's present a search begins for a payment whose time is in the service's future.
+_FUTURE_MARGIN: Final = timedelta(days=1)
+
 LIST: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
 
 
@@ -47,6 +51,11 @@ async def search(
         # Times in the list are the service's, those of the wanted payments are this machine's.
         session.clock.observe(page.response.headers)
         wanted = [each.shifted(session.clock.ahead) for each in wanted]
+        # What was sent in the service's future was sent by a clock that was ahead, even if it is right by now.
+        now = session.clock.service_now()
+        wanted = [
+            each.begun_by(now - _FUTURE_MARGIN) if each.since > now + CLOCK_TOLERANCE else each for each in wanted
+        ]
     oldest = min(wanted, key=lambda each: each.since)
     while page is not None:
         for item in page.items:
