@@ -98,7 +98,7 @@ class Bank:
             return refused(403 if self.refuses.startswith("KYC") else 409, self.refuses)
         identity = str(UUID(int=self._rng.getrandbits(128), version=4))
         amount = Decimal(body["amount"])
-        payment = Payment(body["reference"], amount, body["phone"], identity, body["description"], self.now)
+        payment = Payment(body["reference"], amount, body["phone"], identity, body.get("description", ""), self.now)
         listed = self.now + (self._rng.uniform(1, LISTED_LATE) if lag else 0.0)
         record = Record(payment, body.get("callbackUrl", ""), self.time, listed)
         self.records.append(record)

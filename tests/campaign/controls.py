@@ -37,7 +37,7 @@ CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_ST
 
 def _repeating(kind: FailureKind) -> Patch:
     rule = replace(AT_MOST_ONCE, retries_on=AT_MOST_ONCE.retries_on | {kind})
-    return patch.object(payouts, "INITIATE", replace(payouts.INITIATE, retry_policy=rule))
+    return patch.object(payouts, "PAY_ONCE", replace(payouts.PAY_ONCE, retry_policy=rule))
 
 
 def _returning(result: Any) -> Any:
