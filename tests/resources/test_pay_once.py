@@ -754,6 +754,12 @@ def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_
     assert paid(sandbox) == ["first"]
 
 
+LIMIT: dict[str, Any] = {
+    "success": False,
+    "error": {"code": "RATE_LIMIT_EXCEEDED", "message": "", "details": {}},
+}
+
+
 @on_both_clients
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("status", [200, 409, 429])
@@ -761,9 +767,8 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     drive: Callable[..., Driver], journal: Journal, status: int
 ) -> None:
     """A proxy answered for the service, which had executed the payout."""
-    limit = {"success": False, "error": {"code": "RATE_LIMIT_EXCEEDED", "message": "", "details": {}}}
     service = PayoutService(answer(), pages=[[listed()]])
-    service.refusals = [httpx.Response(status, json=limit)]
+    service.refusals = [httpx.Response(status, json=LIMIT)]
     assert isinstance(drive(transport=service.transport)(pay(journal)), Transaction)
     assert found(journal).state is ACCEPTED
     assert service.requests == ["POST /b2c/payouts", "GET /transactions"]
@@ -773,9 +778,8 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
 def test_a_limit_that_did_not_execute_is_repeated_within_the_call(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
-    limit = {"success": False, "error": {"code": "RATE_LIMIT_EXCEEDED", "message": "", "details": {}}}
     service = PayoutService(answer())
-    service.refusals = [httpx.Response(429, json=limit)]
+    service.refusals = [httpx.Response(429, json=LIMIT)]
     assert isinstance(drive(transport=service.transport)(pay(journal)), Payout)
     assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 2)
     assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
@@ -802,10 +806,11 @@ def test_a_key_of_another_tenant_sends_nothing_that_has_a_row(
     put(journal, "r", REFUSED)
     put(journal, "s", UNKNOWN)
     stranger = drive(api_key=unique_key(), base_url=sandbox.base_url, deadline=3.0)
-    for refused in (
-        pay(journal),
-        lambda client: client.payouts.release(journal=journal, reference="s", by="Njeri"),
-    ):
+
+    def release(client: Any) -> Any:
+        return client.payouts.release(journal=journal, reference="s", by="Njeri")
+
+    for refused in (pay(journal), release):
         with pytest.raises(ConfigurationError, match="tenant"):
             stranger(refused)
     assert (found(journal).state, found(journal, "s").state) == (REFUSED, UNKNOWN)

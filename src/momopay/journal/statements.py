@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Update, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Text, Update, bindparam, case, exists, func, or_, select, update
 
 from momopay.journal.entries import OPEN, JournalState
 from momopay.journal.rules import TRANSITIONS, Cause
@@ -59,7 +59,7 @@ BEGIN: Final = _change(
     code=None,
     attempts=_columns.attempts + 1,
     # What was refused or released may have been paid the first time after all, so a search begins there.
-    sent_at=case((_columns.attempts > 0, _columns.sent_at), else_=bindparam("now")),
+    sent_at=case((_columns.attempts > 0, _columns.sent_at), else_=bindparam("now", type_=Text())),
     metadata=_kept_or("metadata"),
     clock_offset=_kept_or("clock_offset"),
     body_hash=bindparam("new_body_hash"),

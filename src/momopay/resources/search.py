@@ -31,8 +31,8 @@ LIST: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
 class Matches:
     """What a search found for one payment, newest first."""
 
-    exact: list[TransactionSummary] = field(default_factory=list)
-    near: list[TransactionSummary] = field(default_factory=list)
+    exact: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
+    near: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
 
 
 async def search(
