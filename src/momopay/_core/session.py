@@ -32,7 +32,7 @@ class Session(Generic[BackendT]):
         self.budget = budget
         self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
         self.stk_pause = stk_pause
-        self.clock = ServiceClock()
+        self.clock: ServiceClock = ServiceClock()
         self.limits = limits
         # Built once: encoding and sorting them for each request would cost more than sending them.
         self.headers: Headers = common_headers(

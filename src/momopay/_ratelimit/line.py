@@ -39,8 +39,8 @@ class Ticket:
     __slots__ = ("lane", "looks_at", "signal")
 
     def __init__(self, lane: Lane, signal: Signal) -> None:
-        self.lane = lane
-        self.signal = signal
+        self.lane: Lane = lane
+        self.signal: Signal = signal
         self.looks_at: float = inf  # when it will look for its slot by itself; `inf` while it is looking
 
 
