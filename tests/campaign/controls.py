@@ -6,15 +6,21 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import module_from_spec
+from math import inf
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
+
+import httpcore
 
 from campaign.judge import Finding
+from campaign.settings import UNWRITTEN
 from momopay import OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import AT_MOST_ONCE, FailureKind
 from momopay._transport import sockets
+from momopay._transport.response import Progress
 from momopay._transport.sockets import AttemptSocket
 from momopay.journal import JournalEntry, JournalState, payments, rules, statements
 from momopay.journal import journal as _journal
@@ -194,16 +200,30 @@ def emptied_file_not_noticed() -> list[Patch]:
     def nothing(*_arguments: Any) -> None:
         pass
 
-    return [patch.object(SqliteDatabase, "_check_file", nothing)]
+    init = SqliteDatabase.__init__
+
+    def without_marker(self: SqliteDatabase, url: Any) -> None:
+        init(self, url)
+        self._marker = self._marker.with_name(uuid4().hex)
+
+    unmarked = patch.object(SqliteDatabase, "__init__", without_marker)
+    return [patch.object(SqliteDatabase, "_check_file", nothing), unmarked]
 
 
 def no_fence() -> list[Patch]:
     """The time is not read again before something is written."""
+    read = AttemptSocket.remaining
 
-    def remaining(_self: AttemptSocket, _error: Any) -> float:
-        return 1.0
+    def remaining(self: AttemptSocket, error: Any) -> float:
+        return 1.0 if error is httpcore.WriteTimeout else read(self, error)
 
-    return [patch.object(AttemptSocket, "remaining", remaining)]
+    begin_body: Any = vars(Progress)["_begin_body"]
+
+    async def begin(self: Progress) -> None:
+        self.until = inf
+        await begin_body(self)
+
+    return [patch.object(Progress, "_begin_body", begin), patch.object(AttemptSocket, "remaining", remaining)]
 
 
 def late_arrival() -> list[Patch]:
@@ -237,6 +257,22 @@ CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
         late_arrival,
     )
 }
+OF_FREEZING: Mapping[str, tuple[tuple[float, float], tuple[str, ...]]] = {
+    "row_not_read_again": ((0.4, 0.7), UNWRITTEN),
+    "no_fence": ((0.2, 0.4), ("head sent",)),
+}
+"""Controls that only a payer can be caught at that stops: how long, as the freezer draws it, and where."""
+FOR_LATER = frozenset(
+    {
+        "row_not_read_again",
+        "near_matches_ignored",
+        "release_without_search",
+        "unknown_code_believed",
+        "acceptance_not_compared",
+        "no_search_before_a_second_send",
+    }
+)
+"""Controls that the simulation catches in a second and the sockets in a minute: there they run by hand."""
 OF_SOCKETS = frozenset({"release_before_the_minute", "emptied_file_not_noticed", "no_fence", "late_arrival"})
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 

@@ -13,30 +13,30 @@ from contextlib import suppress
 from pathlib import Path
 
 from campaign.human import Human
-from campaign.settings import DEADLINE, Note
+from campaign.settings import DEADLINE, UNWRITTEN, Note
 
 SHORT = (0.1, 1.0)
-LONG = (DEADLINE + 0.2, DEADLINE + 1.0)
+LONG = (DEADLINE + 2.4, DEADLINE + 3.2)
 """Seconds."""
-UNWRITTEN = ("row written", "head sent")
-"""Where a payer that stopped has yet to write the body."""
 
 
 class Freezer:
     """Finds processes that stopped, has a person look into their payouts, and lets them go on."""
 
-    def __init__(self, folder: Path, human: Human, rng: random.Random) -> None:
+    def __init__(self, folder: Path, human: Human, rng: random.Random, *, draws: tuple[float, float]) -> None:
+        """`draws`: between which numbers it is drawn how long a process stays frozen, and who is released."""
         self.events: Counter[str] = Counter()
         self._folder = folder
         self._human = human
         self._rng = rng
+        self._draws = draws
         self._threads: dict[int, threading.Thread] = {}
 
     def tend(self, pids: Iterable[int]) -> None:
         """Begin with those that stopped since the last look."""
         for pid in pids:
             if _is_stopped(pid) and (pid not in self._threads or not self._threads[pid].is_alive()):
-                draw = self._rng.random()
+                draw = self._rng.uniform(*self._draws)
                 note = Note.take(self._folder, str(pid))
                 self._threads[pid] = threading.Thread(target=self._thaw, args=(pid, note, draw), daemon=True)
                 self._threads[pid].start()

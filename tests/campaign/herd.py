@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -43,7 +44,8 @@ class Child:
         context.set_forkserver_preload([worker.__name__, receiver.__name__])
         self.process = context.Process(target=self.work, args=(named.to_json(),))
         # Before Python 3.12.4, the server of forks does not know this process's sys.path.
-        with patch.dict("os.environ", {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}):
+        path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
+        with patch.dict("os.environ", {"PYTHONPATH": path}):
             self.process.start()
         self.generation += 1
 

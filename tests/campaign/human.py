@@ -56,9 +56,8 @@ class Human:
                 self._pay(reference)
 
     def hear_of_death(self, note: Note) -> None:
-        """Take up the payout of a process that died. With a wrong clock, nobody knows when its lease ends."""
-        if note.skew == 0:
-            self._dead[note.reference] = time.monotonic()
+        """Take up the payout of a process that died."""
+        self._dead[note.reference] = time.monotonic()
 
     def hurry(self) -> None:
         """Release, without a look into the ledger, what dead processes were paying; have it paid."""
@@ -112,6 +111,7 @@ class Human:
         unpaid = [entry.reference for entry in self.journal.unresolved() if entry.reference not in paid]
         with self._clock.ahead(2 * A_DAY):
             for reference in unpaid:
+                end_lease(self.journal, reference)
                 if not self._release(reference):
                     self.journal.release(reference, by=BY)
         self.events["released at the end"] += len(unpaid)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from math import inf
+from types import MappingProxyType
 
 from campaign.orders import Order
 from momopay import JournalEntry, JournalState
@@ -108,11 +109,13 @@ def judge(
     *,
     closed: bool = True,
     latest: float = inf,
+    misled: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
     """Compare the three.
 
     `closed`: the faults are over and every order had its last chance. `latest`: seconds after its call began by which a
-    payout is executed.
+    payout is executed. `misled`: the calls that were answered with another payout's id, and that id. They may tell it
+    where the journal, which has it already, could not be asked; the row may not.
     """
     paid: dict[str, list[Payment]] = defaultdict(list)
     for payment in payments:
@@ -123,7 +126,8 @@ def judge(
     for order in orders:
         _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
     for word in words:
-        _judge_word(verdict, word, paid.get(word.reference, []), latest)
+        if word.transaction_id is None or word.transaction_id != misled.get(word.call):
+            _judge_word(verdict, word, paid.get(word.reference, []), latest)
     return verdict
 
 

@@ -38,7 +38,7 @@ LOOKS_EVERY = 0.5
 """Seconds between two looks of the parent into the journal."""
 STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
-LATEST = DEADLINE + 2 * TIMEOUT + 1.5
+LATEST = DEADLINE + 2 * TIMEOUT + 1.0
 """Seconds after its call began by which a payout is executed: a commit may be late by two timeouts, and all of it by
 what a busy machine takes."""
 ASKED = 8
@@ -63,8 +63,11 @@ class Round:
         self.hasty = self._client(timeout=TIMEOUT, deadline=DEADLINE)
         self.patient = self._client()
         self.human = Human(service, self.journal, self.hasty, self.clock, self._pay_one)
-        self.freezer = Freezer(settings.folder, self.human, self.rng)
-        self.troubles = Troubles(service, server, self.rng, network=plan.network, long=plan.control is not None)
+        draws, _ = controls.OF_FREEZING.get(plan.control or "", ((0.0, 1.0), ()))
+        self.freezer = Freezer(settings.folder, self.human, self.rng, draws=draws)
+        self.troubles = Troubles(
+            service, server, settings.folder, self.rng, network=plan.network, long=plan.control == "late_arrival"
+        )
         self.kills: Counter[str] = Counter()
         self.emptied = 0
         self._in_doubt: list[Order] = []
@@ -185,11 +188,12 @@ class Round:
         """Release without a look into the ledger, while the list shows all that was paid, in one way or another."""
         doubtful = [entry.reference for entry in self.journal.unresolved()]
         self.rng.shuffle(doubtful)
-        parts = [doubtful[number::7] for number in range(7)]
-        for (_, switch, value), references in zip((*STYLES, (0.0, "", None)), parts, strict=False):
+        unseen, seen = doubtful[::3], [*doubtful[1::3], *doubtful[2::3]]
+        self._pay(self.patient, self.human.release_carelessly(unseen, look=False))
+        styles = (*STYLES, (0.0, "", None))
+        for number, (_, switch, value) in enumerate(styles):
             self.service.restyle(switch, value)
-            self._pay(self.patient, self.human.release_carelessly(references, look=True))
-        self._pay(self.patient, self.human.release_carelessly(parts[5], look=False))
+            self._pay(self.patient, self.human.release_carelessly(seen[number :: len(styles)], look=True))
 
     def _empty_the_journal(self) -> None:
         """Cut the journal's file to nothing, call for orders of every kind, and set it right again."""
@@ -198,16 +202,18 @@ class Round:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         kept = path.with_suffix(".kept")
         shutil.copyfile(path, kept)
-        os.truncate(path, 0)
-        asked = self.rng.sample(self.orders, min(ASKED, len(self.orders)))
+        asked = [order.reference for order in self.rng.sample(self.orders, min(ASKED, len(self.orders)))]
         before = len(self.service.payments())
-        self._pay(self.hasty, (order.reference for order in asked))
-        with Journal(self.settings.database) as fresh:
-            self._pay(self.hasty, [asked[0].reference], fresh)
-        self.emptied = len(asked) + 1 - (len(self.service.payments()) - before)
+        os.truncate(path, 0)
+        self._pay(self.hasty, asked)
+        # And as it is after a restart, when nothing but the file is left.
         self.journal.close()
-        for log in ("-wal", "-shm"):
-            Path(f"{path}{log}").unlink(missing_ok=True)
+        _delete_logs(path)
+        os.truncate(path, 0)
+        with Journal(self.settings.database) as fresh:
+            self._pay(self.hasty, asked, fresh)
+        self.emptied = 2 * len(asked) - (len(self.service.payments()) - before)
+        _delete_logs(path)
         shutil.copyfile(kept, path)
         self.journal = self.human.journal = Journal(self.settings.database)
 
@@ -238,7 +244,8 @@ class Round:
         while True:
             with suppress(JournalError):  # the database is down
                 entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
-                return judge(self.orders, self.service.payments(), entries, words, closed=closed, latest=LATEST)
+                payments, misled = self.service.payments(), self.service.storm.misled
+                return judge(self.orders, payments, entries, words, closed=closed, latest=LATEST, misled=misled)
             time.sleep(LOOKS_EVERY)
 
     def _lines(self) -> list[dict[str, Any]]:
@@ -269,3 +276,8 @@ class Round:
             "forged callbacks": forger.answers,
         }
         return Result(verdict, details, counts)
+
+
+def _delete_logs(path: Path) -> None:
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)

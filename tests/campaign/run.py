@@ -38,8 +38,10 @@ ROUND = 500
 """Payouts of one account and one journal: a search walks the account's whole list of these minutes."""
 PACE = 0.1
 """The longest mean pause between two calls of one thread or task, seconds."""
-FREEZES = 0.004
-"""How likely a worker stops at each of the four points of a payout."""
+FREEZES, DIES, CUTS = 0.004, 0.012, 0.01
+"""How likely a worker stops at each of four points of a payout, is killed at each of two, and loses the network."""
+MORE, MUCH_MORE = 5, 30
+"""How much more likely these are in a control, and in one of freezing."""
 
 
 def campaign(plan: Plan) -> Result:
@@ -89,7 +91,9 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result:
             epoch=service.epoch,
             speed=SPEED,
             skew=0.0,
-            freezes=FREEZES * (5 if plan.control else 1),
+            freezes=FREEZES * (1 if not plan.control else MUCH_MORE if plan.control in controls.OF_FREEZING else MORE),
+            dies=DIES * (MORE if plan.control else 1),
+            cuts=0.0 if not plan.network else CUTS * (MUCH_MORE if plan.control == "late_arrival" else 1),
             log=f"{folder}/log.jsonl",
             control=plan.control,
         )

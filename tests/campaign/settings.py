@@ -17,6 +17,8 @@ from campaign.judge import Said, Word
 SECRET = "a secret of the campaign"
 TIMEOUT = 0.6
 DEADLINE = 3.0
+UNWRITTEN = ("row written", "head sent")
+"""The points at which a payer has yet to write a payout's body."""
 LANES = 4
 """Threads or tasks of a worker."""
 
@@ -26,7 +28,8 @@ class Settings:
     """One process of the campaign.
 
     `dead_port` takes no connection; `pace` is the pause between calls, seconds. `epoch` and `speed` tell the service's
-    time. `skew` is how far the process's clock is ahead of it at first; `freezes` how likely it stops at a payout.
+    time. `skew` is how far the process's clock is ahead of it at first; `freezes` and `dies` how likely it stops, or
+    dies, at each point of a payout; `cuts` how likely the network fails when it is about to write a body.
     """
 
     name: str
@@ -43,6 +46,8 @@ class Settings:
     speed: float
     skew: float
     freezes: float
+    dies: float
+    cuts: float
     log: str
     control: str | None
 
@@ -88,13 +93,12 @@ class Note:
 
     reference: str
     point: str
-    skew: float
 
-    def leave(self, folder: Path, name: str) -> None:
-        """Write it down."""
+    def leave(self, folder: Path, name: str) -> Path:
+        """Write it down, and return where."""
         path = folder / f"note-{name}"
         path.with_suffix(".new").write_text(json.dumps(asdict(self)))
-        path.with_suffix(".new").rename(path)
+        return path.with_suffix(".new").rename(path)
 
     @classmethod
     def take(cls, folder: Path, name: str) -> Self | None:

@@ -66,10 +66,14 @@ class Storm(FaultPlan):
         self.rng = random.Random(f"storm {seed}")
         self._likelihood = 0.6 if fierce else 0.32
         self._redirects = 0.2 if fierce else 0.04
+        self._twist = 0.8 if fierce else 0.25
+        self._twists = (Fault.list_lag, Fault.callback_lost) if fierce else TWISTS
         self._payout_faults = AFTER_COMMIT if fierce else (*BEFORE_COMMIT, *AFTER_COMMIT)
         self.struck: Counter[str] = Counter()
         self.calm = False
         self.known_ids: list[str] = []
+        self.misled: dict[str, str] = {}
+        """The calls whose answer had the id of another payout, and that id."""
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Draw the fault of a request."""
@@ -83,15 +87,17 @@ class Storm(FaultPlan):
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
         return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=self.rng.choice(REFUSING))
 
-    def another_id(self, *_transaction: object) -> str:
+    def another_id(self, transaction: Any, _state: object) -> str:
         """Draw the id of a payout that the journal has as accepted: only then can it know that another has it."""
-        return self.rng.choice(self.known_ids)
+        drawn = self.rng.choice(self.known_ids)
+        self.misled[transaction.description] = drawn
+        return drawn
 
     def twist(self) -> Fault | None:
         """Draw what follows from a payout, whatever becomes of its answer."""
-        if not self._strikes(0.25):
+        if not self._strikes(self._twist):
             return None
-        return self.rng.choice(TWISTS)
+        return self.rng.choice(self._twists)
 
     def redirects(self) -> bool:
         """Draw whether a payout is executed and answered with a redirect to itself."""

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 import psycopg
@@ -31,6 +32,10 @@ FOR_A_WHILE = 1.5
 """Seconds."""
 BETWEEN = (4.0, 9.0)
 """Seconds between two failures of the network, and between two of the database."""
+CUTS = "note-cut-*"
+"""The notes by which a worker asks that the network fails now."""
+UP = 1.5
+"""Seconds for which the network works at least."""
 LINK_DOWN = (0.1, 1.5)
 LONG_DOWN = (4.5, 6.0)
 """Seconds; the long one outlasts a payout's timeout and the look of a person."""
@@ -43,12 +48,20 @@ class Troubles:
     """All of them, each in its own time."""
 
     def __init__(
-        self, service: Service, server: PostgresqlServer | None, rng: random.Random, *, network: bool, long: bool
+        self,
+        service: Service,
+        server: PostgresqlServer | None,
+        folder: Path,
+        rng: random.Random,
+        *,
+        network: bool,
+        long: bool,
     ) -> None:
         """`network`: the loopback link is ours to set down; `long`: always for long, as a control needs it."""
         self.events: Counter[str] = Counter()
         self._service = service
         self._server = server
+        self._folder = folder
         self._network = network
         self._down = LONG_DOWN if long else LINK_DOWN
         self._rng = rng
@@ -88,19 +101,27 @@ class Troubles:
                 self._restyle_at = now + FOR_A_WHILE
 
     def _repeat(self, work: Callable[[], None]) -> None:
-        while not self._over.wait(self._rng.uniform(*BETWEEN)):
+        while not self._over.is_set():
             work()
 
     def _fail_link(self) -> None:
+        self._over.wait(UP)
+        until = time.monotonic() + self._rng.uniform(*BETWEEN) - UP
+        while time.monotonic() < until and not any(self._folder.glob(CUTS)):
+            if self._over.wait(0.005):
+                return
         set_link(up=False)
         try:
+            for note in self._folder.glob(CUTS):  # whoever left it goes on when it is gone
+                note.unlink(missing_ok=True)
             self._over.wait(self._rng.uniform(*self._down))
         finally:
             set_link(up=True)
         self.events["network lost every packet for a while"] += 1
 
     def _fail_server(self) -> None:
-        assert self._server is not None
+        if self._server is None or self._over.wait(self._rng.uniform(*BETWEEN)):
+            return
         what = self._rng.choice(("killed", "terminated", "frozen", "crashed"))
         try:
             if what == "killed":

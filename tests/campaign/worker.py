@@ -24,8 +24,6 @@ from campaign.words import heard
 from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalError, JournalState, MomoPayError
 
 PASSES = 2
-SUICIDE = 0.012
-"""How likely the process is killed just before a payout goes out, and just after its answer came."""
 UNREACHABLE = 0.04
 IMPOSTOR = 0.03
 CANCELLED = 0.15
@@ -75,25 +73,36 @@ class Worker:
 
     def _watch(self, progress: Any, reference: str) -> None:
         """Stop, now and then, between the head and the body of a payout, and behind the body."""
-        told = progress.trace
+        told = progress.trace_async
 
-        def trace(event: str, info: Any) -> Any:
-            if event.endswith("send_request_body.started"):
+        async def trace(event: str, info: Any) -> None:
+            if event.endswith("send_request_body.started") and self.rng.random() < self.settings.cuts:
+                self._ask_for_a_cut(reference)
+            elif event.endswith("send_request_body.started"):
                 self._act("head sent", reference, may_die=False)
             elif event.endswith("send_request_body.complete"):
                 self._act("body sent", reference, may_die=False)
-            return told(event, info)
+            await told(event, info)
 
-        progress.trace = trace
+        progress.trace_async = trace
+
+    def _ask_for_a_cut(self, reference: str) -> None:
+        """Go on when the network has failed, or a little later."""
+        path = Note(reference, "cut").leave(self.settings.folder, f"cut-{os.getpid()}-{threading.get_ident()}")
+        give_up = time.monotonic() + TIMEOUT / 2
+        while path.exists() and time.monotonic() < give_up:
+            time.sleep(0.002)
+        path.unlink(missing_ok=True)
 
     def _act(self, point: str, reference: str, *, may_die: bool = True) -> None:
         """Be killed here, be stopped here, or go on."""
         drawn = self.rng.random()
-        if may_die and drawn < SUICIDE:
-            Note(reference, point, self.clock.skew).leave(self.settings.folder, f"dead-{os.getpid()}")
+        if may_die and drawn < self.settings.dies:
+            Note(reference, point).leave(self.settings.folder, f"dead-{os.getpid()}")
             os.kill(os.getpid(), signal.SIGKILL)
-        if drawn > 1 - self.settings.freezes:
-            Note(reference, point, self.clock.skew).leave(self.settings.folder, str(os.getpid()))
+        _, points = controls.OF_FREEZING.get(self.settings.control or "", (None, (point,)))
+        if drawn > 1 - self.settings.freezes and point in points:
+            Note(reference, point).leave(self.settings.folder, str(os.getpid()))
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def entry(self, reference: str) -> JournalEntry | None:
