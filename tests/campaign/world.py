@@ -41,7 +41,6 @@ DOUBTED = 0.25
 """How likely one is that is in doubt."""
 IMPOSTOR = 0.03
 """How likely another amount is asked for under its reference."""
-BEHIND = tuple(skew for skew in SKEWS if skew <= 0)
 JUMPS = 0.02
 """How likely the clock of the process jumps before a call."""
 
@@ -134,7 +133,7 @@ class World:
         suspends = self.client_kind == "async"
         kind: Any = AsyncClient if suspends else Client
         client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
-        process = Process(name, journal, client, self.rng.choice(BEHIND))
+        process = Process(name, journal, client, self.rng.choice(SKEWS))
         install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
         self.processes[name] = process
         return process
@@ -198,7 +197,7 @@ class World:
     async def _pay(self, process: Process, order: Order, task: Task) -> None:
         self.calls += 1
         if self.fate.strikes(JUMPS):
-            process.skew = self.rng.choice(BEHIND)
+            process.skew = self.rng.choice(SKEWS)
         call = f"{process.name}#{self.calls}"
         with heard(self.words.append, call, order.reference, lambda: self.bank.now) as ear:
             task.cancellable = True
