@@ -785,6 +785,21 @@ def test_a_limit_that_did_not_execute_is_repeated_within_the_call(
     assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
 
 
+@on_both_clients
+def test_a_refusal_that_may_mean_anything_leaves_the_outcome_unknown(
+    drive: Callable[..., Driver], journal: Journal
+) -> None:
+    refusal = {"success": False, "error": {"code": "ALREADY_PAID", "message": "", "details": {}}}
+    service = PayoutService(answer(), pages=[[listed()]])
+    service.refusals = [httpx.Response(409, json=refusal)]
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError, match="ALREADY_PAID"):
+        sdk(pay(journal))
+    assert found(journal).state is UNKNOWN
+    assert isinstance(sdk(pay(journal)), Transaction)
+    assert service.initiations == 1
+
+
 def test_a_limit_that_lasts_longer_than_the_call_is_raised(drive: Callable[..., Driver], journal: Journal) -> None:
     details = {"limit": 60, "remaining": 0, "resetInSeconds": 60}
     limit = {"success": False, "error": {"code": "RATE_LIMIT_EXCEEDED", "message": "", "details": details}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
@@ -84,7 +84,7 @@ AT_MOST_ONCE: Final = RetryPolicy(
     _DEFINITE, needs_reconciliation=True, raises_own_error=frozenset({FailureKind.REFUSED})
 )
 # A payout with a journal: RATE_LIMITED is not repeated here, because one search goes before any second send.
-SEARCHED_FIRST: Final = RetryPolicy(frozenset({FailureKind.NOT_SENT}), needs_reconciliation=True)
+SEARCHED_FIRST: Final = replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.NOT_SENT}))
 # Channel update and deletion: doing them twice has the effect of doing them once.
 IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
 
