@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from momopay._core.backend import BackendT
 from momopay._core.session import Session
 from momopay._redaction import clear_frames
+from momopay._transport.blocking import run_blocking
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -46,15 +47,10 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         RuntimeError: The coroutine suspended, which a blocking client cannot wait for.
     """
     try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+        return run_blocking(coroutine)
     except BaseException as error:
         clear_frames(error)
         raise
-    coroutine.close()
-    raise RuntimeError("a blocking call tried to suspend")
 
 
 async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:

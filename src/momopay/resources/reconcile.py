@@ -32,7 +32,8 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
     """Search for all payouts in doubt in one walk of the list, and return them as they are then."""
-    await session.backend.in_thread(check_account, session, journal)
+    identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
+    await session.backend.in_thread(accounts_of(journal).check, identity)
     entries = await session.backend.in_thread(journal.unresolved)
     if not entries:
         return []
@@ -42,11 +43,6 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
         else:
             logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
     return await session.backend.in_thread(lambda: [journal.get(entry.reference) or entry for entry in entries])
-
-
-def check_account(session: Session[BackendT], journal: Journal) -> None:
-    """Raise ConfigurationError if the journal belongs to another account than the client."""
-    accounts_of(journal).check(KeyIdentity.of(session.account.api_key, session.account.base_url))
 
 
 async def check_tenant(

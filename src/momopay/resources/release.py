@@ -13,7 +13,7 @@ from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, check_free, check_lease_is_over, payments_of
 from momopay.journal.rules import Finding, finding
-from momopay.resources.reconcile import check_account, check_tenant, describe, outcome_unknown, search_for
+from momopay.resources.reconcile import check_tenant, describe, outcome_unknown, search_for
 from momopay.resources.search import search
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -26,9 +26,10 @@ async def release(session: Session[BackendT], journal: Journal, reference: str, 
     payments = payments_of(journal)
     in_thread = session.backend.in_thread
     # The list of another account would show nothing, whatever was paid.
-    await in_thread(check_account, session, journal)
+    accounts = accounts_of(journal)
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
-    await check_tenant(session, accounts_of(journal), identity)
+    await in_thread(accounts.check, identity)
+    await check_tenant(session, accounts, identity)
     entry = await in_thread(payments.get, reference)
     if entry is None or entry.state is not JournalState.UNKNOWN:
         return check_free(entry)
