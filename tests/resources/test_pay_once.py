@@ -789,7 +789,10 @@ def test_a_limit_that_did_not_execute_is_repeated_within_the_call(
 def test_a_refusal_that_may_mean_anything_leaves_the_outcome_unknown(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
-    refusal = {"success": False, "error": {"code": "ALREADY_PAID", "message": "", "details": {}}}
+    refusal: dict[str, object] = {
+        "success": False,
+        "error": {"code": "ALREADY_PAID", "message": "", "details": {}},
+    }
     service = PayoutService(answer(), pages=[[listed()]])
     service.refusals = [httpx.Response(409, json=refusal)]
     sdk = drive(transport=service.transport)
