@@ -61,7 +61,7 @@ else:
             ProtocolError RateLimitExceededError RequestValidationError ServerError StkTempBannedError ThrottledError
             TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
         """,
-        "journal": "EntryKind Journal JournalEntry JournalState ReconcilingClient",
+        "journal": "EntryKind Journal JournalEntry JournalState Prompt ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
         "models.channels": "PaymentChannel",

@@ -6,8 +6,10 @@ import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import pytest
+
 from journal.kit import PHONE
-from momopay import JournalEntry, JournalState
+from momopay import EntryKind, JournalEntry, JournalState, Prompt, TransactionStatus
 from momopay.journal.entries import MAY_BE_SENT, OPEN
 
 ENTRY = JournalEntry(
@@ -32,3 +34,34 @@ def test_an_entry_shows_neither_phone_nor_hash_and_pickles() -> None:
 
 def test_a_state_allows_sending_or_is_open_or_is_accepted() -> None:
     assert sorted([*MAY_BE_SENT, *OPEN, JournalState.ACCEPTED]) == sorted(JournalState)
+
+
+def prompt(transaction_id: str, status: str | None) -> Prompt:
+    known = None if status is None else TransactionStatus(status)
+    return Prompt(transaction_id=transaction_id, status=known, sent_at=ENTRY.sent_at)
+
+
+def test_a_collection_has_the_ids_of_all_its_prompts_and_shows_two_that_were_paid() -> None:
+    order = ENTRY.model_copy(
+        update={"kind": EntryKind.COLLECTION, "prompts": (prompt("first", "CANCELLED"), prompt("second", "SUCCESS"))}
+    )
+    assert order.transaction_ids == ("first", "second")
+    assert not order.paid_twice
+    assert order.model_copy(update={"prompts": (prompt("a", "SUCCESS"), prompt("b", "SUCCESS"))}).paid_twice
+
+
+def test_a_payout_has_the_id_of_its_transaction_once_it_is_known() -> None:
+    assert ENTRY.transaction_ids == ()
+    assert ENTRY.model_copy(update={"transaction_id": "t"}).transaction_ids == ("t",)
+
+
+@pytest.mark.parametrize("kind", EntryKind)
+@pytest.mark.parametrize("status", [None, "PENDING", "NEW", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"])
+def test_an_entry_has_settled_when_its_money_stays_where_it_is(kind: EntryKind, status: str | None) -> None:
+    known = None if status is None else TransactionStatus(status)
+    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED"} | ({"FAILED"} if kind is EntryKind.COLLECTION else set())
+    assert ENTRY.model_copy(update={"kind": kind, "status": known}).has_settled == (status in ends)
+
+
+def test_a_prompt_is_open_until_it_ended() -> None:
+    assert [prompt("p", each).is_open for each in (None, "PROCESSING", "EXPIRED")] == [True, True, False]

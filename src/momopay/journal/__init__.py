@@ -22,7 +22,7 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | sqlite, sqlite_fork, postgresql, postgresql_connection | what differs between the databases |
 """
 
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Prompt
 from momopay.journal.journal import Journal, ReconcilingClient
 
-__all__ = ["EntryKind", "Journal", "JournalEntry", "JournalState", "ReconcilingClient"]
+__all__ = ["EntryKind", "Journal", "JournalEntry", "JournalState", "Prompt", "ReconcilingClient"]

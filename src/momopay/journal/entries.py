@@ -23,7 +23,7 @@ class EntryKind(StrEnum):
 
 
 class JournalState(StrEnum):
-    """How far a payout came."""
+    """How far a payout, or the latest prompt of a collection, came."""
 
     SENDING = "SENDING"
     """A call is sending it now."""
@@ -41,6 +41,40 @@ MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, J
 OPEN: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
 
 
+class Prompt(MaskedModel):
+    """One prompt of a collection that the service accepted.
+
+    Attributes:
+        transaction_id: The service's id.
+        status: The last status that the service reported, None if it reported none.
+        result_code: The provider's code for how it ended, where the service reported one.
+        receipt: The provider's receipt, which only a callback carries.
+        fee: The service's fee, KES, where it was reported.
+        sent_at: When it was about to be sent; UTC, as are all times here.
+        ended_at: When it reached a status that nothing follows, by the service's clock.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
+
+    transaction_id: str
+    status: TransactionStatus | None = None
+    result_code: ResultCode | None = None
+    receipt: str | None = None
+    fee: Decimal | None = None
+    sent_at: datetime
+    ended_at: datetime | None = None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the customer paid it."""
+        return self.status is TransactionStatus.SUCCESS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the customer may still pay it: it has not ended, as far as the service reported."""
+        return self.status is None or not self.status.is_terminal
+
+
 class JournalEntry(MaskedModel):
     """One reference, and the outcome of its payment as far as it is known. The repr masks the phone.
 
@@ -50,7 +84,8 @@ class JournalEntry(MaskedModel):
         amount: KES.
         phone: ``254XXXXXXXXX``.
         state: How far it came. A row that a process left in SENDING when it died reads as UNKNOWN.
-        transaction_id: The service's id. While the state is UNKNOWN, an id that an unclear response showed.
+        transaction_id: The service's id; of a collection, that of the prompt that was paid, else of the latest. While
+            the state is UNKNOWN, an id that an unclear response showed.
         code: The code of the refusal.
         attempts: How many times it was sent or may have been, refused times included.
         status: The last status that the service reported, None if it reported none.
@@ -64,6 +99,10 @@ class JournalEntry(MaskedModel):
         released_by: Who released it last, None if nobody did or the caller did not say.
         released_at: When it was released last.
         metadata: The caller's own JSON object.
+        wire_reference: Of a collection: the reference that the service has, which is a token where the own one is
+            longer than it allows.
+        refund_of: Of a payout: the reference of the collection of which it pays something back.
+        prompts: Of a collection: its prompts, oldest first.
         clock_offset: By how many seconds this machine's clock was ahead of the service's at sending, None if the
             service's responses did not show it.
         body_hash: SHA-256 of the request body that was last about to be sent.
@@ -90,6 +129,28 @@ class JournalEntry(MaskedModel):
     released_by: str | None = None
     released_at: datetime | None = None
     metadata: dict[str, Any] | None = None
+    wire_reference: str | None = None
+    refund_of: str | None = None
+    prompts: tuple[Prompt, ...] = ()
     clock_offset: float | None = None
     body_hash: str = Field(repr=False)
     claim: str = Field(default="", repr=False)
+
+    @property
+    def transaction_ids(self) -> tuple[str, ...]:
+        """The ids of all its transactions, oldest first."""
+        if self.kind is EntryKind.COLLECTION:
+            return tuple(prompt.transaction_id for prompt in self.prompts)
+        return () if self.transaction_id is None else (self.transaction_id,)
+
+    @property
+    def paid_twice(self) -> bool:
+        """Whether more than one prompt of a collection was paid. Pay back all but one."""
+        return sum(prompt.is_paid for prompt in self.prompts) > 1
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether the money is where it will stay. A payout that FAILED has settled once it is REVERSED."""
+        if self.status is None or (self.kind is EntryKind.PAYOUT and self.status is TransactionStatus.FAILED):
+            return False
+        return self.status.is_terminal

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
+from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
@@ -91,14 +91,16 @@ class Journal:
         leases = LeaseHolder(self._database)
         self._accounts = Accounts(self._database, account)
         self._payments = Payments(self._database, leases, account)
+        self._collections = Payments(self._database, leases, account, EntryKind.COLLECTION)
         self._callbacks = Callbacks(self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
 
-    def get(self, reference: str) -> JournalEntry | None:
+    def get(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry | None:
         """Return the entry of a reference.
 
         Args:
             reference: The caller's reference.
+            kind: Of a payout or of a collection; each kind has references of its own.
 
         Returns:
             What is known of it, or None.
@@ -106,7 +108,7 @@ class Journal:
         Raises:
             JournalError: The database failed.
         """
-        return self._payments.get(reference)
+        return self._rows(kind).get(reference)
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
@@ -122,16 +124,17 @@ class Journal:
         """
         return self._payments.unresolved()
 
-    def release(self, reference: str, by: str | None = None) -> JournalEntry:
-        """Allow, as a human, that a payout is sent which was not made: UNKNOWN becomes NOT_SENT.
+    def release(self, reference: str, by: str | None = None, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
+        """Allow, as a human, that a payment is sent which was not made: UNKNOWN becomes NOT_SENT.
 
-        Prefer ``client.payouts.release``, which first searches the service's list. This one trusts you. If the payout
-        was made after all, it may be paid twice. Look into the account console first, and no sooner than its list can
+        Prefer ``client.payouts.release``, which first searches the service's list. This one trusts you. If the payment
+        was made after all, it may be made twice. Look into the account console first, and no sooner than its list can
         have caught up. Refused and unsent references may be sent without a release. Logged at WARNING.
 
         Args:
             reference: The caller's reference.
             by: Who decided, kept in the entry.
+            kind: Of a payout or of a collection.
 
         Returns:
             The entry, as it is now.
@@ -141,12 +144,13 @@ class Journal:
                 (until a minute after its lease), or is not in the journal.
             JournalError: The database failed.
         """
-        entry = self.get(reference)
+        rows = self._rows(kind)
+        entry = rows.get(reference)
         if entry is not None and entry.state is JournalState.UNKNOWN:
-            check_lease_is_over(self._payments, entry)
-            if self._payments.release(entry, by):
+            check_lease_is_over(rows, entry)
+            if rows.release(entry, by):
                 logger.warning("reference %s was released: it may be sent", redacted_repr(reference))
-            entry = self.get(reference)
+            entry = rows.get(reference)
         return check_free(entry)
 
     def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
@@ -238,6 +242,9 @@ class Journal:
             JournalError: The database failed.
         """
         return self._callbacks.handling(callback)
+
+    def _rows(self, kind: EntryKind) -> Payments:
+        return self._collections if EntryKind(kind) is EntryKind.COLLECTION else self._payments
 
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards."""

@@ -41,6 +41,7 @@ from momopay.journal.schema import (
     look_alikes,
     metadata,
     payments,
+    prompts,
     versions,
 )
 from momopay.models.references import canonical
@@ -101,7 +102,7 @@ _ATTEMPTED: Final = (JournalState.ACCEPTED, JournalState.UNKNOWN, JournalState.S
 
 def _migrate_from_1(connection: Connection) -> None:
     _make_transactions_unique(connection)
-    _create(connection, payments, accounts, keys, look_alikes)
+    _create(connection, payments, prompts, accounts, keys, look_alikes)
     old = _payouts_1.c
     copied = {name: old[name] for name in _COLUMNS_1} | {
         "account": literal("default"),

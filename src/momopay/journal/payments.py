@@ -61,11 +61,13 @@ _PHONES_AT_ONCE: Final = 500  # databases limit the parameters of a statement
 
 
 class Payments:
-    """The payouts of one account in the journal."""
+    """The payouts, or the collections, of one account in the journal."""
 
-    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
+    def __init__(
+        self, database: ForkSafeDatabase, leases: LeaseHolder, account: str, kind: EntryKind = EntryKind.PAYOUT
+    ) -> None:
         self._database = database
-        self._rows = {"the_account": account, "the_kind": EntryKind.PAYOUT.value}
+        self._rows = {"the_account": account, "the_kind": kind.value}
         self._look_alikes: dict[str, str] | None = None
         self.leases = leases
 

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
@@ -85,6 +86,10 @@ payments: Final = Table(
     Column("released_by", Text),
     Column("released_at", Text),
     Column("metadata", Text),  # JSON
+    Column("wire_reference", Text),  # of a collection: what the service has as its reference
+    Column("refund_of", Text),  # of a payout: the collection of which it pays something back
+    # How often a refund of this collection was begun. Whoever begins one must find the number that it read.
+    Column("refunds", Integer, nullable=False, server_default="0"),
     Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
     # The last three columns are the lease, see `momopay.journal.lease`.
     Column("claim", Text, nullable=False),
@@ -102,6 +107,59 @@ Index(
     unique=True,
     sqlite_where=_ACCEPTED,
     postgresql_where=_ACCEPTED,
+)
+
+# Conditions as text: a partial index serves a statement only where both have the same text, without parameters.
+HAS_NOT_SETTLED: Final = text(
+    "state = 'ACCEPTED' AND (status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED')"
+    " AND (kind <> 'COLLECTION' OR status <> 'FAILED'))"
+)
+Index(
+    "momopay_payments_not_settled",
+    payments.c.account,
+    payments.c.sent_at,
+    sqlite_where=HAS_NOT_SETTLED,
+    postgresql_where=HAS_NOT_SETTLED,
+)
+Index("momopay_payments_by_sent_at", payments.c.account, payments.c.sent_at)
+Index("momopay_payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
+Index("momopay_payments_by_refunded", payments.c.account, payments.c.refund_of)
+
+# Every prompt of a collection that the service accepted.
+prompts: Final = Table(
+    "momopay_prompts",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("transaction_id", Text, primary_key=True),
+    Column("reference", Text, nullable=False),
+    Column("status", Text),
+    Column("result_code", Text),
+    Column("receipt", Text),
+    Column("fee", Text),
+    Column("sent_at", Text, nullable=False),
+    Column("ended_at", Text),
+    # When it was read once more after an end without success: a late PIN may have paid it after all.
+    Column("checked_at", Text),
+)
+PROMPT_IS_OPEN: Final = text(
+    "(status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED', 'FAILED'))"
+)
+PROMPT_IS_TO_CHECK: Final = text("checked_at IS NULL AND status IN ('CANCELLED', 'EXPIRED', 'FAILED')")
+Index("momopay_prompts_by_reference", prompts.c.account, prompts.c.reference)
+Index("momopay_prompts_by_receipt", prompts.c.account, prompts.c.receipt)
+Index(
+    "momopay_prompts_open",
+    prompts.c.account,
+    prompts.c.sent_at,
+    sqlite_where=PROMPT_IS_OPEN,
+    postgresql_where=PROMPT_IS_OPEN,
+)
+Index(
+    "momopay_prompts_to_check",
+    prompts.c.account,
+    prompts.c.ended_at,
+    sqlite_where=PROMPT_IS_TO_CHECK,
+    postgresql_where=PROMPT_IS_TO_CHECK,
 )
 
 # References of version 1 that are refused now, by the reference that looks the same. Nothing is added later.
@@ -182,7 +240,7 @@ def _insert_statements(table: Table) -> dict[str, Any]:
     }
 
 
-_INSERTS: Final = {table: _insert_statements(table) for table in (accounts, keys, payments, look_alikes, callbacks)}
+_INSERTS: Final = {table: _insert_statements(table) for table in metadata.tables.values()}
 
 
 def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
