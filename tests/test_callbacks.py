@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 import momopay
 from models.kit import ID, PHONE, READ, TENANT, parse
-from momopay.callbacks import MAX_BODY_BYTES, check_agreement
+from momopay.callbacks import MAX_BODY_BYTES, callback_body, check_agreement
 
 STATED: dict[str, Any] = {
     "id": ID,
@@ -315,3 +315,27 @@ def test_an_event_type_that_contradicts_its_status_is_a_mismatch() -> None:
 
 def test_an_unknown_event_type_is_judged_by_its_status() -> None:
     assert disagreement({**PAYLOAD, "event_type": "transaction.completed"}, {}) == ()
+
+
+def test_a_body_made_of_a_read_parses_and_agrees_with_it() -> None:
+    read = parse(momopay.Transaction, {**READ.camel, "amount": 100.5, "transactionFee": 1.5})
+    made = callback_body(read)
+    assert json.loads(made)["transaction"].keys() == STATED.keys()
+    callback = momopay.parse_callback(made)
+    check_agreement(callback, read)
+    stated = callback.transaction
+    assert (stated.amount, stated.transaction_fee, stated.momo_receipt) == (Decimal("100.5"), Decimal("1.5"), None)
+    assert (callback.event_type, stated.result_code) == ("transaction.success", "0")
+    assert (stated.created_at, stated.updated_at) == (read.created_at, read.updated_at)
+
+
+@pytest.mark.parametrize("status", ["FAILED", "REVERSED"])
+def test_the_body_of_a_payout_that_failed_says_failed(status: str) -> None:
+    read = parse(
+        momopay.Transaction, {**READ.camel, "type": "B2C", "status": status, "resultCode": "1", "transactionFee": 1}
+    )
+    callback = momopay.parse_callback(callback_body(read))
+    assert (callback.event_type, callback.transaction.status) == ("transaction.failed", "FAILED")
+    assert callback.transaction.result_code == "1"
+    assert callback.transaction.transaction_fee == 0
+    check_agreement(callback, read)

@@ -1,8 +1,11 @@
-"""Callbacks (webhooks): parsing a body, and comparing a callback with the service's own record. Pure."""
+"""Callbacks (webhooks): parsing a body, making one, and comparing a callback with the service's own record. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
@@ -12,7 +15,7 @@ from typing_extensions import Buffer
 from momopay._redaction import clears_frames
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
-from momopay.models.enums import EventType, TransactionStatus, TransactionType
+from momopay.models.enums import EventType, ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import describe
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
@@ -72,6 +75,45 @@ def _encoded(body: object) -> bytes:
         return to_json(body, fallback=dict)
     except (ValueError, RecursionError) as error:
         raise InvalidCallbackError("not a callback: it cannot be encoded as JSON") from error
+
+
+def callback_body(transaction: Transaction) -> bytes:
+    """Return the body of the callback that the service would send for a payment that has ended.
+
+    It has every field of the service page, "Callbacks". ``momo_receipt`` is null, because no read shows it; so is what
+    the record does not have. A payout that was credited back is FAILED, as no callback says REVERSED.
+    """
+    succeeded = transaction.status == TransactionStatus.SUCCESS
+    status = TransactionStatus.FAILED if transaction.status == TransactionStatus.REVERSED else transaction.status
+    told = {
+        "id": transaction.transaction_id,
+        "tenant_id": transaction.tenant_id,
+        "type": transaction.type,
+        "status": status,
+        "amount": _number(transaction.amount),
+        "currency": transaction.currency,
+        "phone_number": transaction.phone,
+        "external_reference": transaction.account_reference,
+        "provider": transaction.provider,
+        "provider_request_id": transaction.provider_request_id,
+        "provider_checkout_id": transaction.provider_checkout_id,
+        "momo_receipt": None,
+        "transaction_fee": _number((transaction.transaction_fee or Decimal(0)) if succeeded else Decimal(0)),
+        "result_code": transaction.result_code or (ResultCode.SUCCESS if succeeded else None),
+        "result_desc": transaction.result_desc,
+        "created_at": _instant(transaction.created_at),
+        "updated_at": _instant(transaction.updated_at),
+    }
+    event_type = f"transaction.{status.lower()}"
+    return json.dumps({"event": "transaction.updated", "event_type": event_type, "transaction": told}).encode()
+
+
+def _number(amount: Decimal) -> int | float:
+    return int(amount) if amount == amount.to_integral_value() else float(amount)
+
+
+def _instant(when: datetime) -> str:
+    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def check_agreement(callback: Callback, transaction: Transaction) -> None:

@@ -28,6 +28,7 @@ COMMANDS = [
     "payouts run",
     "payouts status",
     "payouts release",
+    "listen",
     "callback send",
 ]
 

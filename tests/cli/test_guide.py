@@ -25,7 +25,8 @@ def moving() -> Iterator[Sandbox]:
 
 def printed() -> list[list[str]]:
     lines = [line for line in GUIDE.read_text().splitlines() if line.startswith("$ momopay ")]
-    return [shlex.split(line)[2:] for line in lines if "momopay sandbox" not in line]
+    endless = ("$ momopay sandbox", "$ momopay listen")
+    return [shlex.split(line)[2:] for line in lines if not line.startswith(endless)]
 
 
 def salaries() -> str:

@@ -19,6 +19,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
+        self.paths: list[str] = []
         self.text = b"ok"
         self.answer: Callable[[dict[str, Any]], int] = lambda _body: 200
         receiver = self
@@ -26,6 +27,7 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                receiver.paths.append(self.path)
                 receiver.bodies.append(body)
                 status = receiver.answer(body)
                 self.send_response(status)

@@ -1,0 +1,248 @@
+"""Forwarding ends to an application: as the service would, to this machine alone, again until it is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from momopay import (
+    APIError,
+    Callback,
+    CallbackSigner,
+    Client,
+    InvalidApiKeyError,
+    Journal,
+    MomoPayError,
+    RequestValidationError,
+)
+from momopay._transport.sync_backend import SyncBackend
+from momopay.integrations._listener import Delivery, Listener
+from momopay.integrations.flask import callback_endpoint
+from momopay.sandbox import Account, Outcome, Sandbox, phone_for
+from sandbox.kit import Receiver
+from served import server_runs, wsgi_served
+
+PHONE = "0712345678"
+SECRET = "a shop's own secret, long enough"
+
+
+class Over(BaseException):
+    """The time of a test is over."""
+
+
+class SandboxTime(SyncBackend):
+    """Sends for real, and waits in the sandbox's time, for so many seconds in all."""
+
+    def __init__(self, sandbox: Sandbox, seconds: float) -> None:
+        super().__init__()
+        self._sandbox = sandbox
+        self._end = self.now() + seconds
+
+    def now(self) -> float:
+        return self._sandbox.now.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        if self.now() + seconds > self._end:
+            raise Over
+        self._sandbox.advance(seconds)
+
+
+@pytest.fixture
+def client(sandbox: Sandbox, account: Account, key: str) -> Iterator[Client]:
+    account.rate_limit = None
+    with Client(key, base_url=sandbox.base_url, budget=None, max_attempts=1) as client:
+        yield client
+
+
+def listen(
+    client: Client, sandbox: Sandbox, url: str, *, seconds: float = 120.0, **options: Any
+) -> Generator[Delivery | MomoPayError]:
+    listener = Listener(client, url, backend=SandboxTime(sandbox, seconds), **options)
+    try:
+        yield from listener.run()
+    except Over:
+        return
+
+
+def deliveries(*arguments: Any, **options: Any) -> list[Delivery]:
+    return [each for each in listen(*arguments, **options) if isinstance(each, Delivery)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Outcome.success, "SUCCESS"),
+        (Outcome.insufficient_funds, "FAILED"),
+        (Outcome.cancelled, "CANCELLED"),
+        (Outcome.expired, "EXPIRED"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["STK", "B2C"])
+def test_the_callback_is_the_service_s_own_without_its_receipt(
+    client: Client, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, status: str, kind: str
+) -> None:
+    url = "https://shop.example/momo"  # recorded by the sandbox, and not sent
+    if kind == "STK":
+        client.stk.initiate(amount=100, phone=phone_for(outcome), account_reference="INV-42", callback_url=url)
+    else:
+        client.payouts.initiate(amount=100, phone=phone_for(outcome), reference="SAL-42", callback_url=url)
+    (delivery,) = deliveries(client, sandbox, receiver.url)
+    (body,) = receiver.bodies
+    own: Any = sandbox.callbacks[0].payload
+    differing = {name for name, value in own["transaction"].items() if body["transaction"][name] != value}
+    # When a payout was credited back is later than when it failed.
+    assert differing <= {"momo_receipt", "updated_at"} | ({"status"} if kind == "B2C" else set())
+    assert body["transaction"].keys() == own["transaction"].keys()
+    assert (body["event"], body["event_type"]) == (own["event"], own["event_type"])
+    assert body["transaction"]["momo_receipt"] is None
+    assert (delivery.http_status, delivery.is_acknowledged, delivery.attempt) == (200, True, 1)
+    if kind == "STK":
+        assert delivery.status == body["transaction"]["status"] == status
+
+
+@contextmanager
+def shop(client: Client, journal: Journal, confirmed: list[tuple[str, str]]) -> Generator[str]:
+    def handle(callback: Callback) -> None:
+        transaction = client.transactions.confirm(callback)
+        confirmed.append((str(transaction.account_reference), transaction.status))
+
+    app = Flask("shop")
+    app.post("/momo")(callback_endpoint(handle, signer=CallbackSigner(SECRET), journal=journal))
+    with wsgi_served(app) as address:
+        yield f"{address}/momo"
+
+
+def test_an_application_verifies_the_url_and_confirms_the_callback(
+    client: Client, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    confirmed: list[tuple[str, str]] = []
+    with Journal(f"sqlite:///{tmp_path / 'shop.db'}") as journal, shop(client, journal, confirmed) as url:
+        client.stk.initiate(amount=100, phone=PHONE, account_reference="INV-42")
+        client.stk.initiate(amount=100, phone=phone_for(Outcome.cancelled), account_reference="INV-43")
+        client.payouts.pay_once(journal=journal, reference="SAL-1", amount=50, phone=PHONE)
+        signed = deliveries(client, sandbox, url, signer=CallbackSigner(SECRET))
+        assert [each.http_status for each in signed] == [200, 200, 200]
+        assert sorted(confirmed) == [("INV-42", "SUCCESS"), ("INV-43", "CANCELLED"), ("SAL-1", "SUCCESS")]
+        client.stk.initiate(amount=100, phone=PHONE, account_reference="INV-44")
+        for other in (None, CallbackSigner("another secret, long enough")):
+            refused = deliveries(client, sandbox, url, signer=other, seconds=1, since=sandbox.now)
+            assert {each.http_status for each in refused} <= {403}
+    assert len(confirmed) == 3
+
+
+def test_an_application_that_is_down_and_comes_back(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    answers = iter([500, 404, 302, 200])
+    receiver.answer = lambda _body: next(answers)
+    client.stk.initiate(amount=100, phone=PHONE, account_reference="INV-42")
+    found = deliveries(client, sandbox, receiver.url, seconds=600, every=7)
+    assert [(each.attempt, each.http_status, each.retry_in) for each in found] == [
+        (1, 500, 10),
+        (2, 404, 30),
+        (3, 302, 60),
+        (4, 200, None),
+    ]
+    assert receiver.bodies == [receiver.bodies[0]] * 4
+
+
+def test_it_gives_up_where_the_service_would(client: Client, sandbox: Sandbox) -> None:
+    client.stk.initiate(amount=100, phone=PHONE)
+    found = deliveries(client, sandbox, "http://127.0.0.1:1/momo", seconds=3600)
+    assert [each.retry_in for each in found] == [10, 30, 60, 120, 300, None]
+    assert {each.http_status for each in found} == {None}
+    assert all("Connect" in (each.problem or "") for each in found)
+
+
+def test_one_that_fails_holds_up_no_other(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    receiver.answer = lambda body: 500 if body["transaction"]["external_reference"] == "BAD" else 200
+    for reference in ("BAD", "GOOD"):
+        client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)
+    found = deliveries(client, sandbox, receiver.url, seconds=60)
+    assert [each.http_status for each in found if each.reference == "GOOD"] == [200]
+    assert [each.http_status for each in found if each.reference == "BAD"] == [500, 500]
+
+
+def test_nothing_but_reads_is_sent_to_the_service(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    client.stk.initiate(amount=100, phone=PHONE)
+    before = len(sandbox.requests)
+    deliveries(client, sandbox, receiver.url, seconds=120)
+    sent = sandbox.requests[before:]
+    assert {request.method for request in sent} == {"GET"}
+    assert len(sent) == 13 + 1, "a page every ten seconds, and the end by its id"
+
+
+def test_a_poll_that_fails_is_told_and_repeated(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    client.stk.initiate(amount=100, phone=PHONE)
+    listening = Listener(client, receiver.url, backend=SandboxTime(sandbox, 120)).run()
+    told = list[object]()
+    try:
+        for number, each in enumerate(listening):
+            told.append(type(each).__name__)
+            if number == 0:
+                sandbox.fail_next("GET", "/transactions", "error_before_commit", times=2)
+                client.stk.initiate(amount=100, phone=PHONE)
+    except Over:
+        pass
+    assert told == ["Delivery", "ServerError", "ServerError", "Delivery"]
+
+
+def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
+    with (
+        Client("another_key", base_url=sandbox.base_url, budget=None) as client,
+        pytest.raises(InvalidApiKeyError),
+    ):
+        next(Listener(client, receiver.url).run())
+
+
+def test_so_does_any_refusal_that_lasts(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    client.stk.initiate(amount=100, phone=PHONE)
+    listening = Listener(client, receiver.url, backend=SandboxTime(sandbox, 120)).run()
+    assert isinstance(next(listening), Delivery)
+    sandbox.fail_next("GET", "/transactions", "refused_after_commit", status=401)
+    with pytest.raises(APIError):
+        next(listening)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, list[str]]]:
+    """An address that redirects to another path, and the paths that were asked for."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.path)
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response_only(307)
+            self.send_header("location", "/there")
+            self.end_headers()
+
+    with server_runs(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address, seen
+
+
+def test_a_redirect_is_not_followed(client: Client, sandbox: Sandbox, elsewhere: tuple[str, list[str]]) -> None:
+    url, seen = elsewhere
+    client.stk.initiate(amount=100, phone=PHONE)
+    deliveries(client, sandbox, f"{url}/momo", seconds=45)
+    assert seen == ["/momo"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "http://0.0.0.0/x", "x"],
+)
+def test_it_is_sent_to_this_machine_alone(client: Client, url: str) -> None:
+    with pytest.raises(RequestValidationError) as refused:
+        Listener(client, url)
+    assert refused.value.fields.keys() == {"forward_to"}
+
+
+def test_a_host_that_was_named_is_allowed(client: Client) -> None:
+    Listener(client, "http://web:8000/momo", allowed_hosts=["Web"])
+    with pytest.raises(RequestValidationError):
+        Listener(client, "http://web.example/momo", allowed_hosts=["web"])
