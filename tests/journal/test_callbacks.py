@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from journal.kit import callback, execute, in_threads, just_before, sender
+from journal.kit import callback, execute, in_threads, just_before, payout, sender
 from momopay import CallbackError, Journal
 from patience import until
 
@@ -47,6 +47,23 @@ def test_another_status_of_the_same_transaction_is_new(journal: Journal) -> None
     assert journal.first_seen(callback(status="SUCCESS"))
     assert journal.first_seen(callback(identity="another"))
     assert not journal.first_seen(callback(status="FAILED"))
+
+
+def test_an_end_without_success_is_one_end_whatever_its_name(journal: Journal) -> None:
+    """A callback may say CANCELLED, or EXPIRED, where a read says FAILED."""
+    assert journal.first_seen(callback(status="CANCELLED"))
+    assert not journal.first_seen(callback(status="EXPIRED"))
+    with journal.handling(payout(status="FAILED")) as is_new:
+        assert not is_new
+    assert journal.first_seen(payout(status="REVERSED"))
+    assert journal.first_seen(payout(status="SUCCESS"))
+    assert not journal.first_seen(callback(status="SUCCESS"))
+
+
+def test_a_transaction_that_was_handled_is_not_handled_again_as_a_callback(journal: Journal) -> None:
+    with journal.handling(payout()) as is_new:
+        assert is_new
+    assert is_handled(journal)
 
 
 def test_a_callback_is_new_to_one_of_many_threads(journal: Journal) -> None:

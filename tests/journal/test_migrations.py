@@ -80,6 +80,20 @@ def test_a_journal_of_version_1_goes_on(old_url: str) -> None:
             assert is_new
 
 
+def test_the_names_of_an_end_without_success_are_merged(old_url: str) -> None:
+    with Journal(old_url) as journal:
+        with journal._database.connection() as connection:
+            found = connection.exec_driver_sql("SELECT transaction_id, status, handled FROM momopay_callbacks").all()
+        assert {(each[0], each[1]): bool(each[2]) for each in found} == {
+            ("the-id", "SUCCESS"): True,
+            ("another", "FAILED"): False,
+            ("cancelled", "FAILED"): True,
+            ("expired", "FAILED"): True,
+            ("expired", "SUCCESS"): True,
+        }
+        assert not journal.first_seen(callback(identity="expired", status="CANCELLED"))
+
+
 def test_of_two_rows_with_one_transaction_the_later_is_in_doubt(old_url: str, caplog: pytest.LogCaptureFixture) -> None:
     with Journal(old_url) as journal:
         assert found(journal, "z: first of two").state is JournalState.ACCEPTED

@@ -111,6 +111,12 @@ ROWS: Final = (
 CALLBACKS: Final = (
     {"transaction_id": "the-id", "status": "SUCCESS", "handled": True},
     {"transaction_id": "another", "status": "FAILED", "handled": False},
+    # One end, of which version 1 made three.
+    {"transaction_id": "cancelled", "status": "FAILED", "handled": False},
+    {"transaction_id": "cancelled", "status": "CANCELLED", "handled": True},
+    {"transaction_id": "cancelled", "status": "EXPIRED", "handled": True},
+    {"transaction_id": "expired", "status": "EXPIRED", "handled": True},
+    {"transaction_id": "expired", "status": "SUCCESS", "handled": True},
 )
 
 

@@ -208,13 +208,13 @@ class Journal:
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
-    def first_seen(self, callback: Callback) -> bool:
-        """Record that a callback was seen, and return whether it is new, by its key: transaction id and status.
+    def first_seen(self, callback: Callback | TransactionSummary) -> bool:
+        """Record that an end was seen, and return whether it is new; ends are compared as by `handling`.
 
         It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
 
         Args:
-            callback: From `parse_callback`.
+            callback: From `parse_callback`; or a transaction that has ended.
 
         Returns:
             True once, False ever after, in all processes.
@@ -224,15 +224,18 @@ class Journal:
         """
         return self._callbacks.first_seen(callback)
 
-    def handling(self, callback: Callback) -> AbstractContextManager[bool]:
-        """Handle a callback once: held for the context, recorded if it ends well, free again if it raises.
+    def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
+        """Handle an end once: held for the context, recorded if it ends well, free again if it raises.
 
-        A process that dies within the context leaves the callback free, to be handled when it comes again. So it is
-        handled at least once, if the service keeps sending; and twice if the process died, or the database failed,
-        between the effect and the end of this context, or if the body took longer than ten minutes.
+        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. It is one end by the
+        transaction's id and its status, where FAILED, CANCELLED and EXPIRED are the same.
+
+        A process that dies within the context leaves the end free, to be handled when it comes again. So it is
+        handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the database
+        failed, between the effect and the end of this context, or if the body took longer than ten minutes.
 
         Args:
-            callback: From `parse_callback`.
+            callback: From `parse_callback`; or a transaction that has ended.
 
         Returns:
             A context that gives True to the one that is to handle it, False if it was handled before.

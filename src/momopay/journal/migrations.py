@@ -44,6 +44,7 @@ from momopay.journal.schema import (
     prompts,
     versions,
 )
+from momopay.models.enums import FAILURES, TransactionStatus
 from momopay.models.references import canonical
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -120,12 +121,23 @@ def _migrate_from_1(connection: Connection) -> None:
     # SQLite changes no primary key in place.
     connection.execute(text("ALTER TABLE momopay_callbacks RENAME TO momopay_callbacks_1"))
     _create(connection, callbacks)
-    names = [each.name for each in callbacks.c if each.name != "account"]
-    same: list[ColumnClause[Any]] = [column(each) for each in names]  # the account is by default that of version 1
-    old_callbacks = select(*same).select_from(table("momopay_callbacks_1"))
-    connection.execute(insert(callbacks).from_select(names, old_callbacks))
+    _copy_callbacks(connection)
     connection.execute(text("DROP TABLE momopay_callbacks_1"))
     connection.execute(update(versions).values(version=VERSION))
+
+
+def _copy_callbacks(connection: Connection) -> None:
+    """Copy what version 1 handled. It told FAILED, CANCELLED and EXPIRED apart, which are one end now."""
+    names = [each.name for each in callbacks.c if each.name != "account"]  # by default it is that of version 1
+    columns: dict[str, ColumnClause[Any]] = {name: column(name) for name in names}
+    end = case((columns["status"].in_(FAILURES), TransactionStatus.FAILED), else_=columns["status"])
+    # Of several that are one, the first that was handled stays; a row that was not handled is handled anew.
+    order = case((column("handled", Boolean), 0), else_=1), columns["seen_at"], columns["status"]
+    number = func.row_number().over(partition_by=(columns["transaction_id"], end), order_by=order)
+    copied = [end.label("status") if name == "status" else columns[name] for name in names]
+    source = select(*copied, number.label("number")).select_from(table("momopay_callbacks_1")).subquery()
+    rows = select(*(source.c[name] for name in names)).where(source.c.number == 1)
+    connection.execute(insert(callbacks).from_select(names, rows))
 
 
 def _list_look_alikes(connection: Connection) -> None:

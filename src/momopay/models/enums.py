@@ -6,7 +6,7 @@ The service may add a value at any time, and a payment must stay readable then.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 __all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
 
@@ -48,6 +48,11 @@ class TransactionStatus(OpenEnum):
 
 # EXPIRED is not among the terminal states that the service lists, but nothing is stated to follow it.
 _TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
+
+# One end under three names: which of them a read or a callback says is not specified. REVERSED is another end.
+FAILURES: Final[frozenset[TransactionStatus]] = frozenset(
+    {TransactionStatus.FAILED, TransactionStatus.CANCELLED, TransactionStatus.EXPIRED}
+)
 
 
 class TransactionType(OpenEnum):
