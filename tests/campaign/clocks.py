@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import update
 
 from momopay import Journal, JournalError
+from momopay._core import clock as momopay_clock
 from momopay.journal.schema import payments
 
 SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
@@ -44,6 +45,10 @@ class Clock:
         ahead = self.skew + getattr(self._own, "ahead", 0.0)
         return datetime.fromtimestamp(self._epoch + time.monotonic() * self._speed + ahead, UTC)
 
+    def boot(self) -> float:
+        """Return the seconds of the service's time since some moment, which no skew changes."""
+        return time.monotonic() * self._speed
+
     @contextmanager
     def ahead(self, seconds: float) -> Generator[None]:
         """Put the clock ahead, for this thread only."""
@@ -54,8 +59,8 @@ class Clock:
             self._own.ahead = 0.0
 
 
-def wind(clock: Any) -> list[tuple[Any, Any]]:
-    """Have the modules of momopay read this clock, which has a `now()`; return what `unwind` takes.
+def wind(clock: Any) -> list[tuple[Any, str, Any]]:
+    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; return what `unwind` takes.
 
     The sandbox is left alone: it is the service, and its own time is the true one.
     """
@@ -70,10 +75,11 @@ def wind(clock: Any) -> list[tuple[Any, Any]]:
             now: datetime = clock.now()
             return now.astimezone(tz)
 
-    wound: list[tuple[Any, Any]] = []
+    wound: list[tuple[Any, str, Any]] = [(momopay_clock, "now", vars(momopay_clock)["now"])]
+    vars(momopay_clock)["now"] = clock.boot
     for name, module in list(sys.modules.items()):
         if name.startswith("momopay.") and not name.startswith("momopay.sandbox") and _reads_the_clock(module):
-            wound.append((module, vars(module)["datetime"]))
+            wound.append((module, "datetime", vars(module)["datetime"]))
             vars(module)["datetime"] = Wound
     return wound
 
@@ -99,10 +105,10 @@ def end_lease(journal: Journal, reference: str) -> None:
         connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
 
 
-def unwind(wound: list[tuple[Any, Any]]) -> None:
+def unwind(wound: list[tuple[Any, str, Any]]) -> None:
     """Have the modules read the machine's clock again."""
-    for module, original in wound:
-        vars(module)["datetime"] = original
+    for module, name, original in wound:
+        setattr(module, name, original)
 
 
 def _reads_the_clock(module: Any) -> bool:

@@ -94,6 +94,10 @@ class World:
         current: Any = self.scheduler.current
         return self.bank.time + timedelta(seconds=0.0 if current is None else current.skew)
 
+    def boot(self) -> float:
+        """Return the seconds since the beginning, on a clock that cannot be set."""
+        return self.bank.now
+
     def run(self) -> Outcome:
         """Pay under fire, then in peace; judge, let a human look, and judge again."""
         wound = wind(self)

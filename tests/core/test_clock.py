@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime
+from typing import Self
 
 import pytest
 
@@ -22,6 +23,24 @@ def test_the_offset_is_measured_by_the_date(seconds: int, ahead: int) -> None:
     clock.observe(date(seconds))
     assert clock.offset == pytest.approx(seconds, abs=2)
     assert clock.ahead == pytest.approx(ahead, abs=2)
+
+
+def test_the_offset_follows_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Machine(datetime):
+        ahead = 0.0
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(1e9 + boot + cls.ahead, tz)
+
+    boot = 10.0
+    monkeypatch.setattr("momopay._core.clock.datetime", Machine)
+    monkeypatch.setattr("momopay._core.clock.now", lambda: boot)
+    clock = ServiceClock()
+    clock.observe({"date": format_datetime(Machine.now(UTC), usegmt=True)})
+    boot, Machine.ahead = 500.0, 3600.0
+    assert clock.offset == pytest.approx(3600, abs=1)
+    assert clock.service_now().timestamp() == pytest.approx(1e9 + boot, abs=1)
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "soon"}, {"date": "Mon, 99 Xyz 2026 10:00:00 GMT"}])

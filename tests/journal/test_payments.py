@@ -196,6 +196,23 @@ def test_a_release_lets_it_be_sent_and_searched_for_from_the_first_time(journal:
         assert found(journal).sent_at == first.sent_at
 
 
+def test_the_offset_stays_that_of_the_clock_that_dated_the_first_attempt(journal: Journal) -> None:
+    for offset, expected in ((3600.0, 3600.0), (2.0, 3600.0)):
+        with lease_of(journal) as lease:
+            begin(journal, lease)
+            record(journal, lease, REFUSED, code="c", clock_offset=offset)
+        assert found(journal).clock_offset == expected
+
+
+def test_an_offset_that_was_not_measured_at_the_first_attempt_stays_unknown(journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    journal.release("r")
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        record(journal, lease, REFUSED, code="c", clock_offset=2.0)
+    assert found(journal).clock_offset is None
+
+
 def test_what_is_being_sent_is_not_released(journal: Journal) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease, seconds=-60)

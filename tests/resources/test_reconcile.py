@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Generator
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import httpx
 import pytest
 
 import momopay
-from drivers import Driver
+from campaign.clocks import unwind, wind
+from drivers import Driver, hasty
 from journal.kit import PHONE, begin, execute, found, lease_of, put
 from momopay import Journal, JournalState, OutcomeUnknownError, Transaction
 from momopay.sandbox import Account, Fault, Sandbox
+from resources import sandbox_kit
 from resources.payout_service import PayoutService, listed, pay, record
 from virtual import envelope
 
@@ -62,9 +65,13 @@ def test_nothing_in_doubt_costs_no_request(sdk: Driver, sandbox: Sandbox, journa
     assert sandbox.requests == []
 
 
-def test_a_walk_reaches_back_to_the_oldest_and_no_further(drive: Callable[..., Driver], journal: Journal) -> None:
+@pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), ("NULL", 4)])
+def test_a_walk_reaches_back_to_the_oldest_and_no_further(
+    drive: Callable[..., Driver], journal: Journal, offset: object, pages_read: int
+) -> None:
     for reference in ("yesterday's", "today's"):
         put(journal, reference, UNKNOWN)
+    execute(journal, f"UPDATE momopay_payments SET clock_offset = {offset}")
     # The service's clock and ours may differ by five minutes.
     day = timedelta(days=1)
     execute(journal, f"UPDATE momopay_payments SET sent_at = '{_ago(day)}' WHERE reference = 'yesterday''s'")
@@ -72,6 +79,7 @@ def test_a_walk_reaches_back_to_the_oldest_and_no_further(drive: Callable[..., D
         [listed("today's", transactionId="new"), listed("another's", age=timedelta(hours=1))],
         [listed("yesterday's", age=day + timedelta(minutes=4), transactionId="old")],
         [listed("another's", age=2 * day)],
+        [listed("another's", age=2 * day + timedelta(minutes=6))],
         [listed("another's", age=3 * day)],
     ]
     service = PayoutService(pages=pages)
@@ -80,7 +88,84 @@ def test_a_walk_reaches_back_to_the_oldest_and_no_further(drive: Callable[..., D
         ("yesterday's", "old"),
         ("today's", "new"),
     ]
-    assert service.requests == ["GET /transactions"] * 3
+    assert service.requests == ["GET /transactions"] * pages_read
+
+
+class _Payer:
+    """A payer's clock, which may be ahead of the service's."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return self._sandbox.now + self.ahead
+
+    def boot(self) -> float:
+        return self._sandbox.now.timestamp()
+
+
+@pytest.fixture
+def payer(sandbox: Sandbox) -> Generator[_Payer]:
+    """The clock that the client and the journal read."""
+    clock = _Payer(sandbox)
+    wound = wind(clock)
+    yield clock
+    unwind(wound)
+
+
+@on_both_clients
+def test_a_clock_of_which_nothing_is_known_hides_no_payment(
+    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal, payer: _Payer
+) -> None:
+    account.rate_limit = None
+    payer.ahead = timedelta(hours=1)
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(hasty(pay(journal, reference="r")))
+    assert found(journal).clock_offset is None
+    payer.ahead = timedelta()
+    sandbox.advance(1800)
+    for number in range(101):
+        sdk(partial(sandbox_kit.pay, reference=f"n{number}"))
+    sandbox.advance(5400)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(pay(journal))
+    assert [each.account_reference for each in caught.value.near_matches] == ["r"]
+    assert sdk(journal.reconcile_all)[0].state is UNKNOWN
+    journal.release("r", by="somebody who has not looked")
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert sum((each.kind, each.reference) == ("payout", "r") for each in sandbox.ledger) == 1
+
+
+@on_both_clients
+@pytest.mark.parametrize("attempts", [1, 0])
+def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_list(
+    drive: Callable[..., Driver], journal: Journal, attempts: int
+) -> None:
+    put(journal, "r", UNKNOWN)
+    journal.release("r", by="somebody")
+    execute(journal, f"UPDATE momopay_payments SET attempts = {attempts}")
+    pages = [[listed("another's", age=timedelta(days=days))] for days in (0, 3, 9)] + [[listed(age=timedelta(days=9))]]
+    service = PayoutService(record(reference="r", transactionId="t-2"), pages=pages)
+    sdk = drive(transport=service.transport)
+    if attempts:
+        with pytest.raises(OutcomeUnknownError, match="has its reference"):
+            sdk(pay(journal))
+    else:  # nothing was ever sent, so nothing can be in the list
+        sdk(pay(journal))
+    assert (service.requests.count("GET /transactions"), service.initiations) == ((4, 0) if attempts else (2, 1))
+
+
+def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    journal.release("r", by="somebody")
+    service = PayoutService(pages=[[listed("another's", age=timedelta(days=days))] for days in range(60)])
+    budget = momopay.RateBudget(requests=58, window=61.0)
+    with pytest.raises(momopay.BudgetExhaustedError):
+        drive(transport=service.transport, budget=budget, deadline=30)(pay(journal))
+    assert (service.initiations, found(journal).state) == (0, JournalState.NOT_SENT)
 
 
 def _ago(age: timedelta) -> str:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from momopay._transport.clock import now
+
 logger = logging.getLogger("momopay")
 
 # Seconds. Less is latency, and the header's resolution of one second.
@@ -21,12 +23,20 @@ _LARGEST: Final = 10 * 365 * 86_400.0
 
 
 class ServiceClock:
-    """The offset that one client measured. Threads share it without a lock: each measures the same."""
+    """What one client knows of the service's time. Threads share it without a lock: each measures the same."""
 
     def __init__(self) -> None:
-        self.offset: float | None = None
-        """Seconds by which this machine's clock is ahead; None if no response had a ``Date``."""
+        # The service's time, and what this machine's boot clock showed then. Nobody sets that clock, so the two show
+        # the service's time at every later moment, whatever was done to this machine's time of day in between.
+        self._measured: tuple[datetime, float] | None = None
         self._warned: float = 0.0
+
+    @property
+    def offset(self) -> float | None:
+        """Seconds by which this machine's clock is ahead at this moment; None if no response had a ``Date``."""
+        if self._measured is None:
+            return None
+        return (datetime.now(UTC) - self.service_now()).total_seconds()
 
     @property
     def ahead(self) -> float:
@@ -35,7 +45,10 @@ class ServiceClock:
 
     def service_now(self) -> datetime:
         """Return the service's time, this machine's where no response showed it."""
-        return datetime.now(UTC) - timedelta(seconds=self.offset or 0.0)
+        if self._measured is None:
+            return datetime.now(UTC)
+        date, at = self._measured
+        return date + timedelta(seconds=now() - at)
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the offset by a response that came just now."""
@@ -49,9 +62,9 @@ class ServiceClock:
         offset = (datetime.now(UTC) - date).total_seconds()
         if abs(offset) > _LARGEST:
             return
-        self.offset = offset
+        self._measured = date, now()
         # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
-        if abs(self.offset) > _WORTH_A_WARNING and abs(self.offset - self._warned) > _WORTH_A_WARNING:
-            self._warned = self.offset
-            direction = "ahead of" if self.offset > 0 else "behind"
-            logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(self.offset), direction)
+        if abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
+            self._warned = offset
+            direction = "ahead of" if offset > 0 else "behind"
+            logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(offset), direction)

@@ -32,7 +32,14 @@ def _kept_or(name: str) -> Any:
 
 # Built once: building a statement takes several times as long as executing it.
 _SAME_CLAIM: Final = _columns.claim == bindparam("the_claim")
-_REPORTED: Final = {name: _kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at", "clock_offset")}
+# The offset of the clock that wrote `sent_at`: what a later attempt measures is that of another moment.
+_OFFSET: Final = case(
+    (_columns.attempts > 1, _columns.clock_offset),
+    else_=func.coalesce(_columns.clock_offset, bindparam("new_clock_offset", type_=_columns.clock_offset.type)),
+)
+_REPORTED: Final = {name: _kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at")} | {
+    "clock_offset": _OFFSET
+}
 IS_TAKEN: Final = select(
     exists().where(
         _columns.account == bindparam("the_account"),
@@ -60,8 +67,11 @@ BEGIN: Final = _change(
     attempts=_columns.attempts + 1,
     # What was refused or released may have been paid the first time after all, so a search begins there.
     sent_at=case((_columns.attempts > 0, _columns.sent_at), else_=bindparam("now", type_=Text())),
+    clock_offset=case(
+        (_columns.attempts > 0, _columns.clock_offset),
+        else_=bindparam("new_clock_offset", type_=_columns.clock_offset.type),
+    ),
     metadata=_kept_or("metadata"),
-    clock_offset=_kept_or("clock_offset"),
     body_hash=bindparam("new_body_hash"),
     **TAKE_LEASE,
 )
@@ -73,7 +83,7 @@ OUTCOMES: Final = {
         transaction_id=bindparam("new_transaction_id"),
         code=bindparam("new_code"),
         attempts=_columns.attempts - (1 if to is JournalState.NOT_SENT else 0),
-        clock_offset=_kept_or("clock_offset"),
+        clock_offset=_OFFSET,
     )
     for to in TRANSITIONS[Cause.OUTCOME]
 }

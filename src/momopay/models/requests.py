@@ -19,6 +19,8 @@ from momopay.models.transactions import TransactionPage, TransactionSummary
 
 # How far the service's clock may be from this machine's when a payment is searched for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
+# How much further back a walk goes for a payment whose sender's clock was never compared with the service's.
+_UNMEASURED: Final = timedelta(days=1)
 
 
 class StkRequest(Request):
@@ -125,6 +127,12 @@ class Search(Request):
     amount: Annotated[Decimal, arguments.kes(minimum=0)] | None = None  # no endpoint's minimum applies to a search
     phone: arguments.Phone | None = None
     type: arguments.Text | None = None
+    is_measured: bool = True
+
+    @property
+    def earliest(self) -> datetime:
+        """The time to which a walk of the list reaches back, before any tolerance."""
+        return self.since if self.is_measured else self.since - _UNMEASURED
 
     def shifted(self, seconds: float) -> Self:
         """Return the same search, begun so many seconds earlier."""
@@ -143,7 +151,7 @@ class Search(Request):
 
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""
-        return bool(page.items) and self._is_before(page.items[-1])
+        return bool(page.items) and self.earliest - page.items[-1].created_at > CLOCK_TOLERANCE
 
     def _is_before(self, item: TransactionSummary) -> bool:
         return self.since - item.created_at > CLOCK_TOLERANCE

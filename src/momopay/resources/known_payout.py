@@ -43,7 +43,10 @@ class KnownPayout(Generic[BackendT]):
             OutcomeUnknownError: The list shows a transaction that may be this payout.
         """
         # A refusal may have been a proxy's, and what a transport calls not sent may have been sent.
-        (matches,) = await search(self._session, [search_for(entry)], self._journal.deadline)
+        # Where it may have been sent by a clock of which nothing is known, no time bounds the search: if the deadline
+        # comes before the end of the list, nothing is sent.
+        whole_list = entry.attempts > 0 and entry.clock_offset is None
+        (matches,) = await search(self._session, [search_for(entry)], self._journal.deadline, whole_list=whole_list)
         match finding(matches.exact, matches.near):
             case Finding.MADE:
                 return await self._adopt(entry, matches)

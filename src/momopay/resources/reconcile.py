@@ -68,6 +68,8 @@ def search_for(entry: JournalEntry) -> Search:
         amount=entry.amount,
         phone=entry.phone,
         type=TransactionType.B2C.value,
+        # What is found only because of this is a near match: a person looks at the times.
+        is_measured=entry.clock_offset is not None,
     )
     # The time is the payer's, whose clock may have been ahead of the service's when it was sent.
     return wanted.shifted(max(0.0, entry.clock_offset or 0.0))

@@ -38,8 +38,9 @@ class Matches:
 async def search(
     session: Session[BackendT], wanted: list[Search], until: float = inf, *, whole_list: bool = False
 ) -> list[Matches]:
-    """Walk the list once, back to the oldest of the wanted payments or to its end, and return what was found of each.
+    """Walk the list once, back to the oldest of the wanted payments, and return what was found of each.
 
+    With `whole_list`, go on to its end as long as any of them was not found at all.
     Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
     """
     # Not filtered by type: what has the reference and another type must be seen.
@@ -56,12 +57,14 @@ async def search(
         wanted = [
             each.begun_by(now - _FUTURE_MARGIN) if each.since > now + CLOCK_TOLERANCE else each for each in wanted
         ]
-    oldest = min(wanted, key=lambda each: each.since)
+    oldest = min(wanted, key=lambda each: each.earliest)
     while page is not None:
         for item in page.items:
             # By id, because a list that grows while it is walked shows some transactions twice.
             by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
-        page = None if oldest.is_past(page) and not whole_list else await walk.next()
+        # What is older than a payment can only be a near match, and one of those is enough.
+        is_done = oldest.is_past(page) and (not whole_list or all(by_reference.values()))
+        page = None if is_done else await walk.next()
     return [_matches(each, list(by_reference[comparable(each.reference)].values())) for each in wanted]
 
 
