@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import update
 
 from momopay import Journal, JournalError
-from momopay._core import clock as momopay_clock
+from momopay._core import clock as service_clock
 from momopay.journal.schema import payments
 
 SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
@@ -75,8 +75,9 @@ def wind(clock: Any) -> list[tuple[Any, str, Any]]:
             now: datetime = clock.now()
             return now.astimezone(tz)
 
-    wound: list[tuple[Any, str, Any]] = [(momopay_clock, "now", vars(momopay_clock)["now"])]
-    vars(momopay_clock)["now"] = clock.boot
+    of_the_service: Any = service_clock
+    wound: list[tuple[Any, str, Any]] = [(of_the_service, "now", of_the_service.now)]
+    of_the_service.now = clock.boot
     for name, module in list(sys.modules.items()):
         if name.startswith("momopay.") and not name.startswith("momopay.sandbox") and _reads_the_clock(module):
             wound.append((module, "datetime", vars(module)["datetime"]))
