@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
@@ -85,6 +85,28 @@ def execute(journal: Journal, statement: str) -> None:
     """Change the journal's database behind its back."""
     with journal._database.connection() as connection:
         connection.exec_driver_sql(statement)
+
+
+def put_collection(
+    journal: Journal, reference: str = "o", amount: int = 100, statuses: Sequence[str] = ("SUCCESS",)
+) -> None:
+    """Put a collection into the journal, with a prompt in each of these statuses."""
+    journal.get(reference)  # creates the tables
+    now, status = "2026-11-20T10:00:00.000001+00:00", "SUCCESS" if "SUCCESS" in statuses else statuses[-1]
+    ended = f"'{now}'" if status != "PENDING" else "NULL"
+    execute(
+        journal,
+        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, transaction_id,"
+        " attempts, status, created_at, sent_at, ended_at, claim, sender, lease_until) VALUES ('default', 'COLLECTION',"
+        f" '{reference}', '{amount}', '{PHONE}', 'hash', 'ACCEPTED', '{reference}-0', {len(statuses)}, '{status}',"
+        f" '{now}', '{now}', {ended}, '', '', 0)",
+    )
+    for number, each in enumerate(statuses):
+        execute(
+            journal,
+            "INSERT INTO momopay_prompts (account, transaction_id, reference, status, sent_at)"
+            f" VALUES ('default', '{reference}-{number}', '{reference}', '{each}', '{now}')",
+        )
 
 
 @contextmanager

@@ -10,6 +10,8 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | rules | what a call does about an entry, and which states may follow which |
 | identity | what a journal is bound to |
 | payments | the rows of payouts, and who may change one to what |
+| refunds | the payouts that pay something of a collection back, and their limit |
+| reports | what `Journal` reports about all that it has |
 | statements | the SQL that reads and changes these rows |
 | evidence | what the service reports, as the journal keeps it |
 | callbacks | which callbacks were handled |

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
+from momopay.journal.reports import Reports
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
 from momopay.models.matching import RequestedPayment
@@ -42,7 +44,7 @@ class ReconcilingClient(Protocol[T_co]):
         ...
 
 
-class Journal:
+class Journal(Reports):
     """A durable record of payouts, one row for each reference, for ``payouts.pay_once``.
 
     One journal belongs to one account of the service. All processes that pay from the account share it, and no row is
@@ -74,6 +76,7 @@ class Journal:
             from momopay.journal.database import ForkSafeDatabase
             from momopay.journal.lease import LeaseHolder
             from momopay.journal.payments import Payments
+            from momopay.journal.refunds import Refunds
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
                 raise
@@ -93,6 +96,7 @@ class Journal:
         self._payments = Payments(self._database, leases, account)
         self._collections = Payments(self._database, leases, account, EntryKind.COLLECTION)
         self._callbacks = Callbacks(self._database, leases, account)
+        self._refunds_of = partial(Refunds, self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
 
     def get(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry | None:

@@ -70,6 +70,8 @@ class Payments:
         self._rows = {"the_account": account, "the_kind": kind.value}
         self._look_alikes: dict[str, str] | None = None
         self.leases = leases
+        self.refund_of: str | None = None
+        """The collection of which the payouts that are begun here pay something back."""
 
     def bounded(self, seconds: float) -> AbstractContextManager[None]:
         """Let all that this thread does with the database in the context end within so many seconds."""
@@ -140,6 +142,7 @@ class Payments:
                 # Not a SELECT first: between it and the write, another process could do the same.
                 row = {name.removeprefix("the_"): value for name, value in self._rows.items()} | given
                 row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
+                row |= {"refund_of": self.refund_of}
                 row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
                 begun = insert_new(connection, payments, row | values)
             else:

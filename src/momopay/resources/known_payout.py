@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.session import Session
-from momopay.errors import MomoPayError
+from momopay._redaction import redacted_repr
+from momopay.errors import DuplicatePayoutError, MomoPayError
 from momopay.journal.entries import JournalEntry
 from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding, finding
@@ -21,6 +23,8 @@ from momopay.resources.search import GET, Matches, search
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.payments import Payments
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 class KnownPayout(Generic[BackendT]):
@@ -35,6 +39,23 @@ class KnownPayout(Generic[BackendT]):
         self._payments = payments
         self._journal = journal
         self._payment = payment
+
+    def check_same_payout(self, entry: JournalEntry, body_hash: str) -> None:
+        """Raise DuplicatePayoutError if the reference was used with another amount or phone, or for another purpose."""
+        is_same = (entry.amount, entry.phone) == (self._payment.amount, self._payment.phone)
+        # A refund that was not sent must not be sent without its limit, and what is no refund must not pass for one.
+        if not is_same or entry.refund_of != self._payments.refund_of:
+            what = "for another refund, or for none," if is_same else "with another amount or phone"
+            raise DuplicatePayoutError(
+                f"reference {entry.reference!r} was used {what} on {entry.sent_at:%Y-%m-%d}:"
+                " give each payout a reference of its own",
+                reference=entry.reference,
+            )
+        # A description or a callback URL may change between two runs of one program. No money depends on it.
+        if entry.body_hash != body_hash:
+            logger.info(
+                "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
+            )
 
     async def find_before_sending(self, entry: JournalEntry) -> Transaction | None:
         """Search for a payout that was refused or not sent; return it if it was made after all, None if it is absent.

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from random import uniform
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from momopay._core.backend import BackendT
 from momopay._core.call import Call
@@ -50,6 +50,10 @@ from momopay.resources.journal_access import JournalAccess
 from momopay.resources.known_payout import KnownPayout
 from momopay.resources.reconcile import check_tenant, outcome_unknown
 
+if TYPE_CHECKING:  # at run time they need SQLAlchemy
+    from momopay.journal.payments import Payments
+    from momopay.journal.refunds import Refunds
+
 logger: logging.Logger = logging.getLogger("momopay")
 
 T = TypeVar("T")
@@ -74,9 +78,10 @@ class PayOnce(Generic[BackendT]):
         initiate: Endpoint[Payout],
         request: PayoutRequest,
         metadata: Mapping[str, object] | None,
+        refunds: Refunds | None = None,
     ) -> None:
         self._session = session
-        self._payments = payments_of(journal)
+        self._payments: Payments = refunds or payments_of(journal)
         self._accounts = accounts_of(journal)
         self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
         self._request = request
@@ -97,7 +102,7 @@ class PayOnce(Generic[BackendT]):
         paid: Payout | Transaction | None
         while True:
             if entry is not None:
-                self._check_same_payout(entry)
+                self._known.check_same_payout(entry, self._body_hash)
             match next_step(None if entry is None else entry.state):
                 case Step.SEND:
                     paid = await self._try_to_send(None)
@@ -282,18 +287,3 @@ class PayOnce(Generic[BackendT]):
         record = partial(self._payments.record_outcome, lease, self._request.reference, state)
         offset = self._session.clock.offset
         await self._journal.run_or_log(partial(record, transaction_id=transaction_id, code=code, clock_offset=offset))
-
-    def _check_same_payout(self, entry: JournalEntry) -> None:
-        """Raise DuplicatePayoutError if the reference was used with another amount or phone."""
-        request = self._request
-        if (entry.amount, entry.phone) != (request.amount, request.phone):
-            raise DuplicatePayoutError(
-                f"reference {entry.reference!r} was used with another amount or phone on {entry.sent_at:%Y-%m-%d}:"
-                " give each payout a reference of its own",
-                reference=entry.reference,
-            )
-        # A description or a callback URL may change between two runs of one program. No money depends on it.
-        if entry.body_hash != self._body_hash:
-            logger.info(
-                "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
-            )

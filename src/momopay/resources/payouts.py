@@ -21,6 +21,7 @@ from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 from momopay.resources.pay_once import PayOnce
 from momopay.resources.reconcile import reconcile_all
+from momopay.resources.refund import refund
 from momopay.resources.release import release
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
@@ -155,6 +156,61 @@ class Payouts(Resource[BackendT]):
             callback_url=callback_url,
         )
         return await PayOnce(self._session, journal, PAY_ONCE, request, checked_metadata(metadata)).pay()
+
+    @operation
+    async def refund(
+        self,
+        *,
+        journal: Journal,
+        of: str,
+        amount: int | Decimal | None = None,
+        reference: str | None = None,
+        description: str | None = None,
+        channel_id: ChannelRef | None = None,
+        callback_url: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> Payout | Transaction:
+        """Pay back to the payer what was paid of a collection, or a part, once for each reference.
+
+        It is a payout, made as `pay_once` makes one: call it again with the same arguments after any error. All refunds
+        of a collection together never exceed what was paid, in all processes. Those in doubt count; those that were
+        refused, not sent or REVERSED do not. See the service page, "POST /b2c/payouts".
+
+        Args:
+            journal: The account's journal, in which ``stk.collect_once`` recorded the collection.
+            of: The collection's reference.
+            amount: KES, at least 10, no more than two decimals. By default all that is left to refund; where more than
+                one prompt was paid, what was paid beyond one. If the reference has a refund already, its amount.
+            reference: Of this refund, by default ``<of>-R1``, so that calling twice pays once. Give a second refund of
+                the same collection another one.
+            description: A short purpose.
+            channel_id: A payment channel, or its id.
+            callback_url: Public HTTPS address that receives the result.
+            metadata: A JSON object of your own, kept in the journal's entry and never sent.
+
+        Returns:
+            As `pay_once`. A refund that ended FAILED comes back to the B2C wallet; once it reads as REVERSED, refund
+            under another reference.
+
+        Raises:
+            RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
+                or more than what is left; nothing was sent. ``.fields`` says which refunds count.
+            DuplicatePayoutError: The reference was used for something else; nothing was sent.
+            OutcomeUnknownError: The money may be gone; as for `pay_once`.
+            MomoPayError: Whatever else `pay_once` raises.
+        """
+        return await refund(
+            self._session,
+            journal,
+            PAY_ONCE,
+            of=of,
+            amount=amount,
+            reference=reference,
+            metadata=metadata,
+            description=description,
+            channel_id=channel_id,
+            callback_url=callback_url,
+        )
 
     @operation
     async def release(self, *, journal: Journal, reference: str, by: str) -> JournalEntry:
