@@ -1,173 +1,156 @@
-"""Workers that pay out from a queue in Redis, with one rate budget for all and every reference paid once.
+"""Payouts as Celery tasks: Redis as the broker, PostgreSQL for the journal, one rate budget for all, a sweep by beat.
 
-    python examples/worker.py [--workers 2]
+    celery -A worker worker --concurrency 4
+    celery -A worker beat
+    celery -A worker call worker.payout --args '["WIN-1", "50", "0712345678"]'
 
-A queue sometimes delivers a job twice, and a worker may be killed at any line. `pay_once` and its journal handle both,
-so a job is simply retried. Without MOMOPAY_* settings the workers pay on the embedded sandbox, with a redis-server
-that the program starts. Add jobs with
-`redis-cli RPUSH payouts:todo '{"reference": "WIN-1", "amount": "50", "phone": "0712345678"}'`.
+Celery sometimes delivers a task twice, and a worker may be killed at any line. `pay_once` and its journal handle both,
+so a task is simply delivered again. Run this file without MOMOPAY_* settings, `python examples/worker.py`, to see it
+work on the embedded sandbox, with servers that it starts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import ExitStack
 from decimal import Decimal
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
-import redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
+from celery import Celery
+from celery.signals import worker_process_init, worker_process_shutdown
+from celery.utils.log import get_task_logger
 
 from momopay import (
     APIConnectionError,
-    APIError,
     BudgetExhaustedError,
     Client,
-    DuplicatePayoutError,
     Journal,
+    JournalError,
+    JournalState,
     OutcomeUnknownError,
     ServerError,
     ThrottledError,
 )
 from momopay.redis import RedisRateBudget
 
-TODO, DOING, PAID, REFUSED, UNKNOWN = (f"payouts:{name}" for name in ("todo", "doing", "paid", "refused", "unknown"))
-LATER = (APIConnectionError, BudgetExhaustedError, ServerError, ThrottledError)
+REDIS_URL = os.environ.get("REDIS_URL", "redis://localhost")
+JOURNAL_URL = os.environ.get("JOURNAL_URL", "postgresql+psycopg:///momopay")
+SWEEP_SECONDS = float(os.environ.get("WORKER_SWEEP_SECONDS", "60"))
+LONGEST_PAUSE = 120  # seconds before a retry
+# Seconds after which Redis gives the tasks of a worker that died to another one. A call takes at most its deadline of
+# 90 s; a retry waits in a worker, too.
+VISIBILITY = float(os.environ.get("WORKER_VISIBILITY_SECONDS", LONGEST_PAUSE + 90 + 30))
+LATER = (APIConnectionError, BudgetExhaustedError, JournalError, ServerError, ThrottledError)
+"""Errors that pass. The journal knows whether the payout was made, so the same task is tried again."""
+
+app = Celery("worker", broker=REDIS_URL.replace("unix://", "redis+socket://"))
+app.conf.update(
+    beat_schedule={"sweep": {"task": "worker.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}}},
+    broker_transport_options={"visibility_timeout": VISIBILITY, "unacked_restore_throttle": 1},
+    task_ignore_result=True,  # the journal has the results
+    worker_prefetch_multiplier=1,  # a worker that waits for the budget holds no tasks that another could do
+)
+logger = get_task_logger(__name__)
 
 
-def connect(redis_url: str, **options: Any) -> redis.Redis:
-    """Return a client of the queue."""
-    return redis.Redis.from_url(redis_url, decode_responses=True, **options)  # pyright: ignore[reportUnknownMemberType]  not typed in redis-py
+class Account:
+    """The client and the journal of a worker process."""
+
+    client: Client
+    journal: Journal
 
 
-def pay(client: Client, journal: Journal, job: str) -> str:
-    """Pay one job and return the list that it moves to. With Celery this is the task, and nothing else changes:
+account = Account()
 
-        @app.task(acks_late=True, reject_on_worker_lost=True, autoretry_for=LATER, retry_backoff=True)
-        def payout(reference: str, amount: str, phone: str) -> str: ...
 
-    Create `client` and `journal` in a handler of `worker_process_init` then, one of each for a process.
-    """  # noqa: D415  the sentence introduces the code
+@worker_process_init.connect
+def set_up(**_: object) -> None:
+    """Open them after the fork: two processes must not share a client."""
+    account.client = Client(budget=RedisRateBudget(REDIS_URL))
+    account.journal = Journal(JOURNAL_URL)
+
+
+@worker_process_shutdown.connect
+def tear_down(**_: object) -> None:
+    """Close them when the process ends in order."""
+    account.client.close()
+    account.journal.close()
+
+
+@app.task(
+    name="worker.payout",
+    acks_late=True,  # a task whose worker died is delivered again
+    reject_on_worker_lost=True,
+    autoretry_for=LATER,
+    retry_backoff=5,
+    retry_backoff_max=LONGEST_PAUSE,
+    max_retries=None,  # for ever: a refusal is no error that passes, and fails the task
+)
+def payout(reference: str, amount: str, phone: str) -> None:
+    """Pay once. The amount is text, exact to the cent; the reference names what is paid, never the task."""
     try:
-        order = json.loads(job)
-        client.payouts.pay_once(
-            journal=journal, reference=order["reference"], amount=Decimal(order["amount"]), phone=order["phone"]
+        account.client.payouts.pay_once(
+            journal=account.journal, reference=reference, amount=Decimal(amount), phone=phone
         )
-    except OutcomeUnknownError:
-        return UNKNOWN  # it may be paid: a person decides; never retry with another reference
-    except LATER:
-        raise  # retry the same job later: the journal knows whether it was paid
-    except (DuplicatePayoutError, APIError) as refused:
-        print(f"refused: {refused}", flush=True)
-        return UNKNOWN if refused.may_have_executed else REFUSED
-    except (ValueError, KeyError, TypeError, ArithmeticError) as invalid:
-        print(f"invalid job: {invalid!r}", flush=True)
-        return REFUSED
-    return PAID
+    except OutcomeUnknownError as error:
+        # Not again: the sweep looks for it, and what it does not find needs a person.
+        logger.warning("%s may have been paid: %s", reference, error)
 
 
-def work(number: int, redis_url: str, journal_url: str) -> None:
-    """Work until the queue is empty. A job stays in the worker's own list until it has ended."""
-    mine = f"{DOING}:{number}"
-    with (
-        connect(redis_url) as queue,
-        Client(budget=RedisRateBudget(redis_url)) as client,
-        Journal(journal_url) as journal,
-    ):
-        print(f"worker {number} is process {os.getpid()}", flush=True)
-        while queue.lmove(mine, TODO, "LEFT", "RIGHT"):
-            pass  # the job of a killed predecessor
-        while isinstance(job := queue.lmove(TODO, mine, "LEFT", "RIGHT"), str):
-            try:
-                where = pay(client, journal, job)
-            except LATER as error:
-                time.sleep(min(getattr(error, "retry_after", None) or 1.0, 60.0))
-                where = TODO
-            queue.rpush(where, job)  # before it is removed: a kill in between repeats the job, which pays nothing
-            queue.lrem(mine, 1, job)
+@app.task(name="worker.sweep")
+def sweep() -> None:
+    """Find what became of the payouts whose outcome is unknown."""
+    for entry in account.journal.reconcile_all(account.client):
+        logger.warning("%s is %s", entry.reference, entry.state)
 
 
-def run(workers: int, redis_url: str, journal_url: str) -> int:
-    """Run the workers until the queue is empty, replace those that die, and report."""
-    processes = multiprocessing.get_context("spawn")
+def demonstrate() -> int:
+    """Pay some winners on the sandbox, two of them twice by mistake; return the exit status."""
+    from servers import postgresql_server, redis_server
 
-    def start(number: int) -> SpawnProcess:
-        process = processes.Process(target=work, args=(number, redis_url, journal_url))
-        process.start()
-        return process
-
-    pool = {number: start(number) for number in range(workers)}
-    while pool:
-        for number, process in list(pool.items()):
-            process.join(0.05)
-            if process.exitcode == 0:
-                del pool[number]
-            elif process.exitcode is not None:
-                print(f"worker {number} died; starting another", flush=True)
-                time.sleep(0.5)
-                pool[number] = start(number)
-    with connect(redis_url) as queue, Client() as client:
-        counts = {name: int(queue.llen(name)) for name in (PAID, REFUSED, UNKNOWN)}
-        print(", ".join(f"{count} jobs in {name}" for name, count in counts.items()))
-        with Journal(journal_url) as journal:
-            unknown = [entry for entry in journal.reconcile_all(client) if entry.state == "UNKNOWN"]
-    for entry in unknown:
-        print(f"needs a person: {entry}")
-    return 3 if unknown else 0
-
-
-@contextmanager
-def redis_server(folder: str) -> Generator[str]:
-    """Run a redis-server on a socket file and yield its URL."""
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
-        sys.exit("Set REDIS_URL, or install redis-server.")
-    socket = Path(folder) / "redis.sock"
-    url = f"unix://{socket}"
-    quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--dir", folder)
-    arguments = [program, "--unixsocket", str(socket), *quiet]
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as server:  # noqa: S603  the program was found above
-        try:
-            with connect(url, retry=Retry(ConstantBackoff(0.05), 200)) as queue:
-                queue.llen(TODO)  # waits until the server listens
-            yield url
-        finally:
-            server.terminate()
-
-
-def main() -> int:
-    """Work on the real service, or demonstrate it on the sandbox."""
-    parser = argparse.ArgumentParser(description="Payout workers over a Redis queue.")
-    parser.add_argument("--workers", type=int, default=2)
-    workers = parser.parse_args().workers
-    if "MOMOPAY_BASE_URL" in os.environ:
-        journal_url = os.environ.get("JOURNAL_URL", "sqlite:///worker.db")
-        return run(workers, os.environ.get("REDIS_URL", "redis://localhost"), journal_url)
     from momopay.sandbox import Sandbox
 
-    with tempfile.TemporaryDirectory() as folder, Sandbox() as sandbox, redis_server(folder) as redis_url:
-        os.environ |= {"MOMOPAY_API_KEY": "pk_test_worker", "MOMOPAY_BASE_URL": sandbox.base_url}
-        with connect(redis_url) as queue:
-            for number in [*range(20), 3, 7]:  # two are delivered twice
-                job = {"reference": f"WIN-{number}", "amount": "50", "phone": f"07123450{number:02}"}
-                queue.rpush(TODO, json.dumps(job))
-        status = run(workers, redis_url, f"sqlite:///{folder}/worker.db")
-        payouts = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
-        print(f"The service paid {len(payouts)} times, {len(set(payouts))} references")
-        return status
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        redis_url = stack.enter_context(redis_server(Path(folder, "redis")))
+        journal_url = (
+            stack.enter_context(postgresql_server(Path(folder, "postgresql"))) or f"sqlite:///{folder}/worker.db"
+        )
+        sandbox = stack.enter_context(Sandbox(speed=5))
+        print(f"The journal is in {journal_url.partition(':')[0]}")
+        environment = os.environ | {
+            "MOMOPAY_API_KEY": "pk_test_worker",
+            "MOMOPAY_BASE_URL": sandbox.base_url,
+            "REDIS_URL": redis_url,
+            "JOURNAL_URL": journal_url,
+            "WORKER_SWEEP_SECONDS": "2",
+        }
+        celery = [sys.executable, "-m", "celery", "--quiet", "--workdir", str(Path(__file__).parent), "-A", "worker"]
+        for command in (["worker", "--concurrency", "2"], ["beat", "--schedule", f"{folder}/beat"]):
+            process = subprocess.Popen([*celery, *command, "--loglevel", "WARNING"], env=environment)  # noqa: S603  our own
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        app.conf.update(broker_url=redis_url.replace("unix://", "redis+socket://"))
+        winners = [f"WIN-{number}" for number in range(20)]
+        for reference in [*winners, "WIN-3", "WIN-7"]:
+            payout.delay(reference, "50", "0712345678")
+        journal = stack.enter_context(Journal(journal_url))
+        states = Counter[JournalState]()
+        while states.total() < len(winners) or states[JournalState.SENDING]:
+            time.sleep(0.5)
+            states = Counter(entry.state for entry in map(journal.get, winners) if entry is not None)
+        print("In the journal:", ", ".join(f"{count} {state}" for state, count in states.items()))
+        paid = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
+        print(f"The service paid {len(paid)} times, {len(set(paid))} references")
+    return 0 if sorted(paid) == sorted(winners) else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if "MOMOPAY_BASE_URL" in os.environ:
+        sys.exit("With settings, run the workers themselves: see the first lines of this file.")
+    sys.exit(demonstrate())

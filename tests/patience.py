@@ -9,9 +9,9 @@ LONGEST = 30.0
 """Seconds; so long that only a defect reaches it, however busy the machine is."""
 
 
-def until(holds: Callable[[], object], what: str = "it") -> None:
+def until(holds: Callable[[], object], what: str = "it", longest: float = LONGEST) -> None:
     """Look until it holds."""
-    give_up = time.monotonic() + LONGEST
+    give_up = time.monotonic() + longest
     while not holds():
-        assert time.monotonic() < give_up, f"not within {LONGEST} s: {what}"
+        assert time.monotonic() < give_up, f"not within {longest} s: {what}"
         time.sleep(0.01)

@@ -95,7 +95,7 @@ def _is_installable(wanted: str) -> bool:
     """Return whether it is one of the few packages that pages name, or this package with existing extras."""
     name, _, extras = wanted.partition("[")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return name in {"django", "flask", "pytest"} or (
+    return name in {"celery", "django", "flask", "pytest"} or (
         name in {".", "momopay"} and set(extras.rstrip("]").split(",")) - {""} <= set(known)
     )
 

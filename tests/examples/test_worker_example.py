@@ -1,18 +1,25 @@
+"""The Celery application with real workers, Redis and PostgreSQL: they are killed, and every reference is paid once."""
+
 from __future__ import annotations
 
-import json
 import os
 import random
-import re
 import signal
 import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from celery import Celery
 
-from examples.runs import LONGEST, Service, command, run
-from momopay import Journal
+from examples.runs import EXAMPLES, LONGEST, Service, run
+from momopay import Client, Journal, JournalState
+from momopay.sandbox import Fault
 from patience import until
+from postgresql import PostgresqlServer
 from redis_server import RedisServer, connect, need_redis
 
 
@@ -21,45 +28,116 @@ def _needs_redis() -> None:
     need_redis()
 
 
-def test_a_worker_is_killed_and_jobs_come_twice_and_nobody_is_paid_twice(
-    service: Service, tmp_path: Path, dice: random.Random
+class Workers:
+    """Processes of the application, each with its pool in a process group of its own."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as written:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "worker", *command, "--loglevel", "INFO"],
+                env=self._environment,
+                cwd=EXAMPLES,
+                stdout=written,
+                stderr=written,
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        return self.start("worker", "--concurrency", "2", "--pool", "prefork")
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a worker with its pool, as a machine that loses its power."""
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "celery.log"
+
+    def end(self) -> None:
+        for process in self._running:
+            self.kill(process)
+
+
+@contextmanager
+def application(service: Service, redis_url: str, journal_url: str, folder: Path) -> Generator[tuple[Workers, Celery]]:
+    """Give the workers, with beat running, and the application as a producer uses it."""
+    env = service.env(
+        REDIS_URL=redis_url, JOURNAL_URL=journal_url, WORKER_SWEEP_SECONDS="4", WORKER_VISIBILITY_SECONDS="3"
+    )
+    workers = Workers(env, folder)
+    workers.start("beat", "--schedule", str(folder / "beat"))
+    producer = Celery("producer", broker=redis_url)
+    try:
+        yield workers, producer
+    finally:
+        producer.close()
+        workers.end()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def send(producer: Celery, *arguments: Any) -> None:
+    producer.send_task("worker.payout", args=arguments)
+
+
+def test_workers_are_killed_and_tasks_come_twice_and_everybody_is_paid_once(
+    service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random
 ) -> None:
     service.account.rate_limit = 60
-    jobs = [f"WIN-{number}" for number in range(24)]
-    twice = dice.sample(jobs, 6)
-    journal = f"sqlite:///{tmp_path / 'worker.db'}"
-    log = tmp_path / "log"
+    references = [f"WIN-{number}" for number in range(24)]
     begun = len(service.sandbox.requests)
-    with RedisServer() as server, connect(server.url, decode_responses=True) as queue, log.open("w") as written:
-        for reference in [*jobs, *twice]:
-            queue.rpush("payouts:todo", json.dumps({"reference": reference, "amount": "50", "phone": "0712345678"}))
-        for invalid in ("no json", '{"reference": "X"}', '{"reference": "Y", "amount": "x", "phone": "0712345678"}'):
-            queue.lpush("payouts:todo", invalid)
-        env = service.env(REDIS_URL=server.url, JOURNAL_URL=journal)
-        with subprocess.Popen(
-            command("worker.py", "--workers", "2"), env=env, stdout=written, stderr=written
-        ) as process:
-            enough = dice.randrange(2, 12)
-            until(lambda: service.moved("payout").total() >= enough, "some are paid")
-            victim = dice.choice(re.findall(r"is process (\d+)", log.read_text()))
-            os.kill(int(victim), signal.SIGKILL)
-            status = process.wait(LONGEST)
-        assert "died; starting another" in log.read_text()
-        paid = service.moved("payout")
-        with Journal(journal) as opened:
-            unknown = {entry.reference for entry in opened.unresolved()}
-        assert len(unknown) <= 1, "only the job of the killed worker"
-        assert status == (3 if unknown else 0), log.read_text()
-        assert paid == {reference: 1 for reference in jobs if reference not in unknown or paid[reference]}
-        assert queue.llen("payouts:refused") == 3
-        assert queue.exists("payouts:todo", "payouts:doing:0", "payouts:doing:1") == 0
-        lists = queue.exists("payouts:paid", "payouts:refused", "payouts:unknown")
-        assert queue.dbsize() > lists, "the log of the shared budget is in Redis too"
+    journal_url = postgresql.new_schema()
+    with (
+        RedisServer() as server,
+        connect(server.url, decode_responses=True) as redis,
+        application(service, server.url, journal_url, tmp_path) as (workers, producer),
+        Journal(journal_url) as journal,
+    ):
+        for reference in [*references, *dice.sample(references, 6)]:
+            send(producer, reference, "50", "0712345678")
+        for invalid in (("X", "x", "0712345678"), ("Y", "1", "0712345678"), ("Z",)):
+            send(producer, *invalid)
+        # The first payout is made, and its answer never comes.
+        service.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+        first = workers.start_worker()
+        until(lambda: service.moved("payout").total() >= 1, "the first payout is made")
+        workers.kill(first)
+        second = workers.start_worker()
+        enough = dice.randrange(4, 20)
+        until(lambda: service.moved("payout").total() >= enough, "the second worker pays")
+        os.kill(dice.choice(children(second.pid)), signal.SIGKILL)
+
+        def ended() -> bool:
+            entries = [journal.get(reference) for reference in references]
+            under_way = redis.llen("celery") + redis.hlen("unacked")
+            return under_way == 0 and all(e is not None and e.state is not JournalState.SENDING for e in entries)
+
+        until(ended, "every task has ended", LONGEST)
+        with Client(service.key, base_url=service.sandbox.base_url, budget=None) as client:
+            left = {entry.reference for entry in journal.reconcile_all(client) if entry.state is JournalState.UNKNOWN}
+        log = workers.log.read_text()
+        assert log.count("raised unexpected") == 3, "what is invalid fails, and is not tried again"
+        assert redis.keys("*momopay*"), "the log of the shared budget is in Redis"
+    assert len(left) <= 1, "only what the killed process was about to send needs a person"
+    paid = service.moved("payout")
+    assert max(paid.values()) == 1, log
+    assert set(references) - paid.keys() == left - paid.keys(), log
     assert {request.status for request in service.sandbox.requests[begun:]} <= {200, None}, "no response was 429"
 
 
-def test_the_plain_command() -> None:
-    ended = run("worker.py")
+def test_the_plain_command(tmp_path: Path) -> None:
+    ended = run("worker.py", cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "20 ACCEPTED" in ended.stdout
     assert "The service paid 20 times, 20 references" in ended.stdout
-    assert "22 jobs in payouts:paid" in ended.stdout

@@ -1,0 +1,69 @@
+"""The tasks of examples/worker.py, called in this process: what is tried again, and what is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from momopay import Client, InsufficientFundsError, Journal, RequestValidationError
+from momopay.sandbox import Account, Fault, Sandbox
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+ORDER = ("SAL-1", "50.25", "0712345678")
+
+
+@pytest.fixture
+def worker(
+    sandbox: Sandbox, account: Account, key: str, tmp_path: Path, monkeypatch: Any
+) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    worker: Any = __import__("worker")
+    account.rate_limit = None
+    with (
+        Client(key, base_url=sandbox.base_url, budget=None, max_attempts=1) as worker.account.client,
+        Journal(f"sqlite:///{tmp_path / 'worker.db'}") as worker.account.journal,
+    ):
+        yield worker
+
+
+def paid(sandbox: Sandbox) -> Counter[str]:
+    return Counter(movement.reference for movement in sandbox.ledger if movement.kind == "payout")
+
+
+def test_a_task_that_comes_twice_pays_once(worker: Any, sandbox: Sandbox) -> None:
+    assert [worker.payout.apply(ORDER).state for _ in range(2)] == ["SUCCESS"] * 2
+    assert paid(sandbox) == {"SAL-1": 1}
+
+
+def test_an_error_that_passes_is_tried_again(worker: Any, sandbox: Sandbox) -> None:
+    worker.payout.apply(ORDER)
+    sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=2)
+    assert worker.payout.apply(ORDER).state == "SUCCESS"
+    assert [request.method for request in sandbox.requests] == ["POST", "GET", "GET", "GET"]
+    assert paid(sandbox) == {"SAL-1": 1}
+
+
+def test_a_task_belongs_to_the_broker_until_it_has_ended(worker: Any) -> None:
+    assert worker.payout.acks_late
+    assert worker.payout.reject_on_worker_lost
+
+
+def test_an_unknown_outcome_is_left_to_the_sweep(worker: Any, sandbox: Sandbox) -> None:
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
+    assert worker.payout.apply(ORDER).state == "SUCCESS"
+    assert worker.account.journal.get("SAL-1").state == "UNKNOWN"
+    worker.sweep.apply()
+    assert worker.account.journal.get("SAL-1").state == "ACCEPTED"
+    assert paid(sandbox) == {"SAL-1": 1}
+
+
+def test_a_refusal_fails_the_task_at_once(worker: Any, sandbox: Sandbox, account: Account) -> None:
+    account.b2c_balance = type(account.b2c_balance)(0)
+    refused = worker.payout.apply(ORDER)
+    assert isinstance(refused.result, InsufficientFundsError)
+    assert isinstance(worker.payout.apply(("SAL-2", "1", "0712345678")).result, RequestValidationError)
+    assert [request.method for request in sandbox.requests].count("POST") == 1
