@@ -13,7 +13,16 @@ import pytest
 import momopay
 
 MODULES = vars(momopay)["_PUBLIC"]
-MADE_BY_THE_PACKAGE = {"Channels", "Payouts", "SharedBudget", "Stk", "Transactions", "Wallet", "WaitIterator"}
+MADE_BY_THE_PACKAGE = {
+    "Channels",
+    "PayoutIterator",
+    "Payouts",
+    "SharedBudget",
+    "Stk",
+    "Transactions",
+    "WaitIterator",
+    "Wallet",
+}
 """Classes whose instances users get and never build; SharedBudget is a protocol between the package's own parts."""
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from momopay.redis import *
     from momopay.resources.channels import *
     from momopay.resources.pagination import *
+    from momopay.resources.pay_all import *
+    from momopay.resources.payout_items import *
     from momopay.resources.payouts import *
     from momopay.resources.stk import *
     from momopay.resources.transactions import *
@@ -76,6 +78,8 @@ else:
         "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
         "resources.pagination": "TransactionIterator TransactionPages",
+        "resources.pay_all": "PayoutIterator",
+        "resources.payout_items": "PayoutItem PayoutOutcome",
         "resources.payouts": "Payouts",
         "resources.stk": "Stk",
         "resources.transactions": "Transactions",

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from random import uniform
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic
 
 from momopay._core.backend import BackendT
 from momopay._core.call import Call
@@ -55,8 +55,6 @@ if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.refunds import Refunds
 
 logger: logging.Logger = logging.getLogger("momopay")
-
-T = TypeVar("T")
 
 # Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
 _GRACE: Final = 30.0
@@ -95,8 +93,9 @@ class PayOnce(Generic[BackendT]):
         self._limit: RateLimitExceededError | None = None
         self._known: KnownPayout[BackendT] = KnownPayout(session, self._payments, self._journal, self._payment)
 
-    async def pay(self) -> Payout | Transaction:
-        """Send if the journal allows it, else return what is known of the payout."""
+    async def pay(self, *, has_slot: bool = False) -> Payout | Transaction:
+        """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
+        self._call.has_slot = has_slot
         entry = await self._journal.run(self._check_and_get)
         pause = _FIRST_PAUSE
         paid: Payout | Transaction | None
@@ -127,6 +126,7 @@ class PayOnce(Generic[BackendT]):
 
     async def _search_and_try_to_send(self, entry: JournalEntry) -> Payout | Transaction | None:
         """Return the payout if it was made after all, else send it as `_try_to_send` does."""
+        self._call.has_slot = False  # it would be old after the search
         try:
             await check_tenant(self._session, self._accounts, self._identity, self._call.deadline)
             return await self._known.find_before_sending(entry) or await self._try_to_send(entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -12,6 +12,7 @@ from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
 from momopay._ratelimit.budget import Lane
+from momopay.errors import RequestValidationError
 from momopay.journal import Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
 from momopay.models.metadata import checked_metadata
@@ -19,7 +20,9 @@ from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
+from momopay.resources.pay_all import PayAll, PayoutIterator, Source
 from momopay.resources.pay_once import PayOnce
+from momopay.resources.payout_items import PayoutLimits
 from momopay.resources.reconcile import reconcile_all
 from momopay.resources.refund import refund
 from momopay.resources.release import release
@@ -156,6 +159,46 @@ class Payouts(Resource[BackendT]):
             callback_url=callback_url,
         )
         return await PayOnce(self._session, journal, PAY_ONCE, request, checked_metadata(metadata)).pay()
+
+    def pay_all(
+        self,
+        payouts: Source,
+        *,
+        journal: Journal,
+        max_total: int | Decimal | None = None,
+        max_each: int | Decimal | None = None,
+    ) -> PayoutIterator[BackendT]:
+        """Pay many people, each once, one after another; each payout as `pay_once` makes it.
+
+        Run it again with the same payouts after any error, crash or restart: it continues. What the journal has as
+        accepted costs no request. It waits for the rate budget between payouts, however long; the client's deadline
+        applies to each payout alone. An interrupt while it waits leaves nothing in doubt. Rests on the service page,
+        "POST /b2c/payouts" and "Limits".
+
+        Args:
+            payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
+                `AsyncClient`, from an asynchronous one too. Read one by one as they are paid, unless a limit is given:
+                then all are read first.
+            journal: The account's journal.
+            max_total: The most that all of them together may come to, KES, those that were paid before included.
+            max_each: The most that each may be, KES.
+
+        Returns:
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``: a `PayoutOutcome` for each payout, in
+            order. A refusal of one payout, or arguments that are refused here, are its outcome, and the next one
+            follows. An error that all others would meet too, such as missing funds, a revoked key or a third unknown
+            outcome in a row, is the last outcome, with ``stops``; the rest was not begun. No `MomoPayError` is raised
+            for a payout. Iterate once; to run again, call again.
+
+        Raises:
+            RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before
+                anything is sent, the payouts exceed a limit, and ``.fields`` says which ones.
+        """
+        limits = PayoutLimits.checked(max_total, max_each)
+        kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
+        if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
+            raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
+        return PayoutIterator(PayAll(self._session, journal, PAY_ONCE, payouts, limits))
 
     @operation
     async def refund(

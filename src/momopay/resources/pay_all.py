@@ -1,0 +1,285 @@
+"""Many payouts, one after another: each through `PayOnce`, with an outcome for each.
+
+Nobody is paid twice, because `PayOnce` and the journal decide what is sent. This module decides only when to wait, what
+needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
+
+Invariants:
+- Nothing is read from the source while a payout is under way, or after an outcome that stops the run.
+- A payout that the journal has as accepted costs no request: a run that was killed would else read thousands, one by
+  one, before it pays the next.
+- A new payout begins when it has a slot in the rate budget. So its deadline is its own, and a program that is
+  interrupted while it waits leaves nothing in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+
+from momopay._core.backend import BackendT
+from momopay._core.endpoint import Endpoint
+from momopay._core.operation import run_async, run_sync
+from momopay._core.session import Session
+from momopay._ratelimit.budget import Lane
+from momopay.errors import (
+    APIConnectionError,
+    BudgetExhaustedError,
+    ChannelNotFoundError,
+    ConfigurationError,
+    DuplicatePayoutError,
+    InsufficientFundsError,
+    InsufficientServiceBalanceError,
+    InvalidApiKeyError,
+    JournalError,
+    KycNotVerifiedError,
+    MomoPayError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RequestValidationError,
+    ThrottledError,
+)
+from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.identity import KeyIdentity
+from momopay.journal.journal import Journal, accounts_of, payments_of
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.metadata import checked_metadata
+from momopay.models.payouts import Payout
+from momopay.models.requests import PayoutRequest
+from momopay.models.transactions import Transaction
+from momopay.resources.pay_once import PayOnce
+from momopay.resources.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
+from momopay.resources.reconcile import check_tenant
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
+
+__all__ = ["PayoutIterator"]
+
+Given: TypeAlias = PayoutItem | Mapping[str, Any]
+Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
+
+# Errors that every other payout would meet too. A refusal of one payout, such as its phone, is not among them.
+_STOPPING: Final = (
+    APIConnectionError,
+    BudgetExhaustedError,
+    ChannelNotFoundError,
+    ConfigurationError,
+    InsufficientFundsError,
+    InsufficientServiceBalanceError,
+    InvalidApiKeyError,
+    JournalError,
+    KycNotVerifiedError,
+    ProtocolError,
+    ThrottledError,
+)
+# So many unknown outcomes one after another mean that the service is in trouble.
+_MAX_UNKNOWN_IN_A_ROW: Final = 3
+# Tries for a payout whose search finds no slot. A search may need more pages than the budget has in a deadline.
+_MAX_TRIES: Final = 3
+_END: Final = object()
+
+
+class PayAll(Generic[BackendT]):
+    """One run. It belongs to one task or thread."""
+
+    _session: Session[BackendT]
+
+    def __init__(
+        self,
+        session: Session[BackendT],
+        journal: Journal,
+        endpoint: Endpoint[Payout],
+        payouts: Source,
+        limits: PayoutLimits,
+    ) -> None:
+        self._session = session
+        self._journal = journal
+        self._endpoint = endpoint
+        self._limits = limits
+        self._source: Iterator[object] | AsyncIterator[object] = (
+            aiter(payouts) if isinstance(payouts, AsyncIterable) else iter(payouts)
+        )
+        self._payments = payments_of(journal)
+        self._accounts = accounts_of(journal)
+        self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
+        self._is_account_checked = False
+        self._has_begun = self._has_ended = False
+        self._unknown_in_a_row = 0
+        self.waiting: bool = False
+
+    async def next(self) -> PayoutOutcome | None:
+        """Pay the next one and return what happened; None after the last one, and after one that stops the run."""
+        if self._limits.are_set and not self._has_begun:
+            self._has_ended = True  # unless all of it may be paid
+            self._source = iter(await self._read_within_limits())
+            self._has_ended = False
+        self._has_begun = True
+        given = _END if self._has_ended else await self._take()
+        if given is _END:
+            self._has_ended = True
+            return None
+        outcome = await self._pay(given)
+        self._has_ended = outcome.stops
+        return outcome
+
+    async def _take(self) -> object:
+        if isinstance(self._source, AsyncIterator):
+            return await anext(self._source, _END)
+        return next(self._source, _END)
+
+    async def _read_within_limits(self) -> list[object]:
+        """Read the whole source; raise RequestValidationError if it exceeds a limit."""
+        everything: list[object] = []
+        requests: list[PayoutRequest] = []
+        while (given := await self._take()) is not _END:
+            try:
+                item = item_of(given)
+                requests.append(self._request(item))
+            except RequestValidationError:  # it is never sent, and has an outcome of its own
+                everything.append(given)
+            else:
+                everything.append(item)  # a mapping could change after it was counted
+        self._limits.check(requests)
+        return everything
+
+    async def _pay(self, given: object) -> PayoutOutcome:
+        try:
+            item = item_of(given)
+            request, metadata = self._request(item), checked_metadata(item.metadata)
+        except RequestValidationError as error:
+            return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error)
+        entry: JournalEntry | None = None
+        try:
+            entry = await self._session.backend.in_thread(self._check_and_get, request.reference)
+            outcome = await self._outcome_in(request, entry)
+            if outcome is None:
+                paid = await self._pay_once(request, metadata, is_new=entry is None)
+                outcome = PayoutOutcome(request.reference, JournalState.ACCEPTED, paid)
+                self._unknown_in_a_row = 0
+        except MomoPayError as error:
+            outcome = await self._failed(request, error)
+            # What was unknown before was only searched for: it says nothing of the service as it is now.
+            if entry is None or entry.state is not JournalState.UNKNOWN:
+                self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
+            is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
+            outcome = replace(outcome, stops=isinstance(error, _STOPPING) or is_in_trouble)
+        return outcome
+
+    async def _outcome_in(self, request: PayoutRequest, entry: JournalEntry | None) -> PayoutOutcome | None:
+        """Return the outcome of a payout that the journal has as accepted, None if it must go through `PayOnce`."""
+        if entry is None or entry.state is not JournalState.ACCEPTED or entry.transaction_id is None:
+            return None
+        if (entry.amount, entry.phone) != (request.amount, request.phone):
+            return None
+        if not self._is_account_checked:  # the journal of another account would make this run skip everybody
+            await check_tenant(self._session, self._accounts, self._identity)
+            self._is_account_checked = True
+        return PayoutOutcome(entry.reference, entry.state, transaction_in(entry))
+
+    async def _pay_once(
+        self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool
+    ) -> Payout | Transaction:
+        for _ in range(_MAX_TRIES - 1):
+            has_slot = is_new and await self._wait_for_slot()
+            try:
+                return await self._new_call(request, metadata).pay(has_slot=has_slot)
+            except BudgetExhaustedError as error:
+                if error.may_have_executed:
+                    raise
+                await self._wait(error.retry_after)
+        return await self._new_call(request, metadata).pay()
+
+    def _new_call(self, request: PayoutRequest, metadata: dict[str, object] | None) -> PayOnce[BackendT]:
+        return PayOnce(self._session, self._journal, self._endpoint, request, metadata)
+
+    async def _wait_for_slot(self) -> bool:
+        """Wait for a slot of the rate budget, however long; return whether there is a budget."""
+        limiter = self._session.limiter
+        if limiter is None:
+            return False
+        self.waiting = True
+        try:
+            await limiter.acquire(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
+        finally:
+            self.waiting = False
+        return True
+
+    async def _wait(self, seconds: float) -> None:
+        self.waiting = True
+        try:
+            await self._session.backend.sleep(seconds)
+        finally:
+            self.waiting = False
+
+    async def _failed(self, request: PayoutRequest, error: MomoPayError) -> PayoutOutcome:
+        """Return the outcome by the journal, which knows more than the error: another process may have paid it."""
+        outcome = partial(PayoutOutcome, request.reference, error=error)
+        if isinstance(error, OutcomeUnknownError):
+            return outcome(JournalState.UNKNOWN)
+        if isinstance(error, DuplicatePayoutError):  # the entry is that of another payout
+            return outcome(JournalState.REFUSED)
+        nothing_known = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
+        if isinstance(error, ConfigurationError):  # the journal may be that of another account
+            return outcome(nothing_known)
+        try:
+            entry = await self._session.backend.in_thread(self._payments.get, request.reference)
+        except JournalError:
+            return outcome(nothing_known)
+        if entry is None:
+            return outcome(JournalState.NOT_SENT)
+        is_accepted = entry.state is JournalState.ACCEPTED and entry.transaction_id is not None
+        return outcome(entry.state, transaction_in(entry) if is_accepted else None)
+
+    def _check_and_get(self, reference: str) -> JournalEntry | None:
+        self._accounts.check(self._identity)
+        return self._payments.get(reference)
+
+    def _request(self, item: PayoutItem) -> PayoutRequest:
+        arguments = {name: value for name, value in vars(item).items() if name != "metadata"}
+        return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)
+
+
+class PayoutIterator(Generic[BackendT]):
+    """Outcomes of `Payouts.pay_all`, each as it comes. It goes through the payouts once, however often it is used."""
+
+    _run: PayAll[BackendT]
+
+    def __init__(self, run: PayAll[BackendT]) -> None:
+        self._run = run
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for the rate budget now, so that no payout is under way. Safe to read from any thread."""
+        return self._run.waiting
+
+    def __iter__(self: PayoutIterator[SyncBackend]) -> Iterator[PayoutOutcome]:
+        while (outcome := run_sync(self._run.next())) is not None:
+            yield outcome
+
+    async def __aiter__(self: PayoutIterator[AsyncBackend]) -> AsyncIterator[PayoutOutcome]:
+        while (outcome := await run_async(self._run.next())) is not None:
+            yield outcome
+
+
+def transaction_in(entry: JournalEntry) -> Transaction:
+    """Return an accepted payout as the journal has it, without a request."""
+    sent_at = entry.sent_at - timedelta(seconds=entry.clock_offset or 0.0)  # by the service's clock
+    return Transaction.model_validate(
+        {
+            "transaction_id": entry.transaction_id,
+            "type": TransactionType.B2C,
+            "status": entry.status or TransactionStatus.PENDING,
+            "amount": entry.amount,
+            "phone": entry.phone,
+            "account_reference": entry.reference,
+            "transaction_fee": entry.fee,
+            "result_code": entry.result_code,
+            "created_at": sent_at,
+            "updated_at": entry.ended_at or sent_at,
+        }
+    )

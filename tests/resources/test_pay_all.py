@@ -1,0 +1,478 @@
+"""Many payouts in one run: who is paid, what it costs in requests, when it waits, and when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import momopay
+from drivers import LOOPBACK, Driver, unique_key
+from journal.kit import found, put
+from momopay import AsyncClient, Journal, JournalState, PayoutItem, PayoutOutcome, RateBudget, settled
+from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
+from resources.sandbox_kit import AT_ONCE
+from virtual import envelope, virtual_client
+
+PAY = "/b2c/payouts"
+PHONE = "0712345678"
+ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
+    JournalState.ACCEPTED,
+    JournalState.REFUSED,
+    JournalState.NOT_SENT,
+    JournalState.UNKNOWN,
+)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """SQLite: which database it is makes no difference here."""
+    return f"sqlite:///{tmp_path / 'payouts.db'}"
+
+
+@pytest.fixture
+def account(account: Account) -> Account:
+    account.rate_limit = None
+    return account
+
+
+@pytest.fixture
+def sdk(drive: Callable[..., Driver], sandbox: Sandbox, account: Account, key: str) -> Driver:
+    assert account.tenant_id
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
+
+
+def items(number: int, *, amount: int = 10) -> list[PayoutItem]:
+    return [PayoutItem(reference=f"SAL-{each}", amount=amount, phone=f"07{each:08}") for each in range(number)]
+
+
+def pay(sdk: Driver, journal: Journal, payouts: Any, **limits: Any) -> list[PayoutOutcome]:
+    return sdk.collect(lambda client: client.payouts.pay_all(payouts, journal=journal, **limits))
+
+
+def paid(sandbox: Sandbox) -> dict[str | None, int]:
+    return Counter(movement.reference for movement in sandbox.ledger if movement.kind == "payout")
+
+
+def requests(sandbox: Sandbox) -> Counter[str]:
+    return Counter(f"{request.method} {request.path}" for request in sandbox.requests)
+
+
+def states(outcomes: list[PayoutOutcome]) -> list[JournalState]:
+    return [outcome.state for outcome in outcomes]
+
+
+def test_each_is_paid_once_in_order_and_has_an_outcome(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    outcomes = pay(sdk, journal, items(5))
+    assert [outcome.reference for outcome in outcomes] == [f"SAL-{number}" for number in range(5)]
+    assert all((each.state, each.error, each.stops) == (ACCEPTED, None, False) for each in outcomes)
+    ids = [each.payout.transaction_id for each in outcomes if each.payout is not None]
+    assert ids == [found(journal, f"SAL-{number}").transaction_id for number in range(5)]
+    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(5)}
+    assert requests(sandbox) == {f"POST {PAY}": 5}
+
+
+def test_mappings_carry_all_arguments_of_pay_once(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    given = {
+        "reference": "R",
+        "amount": Decimal("10.50"),
+        "phone": PHONE,
+        "description": "d",
+        "metadata": {"file": "a"},
+    }
+    (outcome,) = pay(sdk, journal, (each for each in [given]))
+    assert isinstance(outcome.payout, momopay.Payout)
+    assert (outcome.payout.amount, outcome.payout.description) == (Decimal("10.50"), "d")
+    assert found(journal, "R").metadata == {"file": "a"}
+    assert paid(sandbox) == {"R": 1}
+
+
+def test_a_run_again_costs_no_request_for_what_was_accepted(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    first = pay(sdk, journal, items(30))
+    sandbox.reset()
+    before = len(sandbox.requests)
+    again = pay(sdk, journal, items(30))
+    assert len(sandbox.requests) == before
+    assert states(again) == [ACCEPTED] * 30
+    for old, new in zip(first, again, strict=True):
+        assert isinstance(old.payout, momopay.Payout)
+        assert isinstance(new.payout, momopay.Transaction)
+        assert (new.payout.transaction_id, new.payout.amount) == (old.payout.transaction_id, old.payout.amount)
+        assert (new.payout.phone, new.payout.account_reference) == (old.payout.phone, old.reference)
+        assert (new.payout.type, new.payout.status) == ("B2C", "PENDING")
+        with pytest.raises(AttributeError):
+            _ = new.payout.response
+
+
+def test_outcomes_of_a_run_again_can_be_followed_to_their_end(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    people = [*items(2), PayoutItem(reference="SAL-9", amount=10, phone=phone_for(Outcome.insufficient_funds))]
+    pay(sdk, journal, people)
+    sandbox.advance(900)
+    payouts = [outcome.payout for outcome in pay(sdk, journal, people)]
+    ended = sdk.collect(lambda client: client.transactions.wait_all(payouts, until=settled, schedule=AT_ONCE))
+    assert sorted(str(each.status) for each in ended) == ["REVERSED", "SUCCESS", "SUCCESS"]
+    for each in ended:
+        journal.settle(each)
+    before = len(sandbox.requests)
+    payouts = [outcome.payout for outcome in pay(sdk, journal, people)]
+    ended = sdk.collect(lambda client: client.transactions.wait_all(payouts, until=settled, schedule=AT_ONCE))
+    assert sorted(str(each.status) for each in ended) == ["REVERSED", "SUCCESS", "SUCCESS"]
+    assert len(sandbox.requests) == before  # the journal has their ends
+
+
+def test_another_amount_or_phone_is_refused_and_the_next_is_paid(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    pay(sdk, journal, items(2))
+    other = [
+        {"reference": "SAL-0", "amount": 11, "phone": "0700000000"},
+        {"reference": "SAL-0", "amount": 10, "phone": PHONE},
+    ]
+    outcomes = pay(sdk, journal, [*other, *items(3)])
+    assert states(outcomes) == [REFUSED, REFUSED, ACCEPTED, ACCEPTED, ACCEPTED]
+    assert all(isinstance(each.error, momopay.DuplicatePayoutError) for each in outcomes[:2])
+    assert [each.payout for each in outcomes[:2]] == [None, None]
+    assert not any(each.stops for each in outcomes)
+    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(3)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reference": "BAD", "amount": 9, "phone": PHONE},
+        {"reference": "BAD", "amount": 10.0, "phone": PHONE},
+        {"reference": "BAD", "amount": 10, "phone": "12345"},
+        {"reference": "BAD", "amount": 10},
+        {"reference": "BAD", "amount": 10, "phone": PHONE, "metadata": {"a": {1}}},
+        {"reference": "BAD", "amount": 10, "phone": PHONE, "amont": 3},
+        PayoutItem(reference="BAD", amount=True, phone=PHONE),
+    ],
+)
+def test_what_is_refused_here_is_an_outcome_and_the_next_is_paid(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, wrong: Any
+) -> None:
+    outcomes = pay(sdk, journal, [wrong, *items(1)], max_total=20)
+    assert [(each.reference, each.state, each.stops) for each in outcomes] == [
+        ("BAD", NOT_SENT, False),
+        ("SAL-0", ACCEPTED, False),
+    ]
+    assert isinstance(outcomes[0].error, momopay.RequestValidationError)
+    assert journal.get("BAD") is None
+    assert paid(sandbox) == {"SAL-0": 1}
+
+
+def test_a_refusal_of_one_payout_does_not_stop_the_run(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    much = PayoutItem(reference="MUCH", amount=1_000_000_000, phone=PHONE)
+    outcomes = pay(sdk, journal, [*items(1), much, *items(2)])
+    assert states(outcomes) == [ACCEPTED, REFUSED, ACCEPTED, ACCEPTED]
+    assert isinstance(outcomes[1].error, momopay.APIError)
+    assert paid(sandbox) == {"SAL-0": 1, "SAL-1": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "tried"),
+    [({"b2c_balance": Decimal(25)}, 3), ({"kyc_approved": False}, 1), ({"service_balance": Decimal(2)}, 3)],
+)
+def test_what_every_payout_would_meet_stops_the_run(
+    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal, change: dict[str, object], tried: int
+) -> None:
+    for name, value in change.items():
+        setattr(account, name, value)
+    taken: list[str] = []
+
+    def source() -> Iterator[PayoutItem]:
+        for each in items(10):
+            taken.append(each.reference)
+            yield each
+
+    outcomes = pay(sdk, journal, source())
+    assert states(outcomes) == [*[ACCEPTED] * (tried - 1), REFUSED]
+    assert [each.stops for each in outcomes] == [*[False] * (tried - 1), True]
+    assert requests(sandbox)[f"POST {PAY}"] == len(taken) == tried
+
+
+def test_a_service_that_is_not_reached_stops_the_run(drive: Callable[..., Driver], journal: Journal) -> None:
+    away = drive(base_url=LOOPBACK, deadline=0.5, max_attempts=1)
+    (outcome,) = pay(away, journal, items(3))
+    assert (outcome.state, outcome.stops) == (NOT_SENT, True)
+    assert isinstance(outcome.error, momopay.APIConnectionError)
+
+
+def test_the_journal_of_another_account_stops_the_run(
+    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    """Or a rehearsal would make the real payroll skip everybody."""
+    pay(sdk, journal, items(2))
+    elsewhere = drive(api_key="pk_live_secret", base_url="https://service.invalid/v1")
+    (outcome,) = pay(elsewhere, journal, items(3))
+    assert (outcome.state, outcome.stops) == (NOT_SENT, True)
+    assert isinstance(outcome.error, momopay.ConfigurationError)
+    before = requests(sandbox)[f"POST {PAY}"]
+    other_tenant = drive(api_key=unique_key(), base_url=sandbox.base_url)
+    (outcome,) = pay(other_tenant, journal, items(3))
+    assert (outcome.state, outcome.stops) == (NOT_SENT, True)
+    assert isinstance(outcome.error, momopay.ConfigurationError)
+    assert requests(sandbox)[f"POST {PAY}"] == before
+
+
+def test_a_journal_that_cannot_be_read_stops_the_run(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise momopay.JournalError("the disk is gone")
+
+    monkeypatch.setattr("momopay.journal.payments.Payments.get", broken)
+    (outcome,) = pay(sdk, journal, items(3))
+    assert (outcome.state, outcome.stops) == (UNKNOWN, True)  # an earlier run may have paid it
+    assert sandbox.requests == []
+
+
+@pytest.mark.parametrize(("faults", "tried"), [(3, 3), (2, 10)])
+def test_three_unknown_outcomes_in_a_row_stop_the_run(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, faults: int, tried: int
+) -> None:
+    sandbox.fail_next("POST", PAY, Fault.error_before_commit, times=faults)
+    outcomes = pay(sdk, journal, items(10))
+    assert states(outcomes) == [*[UNKNOWN] * faults, *[ACCEPTED] * (tried - faults)]
+    assert [each.stops for each in outcomes].count(True) == (faults == 3)
+    assert outcomes[-1].stops is (faults == 3)
+
+
+def test_unknown_outcomes_that_are_not_in_a_row_do_not_stop_the_run(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    def source() -> Iterator[PayoutItem]:
+        for number, each in enumerate(items(8)):
+            if number % 2:
+                sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+            yield each
+
+    assert states(pay(sdk, journal, source())) == [ACCEPTED, UNKNOWN] * 4
+
+
+def test_what_was_unknown_before_is_searched_for_and_does_not_stop_the_run(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    sandbox.fail_next("POST", PAY, Fault.error_before_commit, times=3)
+    assert pay(sdk, journal, items(6))[-1].stops
+    sandbox.fail_next("POST", PAY, Fault.reset_after_commit)
+    assert states(pay(sdk, journal, items(6))) == [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED]
+    assert states(pay(sdk, journal, items(6))) == [UNKNOWN, UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED, ACCEPTED]
+    assert paid(sandbox) == {"SAL-3": 1, "SAL-4": 1, "SAL-5": 1}
+
+
+def test_a_run_that_was_stopped_continues(sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal) -> None:
+    account.b2c_balance = Decimal(35)
+    assert pay(sdk, journal, items(10))[-1].stops
+    account.b2c_balance = Decimal(1000)
+    assert states(pay(sdk, journal, items(10))) == [ACCEPTED] * 10
+    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(10)}
+
+
+def test_outcomes_come_as_they_happen_and_a_run_may_be_left(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    run = sdk.client.payouts.pay_all(items(5), journal=journal)
+
+    async def some() -> list[str]:
+        seen: list[str] = []
+        async for outcome in run:
+            seen.append(outcome.reference)
+            if len(seen) == 2:
+                break
+        return seen
+
+    if sdk.client_kind == "async":
+        assert sdk(lambda _: some()) == ["SAL-0", "SAL-1"]
+    else:
+        for outcome in run:
+            if outcome.reference == "SAL-1":
+                break
+    assert paid(sandbox) == {"SAL-0": 1, "SAL-1": 1}
+    assert [each.reference for each in sdk.collect(lambda _: run)] == ["SAL-2", "SAL-3", "SAL-4"]  # it goes on
+    assert sdk.collect(lambda _: run) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "exceeded"),
+    [({"max_total": 49}, "max_total"), ({"max_each": 9}, "max_each"), ({"max_total": 49, "max_each": 10}, "max_total")],
+)
+def test_a_limit_refuses_everything_before_the_first_is_sent(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, limits: dict[str, int], exceeded: str
+) -> None:
+    with pytest.raises(momopay.RequestValidationError) as refused:
+        pay(sdk, journal, (each for each in items(5)), **limits)
+    assert refused.value.fields.keys() == {exceeded}
+    assert sandbox.requests == []
+    assert journal.get("SAL-0") is None
+
+
+def test_a_limit_that_is_kept_pays_all(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    assert states(pay(sdk, journal, iter(items(5)), max_total=50, max_each=10)) == [ACCEPTED] * 5
+    with pytest.raises(momopay.RequestValidationError):  # what was paid before counts too
+        pay(sdk, journal, items(6), max_total=50)
+    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(5)}
+
+
+def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    first: dict[str, Any] = {"reference": "A", "amount": 10, "phone": PHONE}
+
+    def source() -> Iterator[Any]:
+        yield first
+        yield {"reference": "B", "amount": 10, "phone": PHONE}
+        first["amount"] = 1000
+
+    pay(sdk, journal, source(), max_total=20)
+    assert {movement.amount for movement in sandbox.ledger if movement.kind == "payout"} == {Decimal(10)}
+
+
+@pytest.mark.parametrize("payouts", [None, 7, "SAL-0", {"reference": "SAL-0", "amount": 10, "phone": PHONE}])
+def test_what_is_no_iterable_of_payouts_is_refused_at_once(sdk: Driver, journal: Journal, payouts: Any) -> None:
+    with pytest.raises(momopay.RequestValidationError, match="payouts: must be an iterable"):
+        sdk.client.payouts.pay_all(payouts, journal=journal)
+    with pytest.raises(momopay.RequestValidationError, match="max_each"):
+        sdk.client.payouts.pay_all([], journal=journal, max_each=0.5)
+
+
+async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
+    for each in items(number):
+        await asyncio.sleep(0)
+        yield each
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_total": 40}])
+def test_an_asynchronous_source_needs_an_async_client(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, limits: dict[str, int]
+) -> None:
+    if sdk.client_kind == "blocking":
+        with pytest.raises(momopay.RequestValidationError, match="AsyncClient"):
+            pay(sdk, journal, _asynchronous(4), **limits)
+    else:
+        assert states(pay(sdk, journal, _asynchronous(4), **limits)) == [ACCEPTED] * 4
+        assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(4)}
+
+
+def test_two_runs_at_the_same_time_pay_nobody_twice(
+    drive: Callable[..., Driver], sandbox: Sandbox, account: Account, key: str, journal: Journal
+) -> None:
+    assert account.tenant_id
+    found_by: list[list[PayoutOutcome]] = []
+
+    def run() -> None:
+        found_by.append(pay(drive(api_key=key, base_url=sandbox.base_url), journal, items(15)))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [states(each) for each in found_by] == [[ACCEPTED] * 15] * 2
+    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(15)}
+    assert requests(sandbox)[f"POST {PAY}"] == 15
+
+
+# The budget, in virtual time.
+
+SAME = [{"reference": f"SAL-{number}", "amount": 10, "phone": PHONE} for number in range(200)]
+
+
+def accepting() -> Callable[[str, str], tuple[int, Any]]:
+    """A service that accepts every payout of 10 KES to one phone."""
+
+    def answer(method: str, _path: str) -> tuple[int, Any]:
+        if method == "GET":
+            overview = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
+            return 200, envelope({"items": [], "overview": overview, "nextCursor": None})
+        now = "2026-11-20T10:00:00Z"
+        record = {"transactionId": str(uuid4()), "type": "B2C", "status": "PENDING", "amount": 10}
+        return 201, envelope(record | {"phone": "254712345678", "createdAt": now, "updatedAt": now})
+
+    return answer
+
+
+def test_it_waits_for_the_budget_however_long(journal: Journal) -> None:
+    """58 requests a minute, and a deadline far shorter than the run: it applies to each payout alone."""
+    client, port = virtual_client(accepting(), budget=RateBudget(), deadline=10.0)
+    outcomes = list(client.payouts.pay_all(SAME, journal=journal))
+    assert states(outcomes) == [ACCEPTED] * 200
+    times = [when for when, _, _ in port.requests]
+    assert [times.count(moment) for moment in sorted(set(times))] == [58, 58, 58, 26]
+    assert times[-1] == pytest.approx(3 * 61.0)
+    assert max(times[number + 58] - times[number] for number in range(142)) == pytest.approx(61.0)
+
+
+def test_what_was_accepted_takes_no_slot(journal: Journal) -> None:
+    client, _ = virtual_client(accepting(), budget=None)
+    list(client.payouts.pay_all(SAME[:150], journal=journal))
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=5, window=1000.0))
+    assert states(list(client.payouts.pay_all(SAME[:155], journal=journal))) == [ACCEPTED] * 155
+    assert ([path for _, _, path in port.requests], port.slept) == ([PAY] * 5, [])
+
+
+def test_a_payout_that_is_searched_for_waits_for_the_budget_too(journal: Journal) -> None:
+    for number in range(3):
+        put(journal, f"SAL-{number}", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=2, window=100.0), deadline=20.0)
+    outcomes = list(client.payouts.pay_all(SAME[:4], journal=journal))
+    assert states(outcomes) == [ACCEPTED] * 4
+    assert [method for _, method, _ in port.requests].count("POST") == 4
+
+
+def test_a_search_that_the_budget_never_allows_ends_the_run(journal: Journal) -> None:
+    put(journal, "SAL-0", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=1, window=100.0), deadline=20.0)
+    (outcome,) = client.payouts.pay_all(SAME[:4], journal=journal)
+    assert (outcome.state, outcome.stops) == (REFUSED, True)
+    assert isinstance(outcome.error, momopay.BudgetExhaustedError)
+    assert "POST" not in {method for _, method, _ in port.requests}
+
+
+def test_an_interrupt_while_it_waits_leaves_nothing_in_doubt(journal: Journal) -> None:
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=3, window=60.0))  # within a deadline
+    run = client.payouts.pay_all(SAME[:9], journal=journal)
+    waits: list[bool] = []
+
+    def interrupt() -> None:
+        waits.append(run.waiting)
+        raise KeyboardInterrupt
+
+    port.at(30.0, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(run)
+    assert waits == [True]
+    assert run.waiting is False
+    assert len(port.requests) == 3
+    assert (journal.get("SAL-3"), journal.unresolved()) == (None, [])
+    assert states(list(client.payouts.pay_all(SAME[:9], journal=journal))) == [ACCEPTED] * 9
+
+
+def test_a_cancelled_task_that_waits_leaves_nothing_in_doubt(
+    sandbox: Sandbox, account: Account, key: str, journal: Journal
+) -> None:
+    assert account.tenant_id
+
+    async def run() -> None:
+        async with AsyncClient(key, base_url=sandbox.base_url, budget=RateBudget(2, 3600.0)) as client:
+            payouts = client.payouts.pay_all(items(5), journal=journal)
+            task = asyncio.create_task(_drained(payouts))
+            while not payouts.waiting:  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(run())
+    assert paid(sandbox) == {"SAL-0": 1, "SAL-1": 1}
+    assert journal.unresolved() == []
+
+
+async def _drained(run: Any) -> None:
+    async for _ in run:
+        pass
