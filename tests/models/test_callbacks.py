@@ -10,6 +10,7 @@ import pytest
 import momopay
 from models.kit import ID, MASKED, PHONE, READ
 from momopay import Callback, CallbackTransaction, HasTransactionId
+from momopay.models.callbacks import is_confirmed, mark_confirmed
 
 STATED: dict[str, Any] = {**READ.snake, "id": ID, "momo_receipt": "RCPT1"}
 PAYLOAD = {"event_type": "transaction.success", "transaction": STATED}
@@ -60,3 +61,19 @@ def test_camel_case_is_not_read() -> None:
     assert found.model_extra is not None
     assert {"phone", "createdAt"} <= found.model_extra.keys()
     assert momopay.Callback.model_validate({**PAYLOAD, "eventType": "x"}).event_type == "transaction.success"
+
+
+def test_a_confirmed_callback_differs_in_nothing_that_is_compared_or_stored() -> None:
+    fresh, confirmed = callback(), callback()
+    mark_confirmed(confirmed)
+    assert (is_confirmed(fresh), is_confirmed(confirmed)) == (False, True)
+    assert confirmed == fresh
+    assert confirmed.model_dump() == fresh.model_dump()
+    assert repr(confirmed) == repr(fresh)
+    assert pickle.loads(pickle.dumps(confirmed)) == fresh
+
+
+def test_a_copy_with_another_transaction_is_not_confirmed() -> None:
+    confirmed = callback()
+    mark_confirmed(confirmed)
+    assert not is_confirmed(confirmed.model_copy(update={"transaction": callback(amount=1).transaction}))

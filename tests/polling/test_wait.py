@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from momopay import (
     AsyncClient,
     InvalidApiKeyError,
     PollSchedule,
+    ProtocolError,
     RequestValidationError,
     Transaction,
     TransactionNotFoundError,
@@ -114,6 +116,75 @@ def test_transient_failures_and_429s_do_not_end_a_wait() -> None:
     client, _ = waiting_client(service)
     assert client.transactions.wait("a").status == "SUCCESS"
     assert len(service.requests) == 12
+
+
+HTML = (200, b"<html>")
+
+
+def test_the_second_malformed_answer_in_a_row_ends_a_wait() -> None:
+    service = Service()
+    service.add("a", (0.0, "SUCCESS"))
+    service.failures = [HTML, HTML]
+    client, _ = waiting_client(service)
+    with pytest.raises(ProtocolError):
+        client.transactions.wait("a")
+    assert service.times == [15.0, 25.0]
+
+
+@pytest.mark.parametrize(
+    "between", [[(503, b"")] * 4, [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
+)
+def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list[Any]) -> None:
+    service = Service()
+    service.add("a", (40.0, "SUCCESS"))
+    record = [(200, {"success": True, "data": service.record("a"), "requestId": "r"})]
+    service.failures = [HTML, *(between or record), HTML]
+    client, _ = waiting_client(service)
+    assert client.transactions.wait("a").status == "SUCCESS"
+
+
+def test_two_malformed_pages_end_every_wait_that_they_were_read_for() -> None:
+    service = Service()
+    service.add_many(3, (0.0, "SUCCESS"))
+    service.failures = [HTML] * 2
+    caught = list[float]()
+
+    async def work(client: AsyncClient) -> None:
+        async def wait(identity: str) -> None:
+            with pytest.raises(ProtocolError):
+                await client.transactions.wait(identity)
+            caught.append(service.clock())
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(wait, f"t{number}")
+
+    in_trio(service, work)
+    assert caught == [25.0] * 3
+    assert service.paths == ["/transactions"] * 2
+
+
+def test_malformed_answers_about_one_transaction_end_no_other_wait() -> None:
+    service = Service()
+    service.add_many(2, (60.0, "SUCCESS"))
+    service.unlisted.add("t0")
+    service.broken["t0"] = HTML
+    client, _ = waiting_client(service)
+    other = client.transactions._start_wait(["t1"], terminal, PollSchedule())
+    with other.registered():
+        with pytest.raises(ProtocolError):
+            client.transactions.wait("t0")
+        assert other.waiters()[0].failure is None
+        assert not other.waiters()[0].was_malformed
+
+
+def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read() -> None:
+    service = Service()
+    service.add_many(2, (0.0, "FAILED"))
+    service.broken = dict.fromkeys(["t0", "t1"], HTML)
+    client, _ = waiting_client(service)
+    ended = list(client.transactions.wait_all(["t0", "t1"]))
+    assert [each.status for each in ended] == ["FAILED"] * 2
 
 
 @pytest.mark.parametrize(

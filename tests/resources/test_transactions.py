@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 from typing import Any
 
 import httpx
@@ -13,7 +16,7 @@ import momopay
 from drivers import Driver
 from models.kit import ID, READ
 from models.test_callbacks import callback
-from momopay.sandbox import Sandbox
+from momopay.sandbox import Account, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
 from resources.sandbox_kit import AT_ONCE, prompt
 
@@ -86,3 +89,44 @@ def test_a_real_callback_parses_and_is_confirmed(sdk: Driver, sandbox: Sandbox) 
     with pytest.raises(momopay.CallbackMismatchError) as caught:
         sdk(lambda client: client.transactions.confirm(forged))
     assert caught.value.fields == ("amount",)
+
+
+@pytest.fixture
+def told(sandbox: Sandbox, account: Account, key: str) -> list[momopay.Callback]:
+    """60 callbacks that came at the same time."""
+    account.rate_limit = None
+    with momopay.Client(key, base_url=sandbox.base_url, budget=None) as client:
+        for number in range(60):
+            prompt(client, account_reference=f"INV-{number}", callback_url="http://127.0.0.1:9/momo")
+    sandbox.advance(60)
+    return list({each.transaction_id: momopay.parse_callback(each.payload) for each in sandbox.callbacks}.values())
+
+
+def test_sixty_confirmations_in_threads_cost_few_requests(
+    told: list[momopay.Callback], sandbox: Sandbox, key: str
+) -> None:
+    before, together = len(sandbox.requests), Barrier(60)
+    with momopay.Client(key, base_url=sandbox.base_url, budget=None) as client, ThreadPoolExecutor(60) as threads:
+
+        def confirm(each: momopay.Callback) -> momopay.Transaction:
+            together.wait()
+            return client.transactions.confirm(each)
+
+        confirmed = list(threads.map(confirm, told))
+    assert [each.transaction_id for each in confirmed] == [each.transaction_id for each in told]
+    assert {each.status for each in confirmed} == {"SUCCESS"}
+    assert len(sandbox.requests) - before <= 12
+
+
+def test_sixty_confirmations_in_tasks_cost_two_requests(
+    told: list[momopay.Callback], sandbox: Sandbox, key: str
+) -> None:
+    before = len(sandbox.requests)
+
+    async def confirm_all() -> list[momopay.Transaction]:
+        async with momopay.AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
+            return await asyncio.gather(*map(client.transactions.confirm, told))
+
+    confirmed = asyncio.run(confirm_all())
+    assert [each.transaction_id for each in confirmed] == [each.transaction_id for each in told]
+    assert len(sandbox.requests) - before == 2

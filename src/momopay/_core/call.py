@@ -50,6 +50,7 @@ async def call(
     details: PaymentDetails = NO_DETAILS,
     lane: Lane | None = None,
     until: float = inf,
+    has_slot: bool = False,
 ) -> R:
     """Make one call, retries included, and return its record; raise as `Call.run` does.
 
@@ -62,9 +63,11 @@ async def call(
         details: What to reconcile with if the outcome is unknown.
         lane: Used instead of the endpoint's lane.
         until: The monotonic time by which the call must end, if that is before its deadline.
+        has_slot: Whether the first attempt's slot in the rate budget was taken already.
     """
     new = Call(session, endpoint, path, body=body, headers=headers, details=details, lane=lane)
     new.deadline = min(new.deadline, until)
+    new.has_slot = has_slot
     return await new.run()
 
 

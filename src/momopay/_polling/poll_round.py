@@ -47,7 +47,10 @@ _TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerErr
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code."""
+    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code.
+
+    It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
+    """
     if isinstance(error, _TRANSIENT):
         return True
     status = error.status_code if isinstance(error, APIError) else 0
@@ -151,7 +154,7 @@ class PollRound:
     async def _poll_list(self, due: list[Waiter], notified: list[Waiter]) -> list[Waiter]:
         """Read the newest page, and further if needed; return the waiters that this round was for."""
         started = self.clock()
-        page = await self.reader.page(None, self.until)
+        page = await self._page(None, self._due_soon(due, self.coordinator.waiters(started)))
         # The request may have queued for its slot: those that came due, or registered, meanwhile take part.
         waiters = self.coordinator.waiters(self.clock())
         polled = self._due_soon(due, waiters)
@@ -179,7 +182,7 @@ class PollRound:
         cursors: set[str | None] = {None}
         while len(missing) > len(cursors) and page.next_cursor not in cursors and not _is_older(page, missing):
             cursors.add(page.next_cursor)
-            page = await self.reader.page(page.next_cursor, self.until)
+            page = await self._page(page.next_cursor, [waiter for group in missing.values() for waiter in group])
             self._record_page(page, waiters, missing)
         # The longest unread first, so that one whose reads keep failing holds back no other; at least one each time.
         for identity, group in sorted(missing.items(), key=lambda entry: entry[1][0].last_read_at):
@@ -188,14 +191,25 @@ class PollRound:
             if self.clock() > stop_at:
                 return
 
+    async def _page(self, cursor: str | None, waiters: list[Waiter]) -> TransactionPage:
+        """Read a page of the list for these waiters."""
+        try:
+            return await self.reader.page(cursor, self.until)
+        except MomoPayError as error:
+            _record_failure(waiters, error)
+            raise
+
     async def _read(self, waiters: list[Waiter], until: float) -> None:
         """Read the one transaction of these waiters by its id."""
         for waiter in waiters:
             waiter.last_read_at = self.clock()  # also if it fails: the next one has its turn first
         try:
             observation = Observation(await self.reader.read(waiters[0].transaction_id, until), is_full=True)
-        except APIError as error:
+        except MomoPayError as error:
             if is_transient(error):
+                _record_failure(waiters, error)
+                raise
+            if not isinstance(error, APIError):
                 raise
             for waiter in waiters:
                 waiter.failure = error
@@ -211,6 +225,12 @@ class PollRound:
                 waiter.record(Observation(Transaction.from_summary(item), is_full=False), self.clock())
         # At once: further requests may queue for slots, and nobody on this page must wait for them.
         self.coordinator.wake()
+
+
+def _record_failure(waiters: Iterable[Waiter], error: MomoPayError) -> None:
+    if not isinstance(error, BudgetExhaustedError):  # nothing was asked, so nothing was answered
+        for waiter in waiters:
+            waiter.record_failure(error)
 
 
 def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:

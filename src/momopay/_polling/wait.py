@@ -79,7 +79,8 @@ class TransactionWait:
     async def next(self) -> Transaction | None:
         """Return the next transaction that has ended, or None if all have been returned.
 
-        Raises `WaitTimeoutError` at the schedule's limit, and `APIError` for a refusal that waiting does not change.
+        Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row,
+        and `APIError` for a refusal that waiting does not change.
         """
         while self._pending:
             now = self._backend.now()

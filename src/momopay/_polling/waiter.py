@@ -15,7 +15,7 @@ from datetime import datetime
 from math import inf
 from typing import Final, NamedTuple
 
-from momopay.errors import APIError
+from momopay.errors import MomoPayError, ProtocolError
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Transaction
 
@@ -46,7 +46,8 @@ class Waiter:
 
     # Written by the wait that is polling.
     observation: Observation | None = None
-    failure: APIError | None = None  # a refusal that concerns this transaction alone
+    failure: MomoPayError | None = None  # ends the wait: a refusal of this transaction, or malformed answers
+    was_malformed: bool = False  # whether the last answer was not the service's format
     last_read_at: float = -inf  # read or tried to read
 
     # Written by the owner.
@@ -59,6 +60,7 @@ class Waiter:
         """Publish what a request showed to the owner."""
         self.created_at = observation.transaction.created_at
         self.last_read_at = now
+        self.was_malformed = False
         if observation.is_full:
             self.needs_full_read = False
         held = self.observation
@@ -72,6 +74,14 @@ class Waiter:
             or held.transaction.status != observation.transaction.status
         ):
             self.observation = observation
+
+    def record_failure(self, error: MomoPayError) -> None:
+        """Take note of a poll that failed; the second malformed answer in a row ends the wait."""
+        # One may be a proxy that restarts. Two mean that something else answers, which waiting does not change.
+        is_malformed = isinstance(error, ProtocolError)
+        if is_malformed and self.was_malformed and self.ended is None:  # an end that is known is returned
+            self.failure = error
+        self.was_malformed = is_malformed
 
     def take_observation(self) -> Observation | None:
         """Return what was read since the last call, or None. Only the owner calls it."""

@@ -74,3 +74,15 @@ class Callback(Record):
     def transaction_id(self) -> str:
         """The id of the transaction."""
         return self.transaction.id
+
+
+def mark_confirmed(callback: Callback) -> None:
+    """Note that a callback agrees with the service's own record."""
+    # Beside the fields, so that dumps and comparisons have the service's fields only. The record that was compared is
+    # kept, and not a flag: a copy that was changed must not count as confirmed.
+    vars(callback)["_confirmed"] = callback.transaction
+
+
+def is_confirmed(callback: Callback) -> bool:
+    """Return whether ``transactions.confirm`` found that this very object agrees with the service's own record."""
+    return vars(callback).get("_confirmed") is callback.transaction

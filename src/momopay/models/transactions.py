@@ -44,7 +44,7 @@ class TransactionSummary(Record):
 class Transaction(TransactionSummary):
     """A transaction as a single read shows it. Fields that the response does not have are None.
 
-    A wait that read the transaction from the list has only the list's fields. The others are None.
+    A wait or a confirmation that has the transaction from the list has only the list's fields. The others are None.
     """
 
     tenant_id: str | None = None

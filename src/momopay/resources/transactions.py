@@ -9,13 +9,14 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.operation import Resource, operation
 from momopay._core.session import Session
+from momopay._polling.confirmation import Confirmation
 from momopay._polling.coordinator import WaitCoordinator
 from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import TransactionWait, WaitIterator
 from momopay._ratelimit.budget import Lane
 from momopay.callbacks import check_agreement
 from momopay.models.arguments import TransactionRef
-from momopay.models.callbacks import Callback
+from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
 from momopay.resources.listing import Listing
@@ -40,21 +41,32 @@ class Transactions(Listing[BackendT]):
         Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
         leaves out. Rests on the service page, "Callbacks" and "GET /transactions/{id}".
 
+        One confirmation alone reads the transaction by its id, at once. Those that come while another one on this
+        client is reading share a page of the list: what it shows as the callback tells it is confirmed by that, and
+        everything else is read by id. 60 at once cost two requests if the newest hundred transactions have them.
+
         Args:
             callback: From `parse_callback`.
 
         Returns:
-            The transaction as the service has it. Act on this, not on the callback.
+            The transaction as the service has it. Act on this, not on the callback. If it came from the list, the
+            fields that only a single read has are None: why a payment failed is then stated by the callback only,
+            and `get` reads it.
 
         Raises:
             CallbackMismatchError: They disagree; answer non-2xx and act on nothing.
             TransactionNotFoundError: The account has no such transaction; act on nothing.
+            APIConnectionError: The reads of others took until the deadline, or as for `get`; the callback comes again.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
-        transaction = await call(self._session, GET, transaction_path(callback.transaction.id))
+        session = self._session
+        deadline = session.backend.now() + session.limits.deadline
+        turns = self._coordinator.confirmations
+        transaction = await Confirmation(turns, _PollReader(session), session.backend, callback, deadline).read()
         # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
         # specified, so the exact status of an end without success is not compared.
         check_agreement(callback, transaction)
+        mark_confirmed(callback)
         return transaction
 
     @operation
@@ -71,7 +83,7 @@ class Transactions(Listing[BackendT]):
         after `notify`. Waits on one client share what they read: a success may come from the list, and the fields that
         only a single read has are then None. An end without success is read by id for its result code; if no slot of
         the rate budget is free within three poll intervals, you get the fields that the list has. A transient failure
-        or a 429 does not end the wait.
+        or a 429 does not end the wait, and nor does one answer that is not the service's format.
 
         Args:
             transaction_id: The id that an initiation returned, or a record that carries it. A `Transaction` that
@@ -87,6 +99,8 @@ class Transactions(Listing[BackendT]):
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. It may still
                 succeed, so money may yet move: read it again later.
             TransactionNotFoundError: The account has no such transaction.
+            ProtocolError: Two answers in a row were not the service's format, such as a proxy's page. Check the
+                address; the payment goes on without you.
             APIError: A refusal that waiting does not change, such as a revoked key.
         """
         wait = self._start_wait([transaction_id], until, schedule)
@@ -116,6 +130,7 @@ class Transactions(Listing[BackendT]):
             RequestValidationError: Not ids.
             WaitTimeoutError: During the iteration, when the limit passed; ``.pending`` has those that did not end.
             TransactionNotFoundError: During the iteration, for the first one that the account does not have.
+            ProtocolError: During the iteration: two answers in a row were not the service's format.
             APIError: During the iteration: a refusal that waiting does not change.
         """
         # The iterator may run later or more than once, so the ids are read and checked now.
@@ -150,13 +165,29 @@ class Transactions(Listing[BackendT]):
 
 
 class _PollReader(Resource[BackendT]):
-    """Reads for waits, in the lane that leaves slots for payments and reads."""
+    """Reads for one wait or confirmation, in the lane that leaves slots to payments and reads, and has a floor.
+
+    In the lane of reads, confirmations would starve: a key that pays without a pause leaves no slot to reads.
+    """
+
+    _has_slot: bool = False
+
+    async def take_slot(self, until: float) -> None:
+        """Take the slot of the next request."""
+        limiter = self._session.limiter
+        if limiter is not None:
+            await limiter.acquire(Lane.POLL, latest=until, describe=lambda: "GET /transactions")
+            self._has_slot = True
 
     async def read(self, transaction_id: str, until: float) -> Transaction:
         path = transaction_path(transaction_id)
-        return await call(self._session, GET, path, lane=Lane.POLL, until=until)
+        return await call(self._session, GET, path, lane=Lane.POLL, until=until, has_slot=self._use_slot())
 
     async def page(self, cursor: str | None, until: float) -> TransactionPage:
         # No status filter: a transaction that has ended meanwhile must be on the page.
-        query = TransactionQuery.checked(limit=100, cursor=cursor).to_query()
-        return await call(self._session, LIST, "/transactions" + query, lane=Lane.POLL, until=until)
+        path = "/transactions" + TransactionQuery.checked(limit=100, cursor=cursor).to_query()
+        return await call(self._session, LIST, path, lane=Lane.POLL, until=until, has_slot=self._use_slot())
+
+    def _use_slot(self) -> bool:
+        has_slot, self._has_slot = self._has_slot, False
+        return has_slot
