@@ -25,12 +25,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from momopay._polling.poll_round import TransactionReader
 from momopay._polling.turns import Turns
 from momopay.callbacks import check_agreement
 from momopay.errors import APIConnectionError, BudgetExhaustedError, CallbackMismatchError, MomoPayError
 from momopay.models.callbacks import Callback
-from momopay.models.transactions import Transaction, TransactionSummary
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -42,11 +41,19 @@ logger = logging.getLogger("momopay")
 _MAX_PAGES: Final = 3
 
 
-class ConfirmationReader(TransactionReader, Protocol):
-    """How a confirmation reads the service. Each has its own."""
+class ConfirmationReader(Protocol):
+    """How a confirmation reads the service, by the monotonic time `until`. Each has its own."""
 
     async def take_slot(self, until: float) -> None:
         """Take the slot of the next request from the rate budget."""
+        ...
+
+    async def read(self, transaction_id: str, until: float) -> Transaction:
+        """Read one transaction by its id."""
+        ...
+
+    async def page(self, cursor: str | None, until: float) -> TransactionPage:
+        """Read a page of the list, newest first."""
         ...
 
 
