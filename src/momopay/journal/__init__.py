@@ -10,9 +10,13 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | rules | what a call does about an entry, and which states may follow which |
 | identity | what a journal is bound to |
 | payments | the rows of payouts, and who may change one to what |
+| collections | the rows of orders, and the prompts of each |
+| collection_rules | what a call does about an order, and how far a prompt came |
+| collection_statements | the SQL that reads and changes these rows |
 | refunds | the payouts that pay something of a collection back, and their limit |
 | reports | what `Journal` reports about all that it has |
 | statements | the SQL that reads and changes these rows |
+| releases | what must hold before a person releases a payment |
 | evidence | what the service reports, as the journal keeps it |
 | callbacks | which callbacks were handled |
 | lease | which call may change a row, and whether it is alive |

@@ -12,7 +12,7 @@ from enum import Enum, IntEnum, auto
 from typing import Final
 
 from momopay.journal.entries import MAY_BE_SENT, JournalState
-from momopay.journal.rules import TRANSITIONS, Cause, Finding
+from momopay.journal.rules import TRANSITIONS, Cause, Finding, Transitions
 from momopay.models.enums import TransactionStatus
 
 
@@ -48,7 +48,8 @@ class CollectStep(Enum):
 # block the next one, and one that is open or in doubt blocks it only until the caller's `abandon_after` has passed. The
 # database compares the row with the one that was read (claim, state and transaction), and that no prompt of it is paid.
 # SIGHTING: a search may also show what an earlier attempt has made, beside an accepted one.
-COLLECTION_TRANSITIONS: Final[dict[Cause, dict[JournalState, frozenset[JournalState | None]]]] = TRANSITIONS | {
+COLLECTION_TRANSITIONS: Final[Transitions] = {
+    **TRANSITIONS,
     Cause.BEGIN: {JournalState.SENDING: frozenset({None, *JournalState})},
     Cause.SIGHTING: {JournalState.UNKNOWN: frozenset({JournalState.ACCEPTED, *MAY_BE_SENT})},
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
 from filelock import Timeout
@@ -132,6 +132,21 @@ def _open(url: URL) -> Database:
             return PostgresqlDatabase(url.set(drivername="postgresql+psycopg"))
         case other:
             raise ConfigurationError(f"a journal is kept in sqlite:/// or postgresql+psycopg://, not in {other}://")
+
+
+@contextmanager
+def transaction(connection: Connection) -> Generator[None]:
+    """Commit all statements of the context together if it ends well, else none of them."""
+    # Nothing else may be waited for in the context: over SQLite it keeps every other writer out. One that reads first
+    # could not write there after another one did, so it begins as a writer.
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
+        yield
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        with suppress(SQLAlchemyError):  # the server may be gone, and the transaction with it
+            connection.exec_driver_sql("ROLLBACK")
+        raise
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
-from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
+from momopay.errors import ConfigurationError
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
+from momopay.journal.releases import check_free, check_lease_is_over
 from momopay.journal.reports import Reports
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType
@@ -23,6 +24,7 @@ from momopay.models.transactions import TransactionSummary
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.accounts import Accounts
+    from momopay.journal.collections import Collections
     from momopay.journal.payments import Payments
 
 __all__ = ["Journal", "ReconcilingClient"]
@@ -73,6 +75,7 @@ class Journal(Reports):
 
             from momopay.journal.accounts import Accounts
             from momopay.journal.callbacks import Callbacks
+            from momopay.journal.collections import Collections
             from momopay.journal.database import ForkSafeDatabase
             from momopay.journal.lease import LeaseHolder
             from momopay.journal.payments import Payments
@@ -94,7 +97,7 @@ class Journal(Reports):
         leases = LeaseHolder(self._database)
         self._accounts = Accounts(self._database, account)
         self._payments = Payments(self._database, leases, account)
-        self._collections = Payments(self._database, leases, account, EntryKind.COLLECTION)
+        self._collections = Collections(self._database, leases, account)
         self._callbacks = Callbacks(self._database, leases, account)
         self._refunds_of = partial(Refunds, self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
@@ -121,12 +124,12 @@ class Journal(Reports):
         then `release` what was certainly not paid.
 
         Returns:
-            The entries in UNKNOWN.
+            The entries in UNKNOWN, of both kinds.
 
         Raises:
             JournalError: The database failed.
         """
-        return self._payments.unresolved()
+        return sorted(self._payments.unresolved() + self._collections.unresolved(), key=lambda entry: entry.sent_at)
 
     def release(self, reference: str, by: str | None = None, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
         """Allow, as a human, that a payment is sent which was not made: UNKNOWN becomes NOT_SENT.
@@ -269,9 +272,14 @@ class Journal(Reports):
 
 def payments_of(journal: Journal) -> Payments:
     """Return the rows that ``payouts.pay_once`` writes; raise ConfigurationError if it is no journal."""
-    if not isinstance(journal, Journal):
-        raise ConfigurationError("journal must be a momopay.Journal")
+    _check_is_journal(journal)
     return journal._payments  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def collections_of(journal: Journal) -> Collections:
+    """Return the rows that ``stk.collect_once`` writes; raise ConfigurationError if it is no journal."""
+    _check_is_journal(journal)
+    return journal._collections  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 
 def accounts_of(journal: Journal) -> Accounts:
@@ -279,22 +287,6 @@ def accounts_of(journal: Journal) -> Accounts:
     return journal._accounts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 
-def check_lease_is_over(payments: Payments, entry: JournalEntry) -> None:
-    """Raise RequestValidationError if the sender of an unclear payout may still be alive, and frozen."""
-    seconds = payments.seconds_to_release(entry)
-    if seconds > 0:
-        problem = f"its sender ended without a word and may be frozen; release it in {seconds:.0f} s"
-        raise RequestValidationError({"reference": problem})
-
-
-def check_free(entry: JournalEntry | None) -> JournalEntry:
-    """Return the entry of a payout that may be sent; else raise RequestValidationError."""
-    if entry is None:
-        raise RequestValidationError({"reference": "is not in the journal"})
-    if entry.state in MAY_BE_SENT:
-        return entry
-    problem = {
-        JournalState.ACCEPTED: f"was accepted as transaction {entry.transaction_id}",
-        JournalState.SENDING: "is being sent",
-    }.get(entry.state, "was changed meanwhile, and may have been made")
-    raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
+def _check_is_journal(journal: object) -> None:
+    if not isinstance(journal, Journal):
+        raise ConfigurationError("journal must be a momopay.Journal")

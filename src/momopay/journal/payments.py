@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from sqlalchemy import RowMapping, Select, Update
+from sqlalchemy import Connection, RowMapping, Select, Update
 from sqlalchemy.exc import IntegrityError
 
 from momopay.errors import JournalError
@@ -61,13 +61,17 @@ _PHONES_AT_ONCE: Final = 500  # databases limit the parameters of a statement
 
 
 class Payments:
-    """The payouts, or the collections, of one account in the journal."""
+    """The payouts of one account in the journal. `Collections` are the other kind of payments."""
 
-    def __init__(
-        self, database: ForkSafeDatabase, leases: LeaseHolder, account: str, kind: EntryKind = EntryKind.PAYOUT
-    ) -> None:
+    _kind: ClassVar[EntryKind] = EntryKind.PAYOUT
+    _begin: ClassVar[Update] = BEGIN
+    _outcomes: ClassVar[Mapping[JournalState, Update]] = OUTCOMES
+    _sight: ClassVar[Update] = SIGHT
+
+    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
-        self._rows = {"the_account": account, "the_kind": kind.value}
+        self._account = account
+        self._rows = {"the_account": account, "the_kind": self._kind.value}
         self._look_alikes: dict[str, str] | None = None
         self.leases = leases
         self.refund_of: str | None = None
@@ -79,8 +83,8 @@ class Payments:
 
     def get(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        row = self._row(reference)
-        return None if row is None else self._entry(row)
+        entries = self._entries(SELECT, the_reference=reference)
+        return entries[0] if entries else None
 
     def look_alike(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference of version 1 that looks like this one and is not the same, or None."""
@@ -112,6 +116,7 @@ class Payments:
         seconds: float,
         read: JournalEntry | None = None,
         metadata: Mapping[str, object] | None = None,
+        wire_reference: str | None = None,
         clock_offset: float | None = None,
     ) -> JournalEntry | None:
         """Record, durably, that the holder of a lease is about to send, for so many seconds at most.
@@ -127,13 +132,13 @@ class Payments:
             read: The row as the call read it before it searched; None if there was none. If it is another one now,
                 another call has sent meanwhile, and this one must decide anew.
             metadata: The caller's own.
+            wire_reference: Of a new collection: what the service gets as its reference.
             clock_offset: Seconds by which this machine's clock is ahead of the service's, if that is known.
 
         Returns:
             None if the payout may be sent; else the entry that forbids it.
         """
         values: dict[str, object] = self.leases.columns(lease, seconds)
-        values |= {"the_claim": read.claim} if read is not None else {}
         given = {"metadata": None if metadata is None else json.dumps(metadata), "clock_offset": clock_offset}
         given |= {"body_hash": body_hash}
         now, amount_text = _now(), format_amount(amount)
@@ -144,11 +149,12 @@ class Payments:
                 row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
                 row |= {"refund_of": self.refund_of}
                 row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
+                row |= {"wire_reference": wire_reference}
                 begun = insert_new(connection, payments, row | values)
             else:
                 values |= {f"new_{name}": value for name, value in given.items()}
-                values |= {"the_amount": amount_text, "the_phone": phone, "now": now}
-                begun = update_one(connection, BEGIN, self._values(reference, values))
+                values |= {"the_amount": amount_text, "the_phone": phone, "now": now, **self._as_read(read)}
+                begun = update_one(connection, self._begin, self._values(reference, values))
         if begun:
             if not self.leases.holds(lease):
                 self.undo(lease, reference)
@@ -233,7 +239,7 @@ class Payments:
 
     def sight(self, entry: JournalEntry) -> None:
         """Record that a payout that was refused or not sent may have been made after all."""
-        self._execute(SIGHT, entry.reference, the_claim=entry.claim)
+        self._execute(self._sight, entry.reference, the_claim=entry.claim)
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
@@ -246,9 +252,13 @@ class Payments:
             return False
         return self._execute(RELEASE, entry.reference, the_claim=entry.claim, new_released_by=by, now=_now())
 
+    def _as_read(self, read: JournalEntry) -> dict[str, object]:
+        """Return the parameters by which the begin statement compares the row with the one that was read."""
+        return {"the_claim": read.claim}
+
     def _outcome(self, lease: Lease, reference: str, state: JournalState, **known: object) -> None:
         nothing = dict.fromkeys(("new_transaction_id", "new_code", "new_clock_offset"))
-        self._execute(OUTCOMES[state], reference, the_claim=lease.id, **nothing | known)
+        self._execute(self._outcomes[state], reference, the_claim=lease.id, **nothing | known)
 
     def _execute(self, change: Update, reference: str, **values: object) -> bool:
         with self._database.connection() as connection:
@@ -261,15 +271,20 @@ class Payments:
         with self._database.connection() as connection:
             return connection.execute(SELECT, self._values(reference, {})).mappings().one_or_none()
 
-    def _entry(self, row: RowMapping) -> JournalEntry:
+    def _entry(self, row: RowMapping, **more: object) -> JournalEntry:
         died = row["state"] == JournalState.SENDING and self.leases.has_ended(row)
         state = JournalState.UNKNOWN if died else row["state"]
         metadata = None if row["metadata"] is None else json.loads(row["metadata"])
-        return JournalEntry.model_validate(dict(row) | {"state": state, "metadata": metadata})
+        return JournalEntry.model_validate(dict(row) | {"state": state, "metadata": metadata} | more)
 
     def _entries(self, statement: Select[Any], **parameters: object) -> list[JournalEntry]:
         with self._database.connection() as connection:
-            return list(map(self._entry, connection.execute(statement, self._rows | parameters).mappings().all()))
+            rows = connection.execute(statement, self._rows | parameters).mappings().all()
+            return self._complete(connection, rows)
+
+    def _complete(self, _connection: Connection, rows: Sequence[RowMapping]) -> list[JournalEntry]:
+        """Return the entries of rows, with what belongs to them and is elsewhere."""
+        return list(map(self._entry, rows))
 
 
 def _now() -> str:

@@ -6,9 +6,9 @@ it, and `tests/model` explores every order in which calls, crashes, callbacks an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from momopay.journal.entries import MAY_BE_SENT, JournalState
 
@@ -53,10 +53,12 @@ _SENDING, _ACCEPTED, _REFUSED, _NOT_SENT, _UNKNOWN = (
     JournalState.UNKNOWN,
 )
 
+Transitions: TypeAlias = Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]
+
 # For each cause, the states from which it leads to each state; None is "no row". A row in SENDING whose sender died
 # reads as UNKNOWN, so RELEASE names both. OUTCOME does not: a stored UNKNOWN was written by something that knows more
 # than the call that sent, such as a search that saw the payment.
-TRANSITIONS: Final[dict[Cause, dict[JournalState, frozenset[JournalState | None]]]] = {
+TRANSITIONS: Final[Transitions] = {
     Cause.BEGIN: {_SENDING: frozenset({None, *MAY_BE_SENT})},
     Cause.OUTCOME: {
         _REFUSED: frozenset({_SENDING}),

@@ -122,7 +122,8 @@ Index(
     postgresql_where=HAS_NOT_SETTLED,
 )
 Index("momopay_payments_by_sent_at", payments.c.account, payments.c.sent_at)
-Index("momopay_payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
+# A prompt is found by it, so no two orders have the same.
+Index("momopay_payments_by_wire_reference", payments.c.account, payments.c.wire_reference, unique=True)
 Index("momopay_payments_by_refunded", payments.c.account, payments.c.refund_of)
 
 # Every prompt of a collection that the service accepted.

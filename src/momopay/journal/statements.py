@@ -11,34 +11,44 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Text, Update, bindparam, case, exists, func, or_, select, update
 
 from momopay.journal.entries import OPEN, JournalState
-from momopay.journal.rules import TRANSITIONS, Cause
+from momopay.journal.rules import TRANSITIONS, Cause, Transitions
 from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments
 
 _columns: Final = payments.c
-_ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference"))
+ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference"))
 
 
-def _change(cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any) -> Update:
+def change(
+    cause: Cause,
+    to: JournalState,
+    *expected: ColumnElement[bool],
+    transitions: Transitions = TRANSITIONS,
+    **values: Any,
+) -> Update:
     """Return the statement by which a cause changes a row, with the rules' states as its condition."""
     # Not IN, whose list SQLAlchemy expands anew at each execution.
-    before = or_(*(_columns.state == state for state in JournalState if state in TRANSITIONS[cause][to]))
-    return update(payments).where(*_ROW, before, *expected).values(state=to, **values)
+    before = or_(*(_columns.state == state for state in JournalState if state in transitions[cause][to]))
+    return update(payments).where(*ROW, before, *expected).values(state=to, **values)
 
 
-def _kept_or(name: str) -> Any:
+def kept_or(name: str) -> Any:
     """Return an expression for a column that changes only if there is something new."""
     return func.coalesce(bindparam(f"new_{name}", type_=_columns[name].type), _columns[name])
 
 
 # Built once: building a statement takes several times as long as executing it.
-_SAME_CLAIM: Final = _columns.claim == bindparam("the_claim")
+SAME_CLAIM: Final = _columns.claim == bindparam("the_claim")
 # The offset of the clock that wrote `sent_at`: what a later attempt measures is that of another moment.
-_OFFSET: Final = case(
+OFFSET: Final = case(
     (_columns.attempts > 1, _columns.clock_offset),
     else_=func.coalesce(_columns.clock_offset, bindparam("new_clock_offset", type_=_columns.clock_offset.type)),
 )
-_REPORTED: Final = {name: _kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at")} | {
-    "clock_offset": _OFFSET
+FIRST_OFFSET: Final = case(
+    (_columns.attempts > 0, _columns.clock_offset),
+    else_=bindparam("new_clock_offset", type_=_columns.clock_offset.type),
+)
+_REPORTED: Final[dict[str, Any]] = {name: kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at")} | {
+    "clock_offset": OFFSET
 }
 IS_TAKEN: Final = select(
     exists().where(
@@ -47,19 +57,19 @@ IS_TAKEN: Final = select(
         _columns.state == JournalState.ACCEPTED,
     )
 )
-SELECT: Final = select(payments, lease_left(payments)).where(*_ROW)
+SELECT: Final = select(payments, lease_left(payments)).where(*ROW)
 SELECT_LOOK_ALIKES: Final = select(look_alikes).where(look_alikes.c.account == bindparam("the_account"))
 SELECT_OPEN: Final = (
-    select(payments, lease_left(payments)).where(*_ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
+    select(payments, lease_left(payments)).where(*ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
 )
 # No index has phones: it reads the whole account.
 SELECT_TO_PHONES: Final = select(payments, lease_left(payments)).where(
-    *_ROW[:2], _columns.phone.in_(bindparam("phones", expanding=True))
+    *ROW[:2], _columns.phone.in_(bindparam("phones", expanding=True))
 )
-BEGIN: Final = _change(
+BEGIN: Final = change(
     Cause.BEGIN,
     JournalState.SENDING,
-    _SAME_CLAIM,
+    SAME_CLAIM,
     _columns.amount == bindparam("the_amount"),
     _columns.phone == bindparam("the_phone"),
     transaction_id=None,
@@ -67,54 +77,51 @@ BEGIN: Final = _change(
     attempts=_columns.attempts + 1,
     # What was refused or released may have been paid the first time after all, so a search begins there.
     sent_at=case((_columns.attempts > 0, _columns.sent_at), else_=bindparam("now", type_=Text())),
-    clock_offset=case(
-        (_columns.attempts > 0, _columns.clock_offset),
-        else_=bindparam("new_clock_offset", type_=_columns.clock_offset.type),
-    ),
-    metadata=_kept_or("metadata"),
+    clock_offset=FIRST_OFFSET,
+    metadata=kept_or("metadata"),
     body_hash=bindparam("new_body_hash"),
     **TAKE_LEASE,
 )
 OUTCOMES: Final = {
-    to: _change(
+    to: change(
         Cause.OUTCOME,
         to,
-        _SAME_CLAIM,
+        SAME_CLAIM,
         transaction_id=bindparam("new_transaction_id"),
         code=bindparam("new_code"),
         attempts=_columns.attempts - (1 if to is JournalState.NOT_SENT else 0),
-        clock_offset=_OFFSET,
+        clock_offset=OFFSET,
     )
     for to in TRANSITIONS[Cause.OUTCOME]
 }
-ACCEPT: Final = _change(
+ACCEPT: Final = change(
     Cause.ACCEPTANCE,
     JournalState.ACCEPTED,
     _columns.state != JournalState.ACCEPTED,
     transaction_id=bindparam("new_transaction_id"),
     code=None,
-    status=_kept_or("status"),
+    status=kept_or("status"),
     **_REPORTED,
 )
 REPORT: Final = (
     update(payments)
     .where(
-        *_ROW,
+        *ROW,
         _columns.state == JournalState.ACCEPTED,
         _columns.transaction_id == bindparam("new_transaction_id"),
         # A page of the list that was read before the end may be reported after it.
         _columns.ended_at.is_(None) | bindparam("new_ended_at", type_=_columns.ended_at.type).is_not(None),
     )
-    .values(status=_kept_or("status"), **_REPORTED)
+    .values(status=kept_or("status"), **_REPORTED)
 )
-CONTRADICT: Final = _change(
+CONTRADICT: Final = change(
     Cause.CONTRADICTION, JournalState.UNKNOWN, _columns.transaction_id == bindparam("the_transaction_id")
 )
-SIGHT: Final = _change(Cause.SIGHTING, JournalState.UNKNOWN, _SAME_CLAIM)
-RELEASE: Final = _change(
+SIGHT: Final = change(Cause.SIGHTING, JournalState.UNKNOWN, SAME_CLAIM)
+RELEASE: Final = change(
     Cause.RELEASE,
     JournalState.NOT_SENT,
-    _SAME_CLAIM,
+    SAME_CLAIM,
     released_by=bindparam("new_released_by"),
     released_at=bindparam("now"),
 )

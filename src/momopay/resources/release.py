@@ -11,7 +11,8 @@ from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of, check_free, check_lease_is_over, payments_of
+from momopay.journal.journal import Journal, accounts_of, payments_of
+from momopay.journal.releases import check_free, check_lease_is_over
 from momopay.journal.rules import Finding, finding
 from momopay.resources.reconcile import check_tenant, describe, outcome_unknown, search_for
 from momopay.resources.search import search
