@@ -1,101 +1,32 @@
-"""One order: a number of calls of ``collect_once``, the journal's row, the service and its customer.
-
-``collect_once`` is not built yet. Its rules are those of the design, so all transitions here are the model's own.
-"""
+"""Calls of ``collect_once`` for one order, the service and its list, the customer, callbacks, the sweep, a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
 
+from model.collect_rules import CollectRules, CollectWorld
+from model.orders import Call, Order, Prompt, Read, Statements, read_of
+from model.payouts import EXACT, HIDDEN, NEAR
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
-from momopay.journal.entries import JournalState
-
-# The status of a prompt. What the journal knows of it only moves upwards.
-OPEN: Final = 0
-ENDED: Final = 1  # without success
-PAID: Final = 2
-STATUS: Final = ("open", "ended", "paid")
-
-
-@dataclass(frozen=True)
-class CollectRules:
-    """What ``collect_once`` and the journal do. A rule that is False is broken."""
-
-    commit_before_send: bool = True
-    """A prompt is sent only after its row was committed as SENDING."""
-    begin_is_conditional: bool = True
-    """The database decides whether the row may become SENDING, whatever the call read before."""
-    sending_blocks: bool = True
-    """A row in SENDING is never sent by a second call."""
-    unknown_blocks: bool = True
-    """A row in UNKNOWN is not sent because a search did not find its prompt."""
-    open_prompt_blocks: bool = True
-    """An open prompt is returned, and no second one is sent (``abandon_after`` turns this off after a time)."""
-    paid_blocks: bool = True
-    """A paid order is returned for ever."""
-    known_prompts_excluded: bool = True
-    """A search for a prompt in doubt ignores the order's earlier prompts, which have the same reference."""
-    acceptance_keeps_a_later_attempt: bool = True
-    """A late answer or callback of an earlier prompt changes nothing of the attempt that is under way."""
-    outcome_needs_the_claim: bool = True
-    """A call records how it ended only in a row that still has its claim."""
-    timeout_is_unclear: bool = True
-    """A request without an answer is recorded as UNKNOWN."""
-    status_moves_forward: bool = True
-    """What the journal knows of a prompt is never replaced by an older read."""
-    ended_prompt_read_again: bool = True
-    """A sweep reads a prompt that ended without success once more, ten minutes later."""
-
-
-class Prompt(NamedTuple):
-    """A prompt on the customer's phone. `swept`: a sweep has read its end once more."""
-
-    status: int = OPEN
-    shown: bool = False
-    swept: bool = False
-
-
-class Row(NamedTuple):
-    """The journal's row. `known`: number and status of each prompt, in order; `current`: the number of the latest."""
-
-    state: JournalState
-    claim: int
-    known: tuple[tuple[int, int], ...] = ()
-    current: int = 0
-
-
-class Call(NamedTuple):
-    """A call of ``collect_once``: the step that comes next, and what it needs."""
-
-    at: str = "read"
-    delayed: bool = False
-    in_flight: bool = False
-    outcome: JournalState | None = None
-    prompt: int = 0
-    status: int = OPEN
-
-
-class Order(NamedTuple):
-    """Everything that matters for what may happen next."""
-
-    row: Row | None
-    calls: tuple[Call, ...]
-    waiting: int
-    prompts: tuple[Prompt, ...]
-    paid: bool = False  # the journal has recorded it
-
+from momopay.journal.collection_rules import (
+    COLLECTION_TRANSITIONS,
+    CollectStep,
+    Stage,
+    next_collect_step,
+    prompts_found,
+)
+from momopay.journal.rules import Cause, Finding
 
 Steps = Iterator[tuple[str, Order]]
 
 
 class Collector:
-    """All calls for one order, under one set of rules. `late_pin`: a prompt that ended may still be paid."""
+    """All calls for one order, in one world, under one set of rules."""
 
-    def __init__(self, rules: CollectRules, *, late_pin: bool = False) -> None:
+    def __init__(self, rules: CollectRules, world: CollectWorld) -> None:
         self._rules = rules
-        self._late_pin = late_pin
+        self._world = world
+        self.statements = Statements(rules)
 
     def steps(self, order: Order) -> Steps:
         """Yield everything that may happen next."""
@@ -104,21 +35,19 @@ class Collector:
         for index, call in enumerate(order.calls):
             yield from self._call(order, index, call)
             if call.delayed:
-                begun = self._begun(order, index)
+                begun = self.statements.begun(order, index)
                 label = f"the delayed begin statement of call {index + 1} " + (
                     "commits" if begun else "changes nothing"
                 )
                 yield label, _put(begun or order, index, call._replace(delayed=False))
             if call.in_flight:
                 yield from self._service(order, index, call)
-        for number, prompt in enumerate(order.prompts, 1):
-            yield from self._customer(order, number, prompt)
-        # A person releases only what was certainly never made.
-        row = order.row
-        if row and row.state in {SENDING, UNKNOWN} and not order.calls[row.claim - 1].in_flight:
-            sent = order.calls[row.claim - 1].at not in {"fence", "answer", "record"}
-            if sent and len(row.known) == len(order.prompts):
-                yield "a person releases the row", order._replace(row=row._replace(state=NOT_SENT))
+        for number in range(1, len(order.prompts) + 1):
+            yield from self._prompt(order, number)
+        swept = self.statements.swept(order)
+        if swept != order:
+            yield "a sweep reads what is open or in doubt", swept
+        yield from self._person(order)
 
     def _call(self, order: Order, index: int, call: Call) -> Steps:
         name = f"call {index + 1}"
@@ -127,27 +56,26 @@ class Collector:
                 return
             case "read":
                 yield from self._read(order, index)
+            case "search":
+                yield from self._search(order, index, to_send=True)
             case "tell":
-                label = f"{name} records that prompt {call.prompt} is {STATUS[call.status]}"
-                yield label, self._after_status(self._told(order, call.prompt, call.status), index)
+                label = f"{name} records that prompt {call.prompt} is {call.stage.name}"
+                yield label, self._told(order, index)
             case "begin":
-                begun = self._begun(order, index)
-                if begun is None:
-                    yield f"{name} may not begin", _put(order, index, Call())
-                else:
-                    yield f"{name} commits SENDING", _put(begun, index, call._replace(at="fence"))
-                then = "record" if self._rules.commit_before_send else "fence"
-                if not call.delayed:
-                    gives_up = call._replace(at=then, delayed=True, outcome=NOT_SENT)
-                    yield f"{name} gives up its begin statement", _put(order, index, gives_up)
+                yield from self._begin(order, index)
             case "fence":
-                yield f"{name} writes the body", _put(order, index, call._replace(at="answer", in_flight=True))
+                yield f"{name} writes the body", self._written(order, index)
                 yield f"{name} cannot connect", _put(order, index, call._replace(at="record", outcome=NOT_SENT))
             case "answer":
                 unclear = UNKNOWN if self._rules.timeout_is_unclear else NOT_SENT
                 yield f"{name} gets no answer", _put(order, index, call._replace(at="record", outcome=unclear))
             case _:
-                yield self._record(order, index, call)
+                after = (
+                    self.statements.accepted(order, call.prompt, Stage.OPEN, sender=index + 1)
+                    if call.outcome is ACCEPTED
+                    else self.statements.recorded(order, index)
+                )
+                yield f"{name} records {call.outcome}", _end(after, index)
         if call.at in {"fence", "answer", "record"}:
             yield f"the process of {name} dies", _end(order, index)
 
@@ -160,80 +88,83 @@ class Collector:
                 yield label, after
 
     def _read(self, order: Order, index: int) -> Steps:
-        row, rules, name = order.row, self._rules, f"call {index + 1} reads"
+        row, rules, name, call = order.row, self._rules, f"call {index + 1} reads", order.calls[index]
         if row is None:
             yield f"{name} no row", _put(order, index, Call("begin"))
             return
-        told = [status for _, status in row.known]
-        if PAID in told and rules.paid_blocks:
-            yield f"{name} that the order is paid", _end(order, index)
-        elif row.state in {SENDING, UNKNOWN}:
-            blocks = rules.sending_blocks if row.state is SENDING else rules.unknown_blocks
-            known = {number for number, _ in row.known} if rules.known_prompts_excluded else set[int]()
-            found = [n for n, prompt in enumerate(order.prompts, 1) if prompt.shown and n not in known]
-            if len(found) == 1:
-                yield f"{name} {row.state}, and finds prompt {found[0]}", _end(self._found(order, found[0]), index)
-            elif not blocks:
-                yield f"{name} {row.state}, and finds nothing", _put(order, index, Call("begin"))
-            # Else it raises, which changes nothing.
-        elif row.state is ACCEPTED:
-            status = order.prompts[row.current - 1].status
-            tell = Call("tell", prompt=row.current, status=status)
-            yield f"{name} ACCEPTED, and that prompt {row.current} is {STATUS[status]}", _put(order, index, tell)
+        # What a broken rule lets a call overlook.
+        overlooked = [
+            stage
+            for stage, kept in ((Stage.OPEN, rules.open_prompt_blocks), (Stage.PAID, rules.paid_blocks))
+            if not kept
+        ]
+        stages = [Stage.ENDED if stage in overlooked else stage for stage in row.stages]
+        state = NOT_SENT if row.state is SENDING and not rules.sending_blocks else row.state
+        left = [number for (number, _), stage in zip(row.known, stages, strict=True) if stage is Stage.OPEN]
+        left = [number for number in left if number not in call.passed]
+        step = next_collect_step(state, stages, row.attempts, abandoned=bool(call.passed) and not left)
+        seen = Call("begin", read_of(row), call.passed)
+        match step:
+            case CollectStep.RETURN_PAID:
+                yield f"{name} that the order is paid", _end(order, index)
+            case CollectStep.READ_OPEN:
+                number = left[0]
+                stage = order.prompts[number - 1].stage
+                tell = seen._replace(at="tell", prompt=number, stage=stage)
+                yield f"{name} {row.state}, and that prompt {number} is {stage.name}", _put(order, index, tell)
+            case CollectStep.SEND:
+                yield f"{name} {row.state}", _put(order, index, seen)
+            case CollectStep.SEARCH_THEN_SEND:
+                then = "search" if rules.search_before_resend else "begin"
+                yield f"{name} {row.state}", _put(order, index, seen._replace(at=then))
+            case _:
+                # A live sender may look dead, so a row in SENDING is also searched for.
+                yield from self._search(_put(order, index, seen), index, to_send=not rules.absence_is_no_proof)
+
+    def _search(self, order: Order, index: int, *, to_send: bool) -> Steps:
+        row, call, name = order.row, order.calls[index], f"call {index + 1} searches"
+        assert row is not None
+        exact = [number for number in order.unknown if order.prompts[number - 1].look == EXACT]
+        near = [number for number in order.unknown if order.prompts[number - 1].look == NEAR]
+        found = prompts_found(exact, near if self._rules.near_match_blocks else ())
+        if found is Finding.MADE:
+            for number in exact:
+                order = self.statements.accepted(order, number, order.prompts[number - 1].stage)
+            order = _put(order, index, Call(passed=call.passed))
+        elif found is Finding.UNCLEAR:
+            if call.saw == read_of(row) and row.state in COLLECTION_TRANSITIONS[Cause.SIGHTING][UNKNOWN]:
+                order = order._replace(row=row._replace(state=UNKNOWN), wrong=False)
+            order = _end(order, index)
         else:
-            yield f"{name} {row.state}", _put(order, index, Call("begin"))
+            order = _put(order, index, call._replace(at="begin")) if to_send else _end(order, index)
+        yield f"{name}: {found.name}", order
 
-    def _after_status(self, order: Order, index: int) -> Order:
+    def _told(self, order: Order, index: int) -> Order:
         call = order.calls[index]
-        blocks = {OPEN: self._rules.open_prompt_blocks, PAID: self._rules.paid_blocks, ENDED: False}[call.status]
-        return _end(order, index) if blocks else _put(order, index, Call("begin"))
+        order = self.statements.accepted(order, call.prompt, call.stage)
+        if call.stage is Stage.OPEN and not self._world.abandons:
+            return _end(order, index)
+        passed = (*call.passed, call.prompt) if call.stage is Stage.OPEN else call.passed
+        return _put(order, index, Call(passed=passed))
 
-    def _begun(self, order: Order, index: int) -> Order | None:
-        """Return the order after a call's begin statement, None if it changes nothing."""
-        row, rules = order.row, self._rules
-        if row is None:
-            return order._replace(row=Row(SENDING, index + 1))
-        told = {status for _, status in row.known}
-        blocked = (
-            (row.state is SENDING and rules.sending_blocks)
-            or (row.state is UNKNOWN and rules.unknown_blocks)
-            or (OPEN in told and rules.open_prompt_blocks)
-            or (PAID in told and rules.paid_blocks)
-        )
-        if blocked and rules.begin_is_conditional:
-            return None
-        return order._replace(row=Row(SENDING, index + 1, row.known))
+    def _begin(self, order: Order, index: int) -> Steps:
+        name, call = f"call {index + 1}", order.calls[index]
+        begun = self.statements.begun(order, index)
+        if begun is None:
+            yield f"{name} may not begin", _put(order, index, Call(passed=call.passed))
+        else:
+            yield f"{name} commits SENDING", _put(begun, index, call._replace(at="fence"))
+        then = "record" if self._rules.commit_before_send else "fence"
+        if not call.delayed:
+            gives_up = call._replace(at=then, delayed=True, outcome=NOT_SENT)
+            yield f"{name} gives up its begin statement", _put(order, index, gives_up)
 
-    def _record(self, order: Order, index: int, call: Call) -> tuple[str, Order]:
-        row, outcome = order.row, call.outcome
-        label = f"call {index + 1} records {outcome}"
-        own = row is not None and (row.claim == index + 1 or not self._rules.outcome_needs_the_claim)
-        if outcome is ACCEPTED:
-            order = self._found(order, call.prompt)
-        elif row is not None and own and row.state is SENDING:
-            assert outcome is not None
-            order = order._replace(row=row._replace(state=outcome))
-        return label, _end(order, index)
-
-    def _found(self, order: Order, number: int) -> Order:
-        """Return the order after the service's own record showed a prompt."""
-        row = order.row
-        assert row is not None
-        known = number in {each for each, _ in row.known}
-        if known and self._rules.acceptance_keeps_a_later_attempt and self._rules.known_prompts_excluded:
-            return order
-        numbers = row.known if known else (*row.known, (number, OPEN))
-        return order._replace(row=row._replace(state=ACCEPTED, known=numbers, current=number))
-
-    def _told(self, order: Order, number: int, status: int) -> Order:
-        row = order.row
-        assert row is not None
-        forward = self._rules.status_moves_forward
-        known = tuple(
-            (each, max(before, status) if forward else status) if each == number else (each, before)
-            for each, before in row.known
-        )
-        return order._replace(row=row._replace(known=known), paid=order.paid or status == PAID)
+    def _written(self, order: Order, index: int) -> Order:
+        call = order.calls[index]
+        doubtful = [n for n in order.unknown if not order.wrong or order.prompts[n - 1].look != HIDDEN]
+        others = [other for n, other in enumerate(order.calls) if n != index and other.in_flight]
+        broken = "A prompt was sent while an earlier one was in doubt" if doubtful or others else None
+        return _put(order, index, call._replace(at="answer", in_flight=True))._replace(broken=broken)
 
     def _service(self, order: Order, index: int, call: Call) -> Steps:
         name, call = f"the request of call {index + 1}", call._replace(in_flight=False)
@@ -243,47 +174,52 @@ class Collector:
         if call.at == "answer":
             accepted = call._replace(at="record", outcome=ACCEPTED, prompt=len(opened.prompts))
             yield f"{name} opens a prompt", _put(opened, index, accepted)
-            yield f"{name} is refused", _put(order, index, call._replace(at="record", outcome=REFUSED))
+            refused = call._replace(at="record", outcome=REFUSED)
+            yield f"{name} is refused", _put(order, index, refused)
+            if self._world.careless:
+                for look in (EXACT, NEAR):
+                    untrue = order._replace(prompts=(*order.prompts, Prompt(look=look)), wrong=True)
+                    yield f"{name} opens a prompt, and is refused", _put(untrue, index, refused)
 
-    def _customer(self, order: Order, number: int, prompt: Prompt) -> Steps:
-        def becomes(changed: Prompt) -> Order:
+    def _prompt(self, order: Order, number: int) -> Steps:
+        prompt, row, world = order.prompts[number - 1], order.row, self._world
+
+        def becomes(**changes: object) -> Order:
+            changed = prompt._replace(**changes)  # type: ignore[arg-type]
             return order._replace(prompts=(*order.prompts[: number - 1], changed, *order.prompts[number:]))
 
-        if not prompt.shown:
-            yield f"the list shows prompt {number}", becomes(prompt._replace(shown=True))
-        if prompt.status == OPEN:
-            yield f"the customer cancels prompt {number}", becomes(prompt._replace(status=ENDED))
-        if prompt.status == OPEN or (prompt.status == ENDED and self._late_pin and not prompt.swept):
-            yield f"the customer pays prompt {number}", becomes(prompt._replace(status=PAID))
-        known = dict(order.row.known) if order.row is not None else {}
-        if prompt.status != OPEN and order.row is not None:
-            told = self._told(self._found(order, number), number, prompt.status)
-            yield f"a callback says that prompt {number} is {STATUS[prompt.status]}", told
-        if self._late_pin and known.get(number) == ENDED and not prompt.swept:
-            swept = becomes(prompt._replace(swept=True))
-            if self._rules.ended_prompt_read_again:
-                swept = self._told(swept, number, prompt.status)
+        if prompt.look == HIDDEN:
+            yield f"the list shows prompt {number}", becomes(look=EXACT)
+            if world.careless:
+                yield f"the list shows prompt {number} with another amount", becomes(look=NEAR)
+        if prompt.stage is Stage.OPEN:
+            yield f"the customer cancels prompt {number}, or it expires", becomes(stage=Stage.ENDED)
+        late = prompt.stage is Stage.ENDED and world.late_pin and not prompt.swept
+        if prompt.stage is Stage.OPEN or late:
+            yield f"the customer pays prompt {number}" + " late" * late, becomes(stage=Stage.PAID)
+        if row is None:
+            return
+        if prompt.stage is not Stage.OPEN:
+            told = self.statements.accepted(order, number, prompt.stage)
+            yield f"a callback says that prompt {number} is {prompt.stage.name}", told
+        if world.late_pin and dict(row.known).get(number) is Stage.ENDED and not prompt.swept:
+            swept = becomes(swept=True)
+            if self._rules.sweep_reads_an_end_again:
+                swept = self.statements.accepted(swept, number, prompt.stage)
             yield f"ten minutes after the end of prompt {number} have passed, with a sweep", swept
 
-
-def violation_in(order: Order, *, late_pin: bool = False) -> str | None:
-    """Return which property does not hold, None if all do."""
-    row = order.row
-    statuses = [prompt.status for prompt in order.prompts]
-    told = dict(row.known) if row else {}
-    if statuses.count(OPEN) > 1:
-        return "The customer has TWO OPEN PROMPTS"
-    if statuses.count(PAID) > 1 and not late_pin:
-        return "PAID TWICE"
-    if order.paid and PAID not in told.values():
-        return "The journal knew that the order is paid, and no longer says so"
-    in_doubt = row is not None and (row.state in {SENDING, UNKNOWN} or OPEN in told.values())
-    if PAID in statuses and not late_pin and PAID not in told.values() and not in_doubt:
-        return "PAID, and the journal says that it is not"
-    for number, prompt in enumerate(order.prompts, 1):
-        if prompt.status == PAID and prompt.swept and told.get(number) != PAID:
-            return f"Prompt {number} was PAID, and the journal does not say so after its last sweep"
-    return None
+    def _person(self, order: Order) -> Steps:
+        row = order.row
+        if row is None or row.state not in COLLECTION_TRANSITIONS[Cause.RELEASE][NOT_SENT]:
+            return
+        sender = order.calls[row.claim - 1]
+        if sender.in_flight or sender.at in {"fence", "answer", "record"}:
+            return  # its lease is not over, or the service may still execute it
+        released = order._replace(row=row._replace(state=NOT_SENT))
+        if not order.unknown:
+            yield "a person releases the row", released
+        elif self._world.careless and all(order.prompts[number - 1].look != HIDDEN for number in order.unknown):
+            yield "a person releases the row, wrongly", released._replace(wrong=True)
 
 
 def _put(order: Order, index: int, call: Call) -> Order:
@@ -292,4 +228,5 @@ def _put(order: Order, index: int, call: Call) -> Order:
 
 def _end(order: Order, index: int) -> Order:
     call = order.calls[index]
-    return _put(order, index, Call("end", call.delayed, call.in_flight))
+    saw = call.saw if call.delayed else Read()
+    return _put(order, index, Call("end", saw, delayed=call.delayed, in_flight=call.in_flight))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model.collect import CollectRules
+from model.collect_rules import CollectRules
 from model.machine import Result, explore
 from model.rules import Rules, World
 from model.scenarios import DEEPER, SCENARIOS, Collections, Payouts, deeper
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of: {', '.join(SCENARIOS)}")
     parser.add_argument("--deeper", action="store_true", help="more calls and releases; takes minutes")
     parser.add_argument(
-        "--without", metavar="RULE", help="a rule or an assumption of tests/model/rules.py or collect.py"
+        "--without", metavar="RULE", help="a rule or an assumption of tests/model/rules.py or collect_rules.py"
     )
     options = parser.parse_args(arguments)
     names: list[str] = options.scenarios or [name for name in SCENARIOS if name in DEEPER or not options.deeper]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from model import collect
-from model.collect import Collector, CollectRules, Order
+from model import orders
+from model.collect import Collector
+from model.collect_rules import CollectRules, CollectWorld
 from model.machine import Model
+from model.orders import Order
 from model.payouts import FOREIGN, Release, State
 from model.rules import Rules, World
 from model.surroundings import Surroundings, violation_in
@@ -37,16 +39,16 @@ class Payouts:
 
 @dataclass(frozen=True)
 class Collections:
-    """A world for ``collect_once``, whose prompts may be paid after their end or not."""
+    """A world for ``collect_once``: how many calls it has."""
 
     meaning: str
-    late_pin: bool
-    calls: int
+    world: CollectWorld
+    calls: int = 2
 
     def model(self, rules: CollectRules | None = None) -> Model[Order]:
         """Return its state machine."""
-        collector = Collector(rules or CollectRules(), late_pin=self.late_pin)
-        violation = partial(collect.violation_in, late_pin=self.late_pin)
+        collector = Collector(rules or CollectRules(), self.world)
+        violation = partial(orders.violation_in, world=self.world, statements=collector.statements)
         return Model(Order(None, (), self.calls, ()), collector.steps, violation)
 
 
@@ -72,8 +74,10 @@ PAYOUTS: Final = {
     "clocks": Payouts("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
 }
 COLLECTIONS: Final = {
-    "collections": Collections("a prompt that ended stays ended", late_pin=False, calls=3),
-    "late PIN": Collections("a prompt that ended may still be paid", late_pin=True, calls=2),
+    "collections": Collections("a prompt that ended stays ended", CollectWorld()),
+    "late PIN": Collections("a prompt that ended may still be paid", CollectWorld(late_pin=True)),
+    "abandoning": Collections("an open prompt may be abandoned", CollectWorld(late_pin=True, abandons=True)),
+    "careless": Collections("wrong releases and refusals of what the list shows", CollectWorld(careless=True)),
 }
 SCENARIOS: Final[dict[str, Payouts | Collections]] = {**PAYOUTS, **COLLECTIONS}
 
@@ -82,7 +86,8 @@ DEEPER: Final[dict[str, dict[str, Any]]] = {
     "lagging": {"calls": 3, "releases": 1},
     "bare ids": {"calls": 3, "releases": 0},
     "clocks": {"calls": 2, "releases": 1},
-    "late PIN": {"calls": 3},
+    "collections": {"calls": 3},
+    "careless": {"calls": 3},
 }
 """Bounds that take a minute."""
 
