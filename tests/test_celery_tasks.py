@@ -17,9 +17,7 @@ ORDER = ("SAL-1", "50.25", "0712345678")
 
 
 @pytest.fixture
-def worker(
-    sandbox: Sandbox, account: Account, key: str, tmp_path: Path, monkeypatch: Any
-) -> Iterator[Any]:
+def worker(sandbox: Sandbox, account: Account, key: str, tmp_path: Path, monkeypatch: Any) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     worker: Any = __import__("worker")
     account.rate_limit = None
