@@ -71,6 +71,7 @@ def listen(
         if not key.startswith("pk_test_"):
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
+        output.note("No read shows the receipt: momo_receipt is null, on success too.")
         _forward(output, listener)
 
 
