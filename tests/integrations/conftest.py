@@ -11,7 +11,7 @@ import pytest
 from drivers import unique_key
 from integrations.apps import APPS
 from integrations.shop import Shop
-from momopay import Callback, Journal
+from momopay import Callback, Journal, TransactionSummary
 from momopay.sandbox import Sandbox
 
 
@@ -22,7 +22,7 @@ class KeepingJournal(Journal):
         super().__init__(url)
         self._given: list[AbstractContextManager[bool]] = []
 
-    def handling(self, callback: Callback) -> AbstractContextManager[bool]:
+    def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
         self._given.append(super().handling(callback))
         return self._given[-1]
 

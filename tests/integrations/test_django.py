@@ -27,7 +27,7 @@ from integrations.kit import (
     send_endlessly,
     unreachable,
 )
-from momopay import Callback, CallbackSigner, Journal
+from momopay import Callback, CallbackSigner, Journal, TransactionSummary
 from momopay.integrations import django
 
 
@@ -91,7 +91,7 @@ def test_the_handler_commits_before_the_journal_marks_the_callback_and_rolls_bac
 
     class Watched(Journal):
         @contextmanager
-        def handling(self, callback: Callback) -> Generator[bool]:
+        def handling(self, callback: Callback | TransactionSummary) -> Generator[bool]:
             with super().handling(callback) as first:
                 yield first
                 atomic.append(connection.in_atomic_block)

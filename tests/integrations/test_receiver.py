@@ -27,7 +27,7 @@ from integrations.kit import (
     threaded,
     to_receiver,
 )
-from journal.kit import PHONE, callback_body, execute, found, just_before, put
+from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put
 from momopay import (
     BudgetExhaustedError,
     Callback,
@@ -40,6 +40,7 @@ from momopay import (
 )
 from momopay._transport import threads
 from momopay.integrations._receiver import CallbackReceiver, is_async, view_name
+from momopay.models.callbacks import mark_confirmed
 from patience import until
 
 each_way = pytest.mark.parametrize("way", [blocking, awaited, threaded])
@@ -207,9 +208,7 @@ def test_a_callback_comes_again_unless_it_was_settled_and_then_marked(
 SHORT = {
     "without amount": {"amount": None},
     "without phone": {"phone_number": None},
-    "without type": {"type": None},
-    "of another amount": {"amount": 11},
-    "of another phone": {"phone_number": "254712345679"},
+    "of a collection": {"type": "STK"},
     "without all three": {"amount": None, "phone_number": None, "type": None, "created_at": None, "updated_at": None},
 }
 
@@ -225,6 +224,74 @@ def test_a_callback_that_does_not_show_the_payout_is_handled_and_settles_nothing
     assert way(handler, SIGNER, journal)("POST", QUERY, body) == 200
     assert len(handler.calls) == 1
     assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+
+
+@each_way
+@pytest.mark.parametrize("fields", [{"amount": 11}, {"phone_number": "254712345679"}, {"amount": 11, "type": None}])
+def test_a_signed_callback_that_differs_from_the_entry_does_not_reach_the_handler(
+    way: Receive, fields: dict[str, Any], journal: Journal
+) -> None:
+    entry = put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
+    handler = Handler()
+    receive = way(handler, SIGNER, journal)
+    assert receive("POST", QUERY, json.dumps(callback_body("SAL-1", **fields)).encode()) == 503
+    assert (handler.calls, found(journal, "SAL-1")) == ([], entry)
+    assert receive("POST", QUERY, BODY) == 200
+    assert len(handler.calls) == 1
+
+
+@each_way
+def test_a_signed_callback_of_the_transaction_of_another_reference_is_refused(way: Receive, journal: Journal) -> None:
+    entry = put(journal, "SAL-2", JournalState.ACCEPTED, transaction_id="the-id")
+    handler = Handler()
+    assert way(handler, SIGNER, journal)("POST", QUERY, BODY) == 503
+    assert (handler.calls, found(journal, "SAL-2")) == ([], entry)
+
+
+@each_way
+def test_the_receipt_of_a_signed_callback_is_kept(way: Receive, journal: Journal) -> None:
+    put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
+    body = json.dumps(callback_body("SAL-1", momo_receipt="QK12", type=None)).encode()
+    assert way(Handler(), SIGNER, journal)("POST", QUERY, body) == 200
+    entry = journal.by_receipt("QK12")
+    assert entry == found(journal, "SAL-1")
+    assert entry.status == "SUCCESS"
+
+
+@each_way
+def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(way: Receive, journal: Journal) -> None:
+    put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
+    journal.settle(payout("SAL-1"))
+    assert journal.first_seen(payout("SAL-1"))
+    handler = Handler()
+    receive = way(handler, SIGNER, journal)
+    for receipt in ("QK12", "another"):
+        assert receive("POST", QUERY, json.dumps(callback_body("SAL-1", momo_receipt=receipt)).encode()) == 200
+    assert (handler.calls, found(journal, "SAL-1").receipt) == ([], "QK12")
+
+
+class Confirming(Handler):
+    """A handler that finds that the service's own record agrees."""
+
+    def handle(self, callback: Callback) -> None:
+        mark_confirmed(callback)
+        super().handle(callback)
+
+
+@each_way
+def test_a_callback_that_was_confirmed_is_recorded_without_a_signer(way: Receive, journal: Journal) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    assert way(Confirming(), None, journal)("POST", "", BODY) == 200
+    assert found(journal, "SAL-1").state is JournalState.ACCEPTED
+
+
+@each_way
+def test_a_confirmed_callback_that_differs_from_the_entry_is_not_acknowledged(way: Receive, journal: Journal) -> None:
+    entry = put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
+    body = json.dumps(callback_body("SAL-1", amount=11)).encode()
+    receive = way(Confirming(), None, journal)
+    assert [receive("POST", "", body) for _ in range(2)] == [503, 503]
+    assert found(journal, "SAL-1") == entry
 
 
 @each_way

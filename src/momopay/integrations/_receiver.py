@@ -7,12 +7,13 @@
 | no valid token, or one for another reference; the handler raised ForgedCallbackError | 403 | retries, without effect |
 | a body that is not a callback | 400 | retries, without effect |
 | one that is being handled elsewhere; the handler raised another MomoPayError | 503 | retries |
+| one that differs from the journal's entry, and has a signed URL or was confirmed | 503 | retries |
 | one on which the handler failed otherwise | 500 | retries |
 
-Invariants: a handler is called only for a callback that was admitted; with a journal, at most one call for each
-``callback.key`` runs at a time, and none follows one that succeeded. Only a callback whose URL was signed for its own
-reference settles a journal entry, after its handler and before it counts as handled. A callback is released if its
-handler failed or was cancelled, or if its entry could not be settled, so that it comes again.
+Invariants: a handler is called only for a callback that was admitted; with a journal, at most one call for each end
+runs at a time, and none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its own
+reference, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as handled.
+A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
 
 Thread safety: a receiver has no state of its own. The methods may be called from any thread, as often as needed.
 """
@@ -34,7 +35,8 @@ from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.journal import Journal
-from momopay.models.callbacks import Callback
+from momopay.journal.ends import recorder_of
+from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -120,13 +122,19 @@ class CallbackReceiver:
         if self._journal is None:
             yield True
             return
+        recorder, is_signed = recorder_of(self._journal), self._signer is not None
+        if is_signed:
+            recorder.check(callback)  # before the handler does anything about a callback that is wrong
         with self._journal.handling(callback) as is_first:
             yield is_first
             # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
-            # anybody's, and a handler need not have confirmed it. A repeat settles nothing, since its body may differ
-            # from the one that the handler confirmed.
-            if is_first and self._signer is not None:
-                self._journal.settle(callback)
+            # anybody's, unless the handler confirmed it.
+            if is_first and (is_signed or is_confirmed(callback)):
+                recorder.record(callback)
+            elif is_signed:
+                # A repeat, whose body may differ from the one that was confirmed; or a sweep was first, and only the
+                # callback has the receipt.
+                recorder.add_receipt(callback)
 
 
 def _raise_if_awaitable(result: object) -> None:

@@ -42,13 +42,14 @@ _MARK_HANDLED: Final = update(callbacks).where(_UNDER_LEASE).values(handled=True
 _TAKE_OVER: Final = update(callbacks).where(_UNDER_LEASE, ~callbacks.c.handled).values(TAKE_LEASE)
 
 
-def end_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:
-    """Return the key under which an end is handled once: the transaction's id, and its end.
+def end_of(status: TransactionStatus) -> TransactionStatus:
+    """Return the end that a status is. A callback may say CANCELLED where a read says FAILED: they are one end."""
+    return TransactionStatus.FAILED if status in FAILURES else status
 
-    FAILED, CANCELLED and EXPIRED are one end: a callback may say CANCELLED where a read says FAILED.
-    """
-    status = record.transaction.status if isinstance(record, Callback) else record.status
-    return record.transaction_id, TransactionStatus.FAILED if status in FAILURES else status
+
+def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:
+    """Return by what an end is handled once: the transaction's id, and the end."""
+    return record.transaction_id, end_of(record.transaction.status if isinstance(record, Callback) else record.status)
 
 
 class Callbacks:
@@ -109,7 +110,7 @@ class Callbacks:
         raise CallbackError(f"another call is handling the end of {record.transaction_id}; let it come again")
 
     def _insert(self, record: Callback | TransactionSummary, lease: Lease, *, handled: bool) -> bool:
-        transaction_id, end = end_of(record)
+        transaction_id, end = key_of(record)
         values: dict[str, object] = {
             "account": self._account,
             "transaction_id": transaction_id,
@@ -122,5 +123,5 @@ class Callbacks:
             return insert_new(connection, callbacks, values)
 
     def _row_of(self, record: Callback | TransactionSummary) -> dict[str, object]:
-        transaction_id, end = end_of(record)
+        transaction_id, end = key_of(record)
         return {"of_account": self._account, "of_transaction": transaction_id, "of_status": str(end)}

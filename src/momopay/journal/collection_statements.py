@@ -87,7 +87,9 @@ _change_prompt: Final = update(prompts).where(
     _prompt.reference == bindparam("the_reference"),
     _prompt.transaction_id == _new_transaction,
 )
-_reported: Final = {name: bindparam(f"new_{name}", type_=_prompt[name].type) for name in _OF_PROMPT}
+_reported: Final = {
+    name: bindparam(f"new_{name}", type_=_prompt[name].type) for name in (*_OF_PROMPT, "unhandled_since")
+}
 _added: Final = _change_prompt.values({name: func.coalesce(new, _prompt[name]) for name, new in _reported.items()})
 
 # What an end without success reported is not true of a payment.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from momopay.models.callbacks import CallbackTransaction
+from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
@@ -21,7 +22,8 @@ class Report:
         result_code: The provider's code for how it ended.
         receipt: The provider's receipt.
         fee: The service's fee, KES, as text.
-        ended_at: When it reached a status that nothing follows, as text.
+        ended_at: When it reached a status that nothing follows, as text, in UTC.
+        unhandled_since: The present time, as text, if it has settled: somebody may have to handle that.
     """
 
     transaction_id: str
@@ -30,19 +32,25 @@ class Report:
     receipt: str | None = None
     fee: str | None = None
     ended_at: str | None = None
+    unhandled_since: str | None = None
 
 
 def report_of(record: Payout | TransactionSummary | CallbackTransaction) -> Report:
     """Return what a record of the service says, as far as it says it."""
     # Only some records have a result code, and only a callback has a receipt.
     result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
-    updated_at: datetime | None = record.updated_at
-    ended = record.status.is_terminal and updated_at is not None
+    now = datetime.now(UTC)
+    # A callback need not say when.
+    updated_at: datetime = record.updated_at or now
+    ended = record.status.is_terminal
+    # A payout that FAILED is REVERSED later.
+    settled = ended and (record.type is not TransactionType.B2C or record.status is not TransactionStatus.FAILED)
     return Report(
         transaction_id=record.transaction_id,
         status=str(record.status),
         result_code=None if result_code is None else str(result_code),
         receipt=receipt,
         fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
-        ended_at=updated_at.isoformat() if ended and updated_at is not None else None,
+        ended_at=updated_at.astimezone(UTC).isoformat() if ended else None,
+        unhandled_since=now.isoformat() if settled else None,
     )

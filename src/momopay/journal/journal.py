@@ -6,21 +6,15 @@ Thread safety: a journal may be shared by all threads, and used after a fork.
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError
+from momopay.journal.ends import Ends
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import report_of
 from momopay.journal.releases import check_free, check_lease_is_over
 from momopay.journal.reports import Reports
-from momopay.models.callbacks import Callback
-from momopay.models.enums import TransactionType
-from momopay.models.matching import RequestedPayment
-from momopay.models.payouts import Payout
-from momopay.models.transactions import TransactionSummary
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.accounts import Accounts
@@ -46,7 +40,7 @@ class ReconcilingClient(Protocol[T_co]):
         ...
 
 
-class Journal(Reports):
+class Journal(Ends, Reports):
     """A durable record of payouts, one row for each reference, for ``payouts.pay_once``.
 
     One journal belongs to one account of the service. All processes that pay from the account share it, and no row is
@@ -78,7 +72,9 @@ class Journal(Reports):
             from momopay.journal.collections import Collections
             from momopay.journal.database import ForkSafeDatabase
             from momopay.journal.lease import LeaseHolder
+            from momopay.journal.lookups import Lookups
             from momopay.journal.payments import Payments
+            from momopay.journal.recorder import Recorder
             from momopay.journal.refunds import Refunds
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
@@ -99,6 +95,9 @@ class Journal(Reports):
         self._payments = Payments(self._database, leases, account)
         self._collections = Collections(self._database, leases, account)
         self._callbacks = Callbacks(self._database, leases, account)
+        rows = {EntryKind.PAYOUT: self._payments, EntryKind.COLLECTION: self._collections}
+        self._lookups = Lookups(self._database, account, rows)
+        self._recorder = Recorder(self._payments, self._collections, self._lookups)
         self._refunds_of = partial(Refunds, self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
 
@@ -160,45 +159,6 @@ class Journal(Reports):
             entry = rows.get(reference)
         return check_free(entry)
 
-    def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
-        """Record that the service accepted a payout, by its own record; the reference is never sent again after this.
-
-        Args:
-            evidence: The service's record: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
-                or a callback, once it was confirmed or came by a URL that a `CallbackSigner` verified. Never a callback
-                by itself: anybody can send one.
-
-        Returns:
-            The entry as it is now; None if the transaction is no payout, or none of this journal's: another amount or
-            phone, or none at all, does not identify it.
-
-        Raises:
-            JournalError: The database failed.
-        """
-        record = evidence.transaction if isinstance(evidence, Callback) else evidence
-        reference = record.reference if isinstance(record, Payout) else record.account_reference
-        entry = None if reference is None or record.type is None else self.get(reference)
-        if reference is None or entry is None:
-            return None
-        wanted = RequestedPayment(entry.reference, entry.amount, entry.phone, TransactionType.B2C)
-        # Anybody may have used the reference outside the journal, so it alone does not identify the payout.
-        differing = wanted.differences(reference, record)
-        if differing or None in {record.amount, record.phone}:
-            if "type" not in differing:  # a collection may have the same reference
-                logger.warning(
-                    "transaction %s has reference %s, and another amount or phone",
-                    record.transaction_id,
-                    redacted_repr(entry.reference),
-                )
-            return None
-        if not self._payments.accept(entry.reference, report_of(record)):
-            logger.error(
-                "transaction %s fits reference %s, and is already that of another reference",
-                record.transaction_id,
-                redacted_repr(entry.reference),
-            )
-        return self.get(entry.reference)
-
     def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
         """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
 
@@ -214,44 +174,6 @@ class Journal(Reports):
             JournalError: The database failed.
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-    def first_seen(self, callback: Callback | TransactionSummary) -> bool:
-        """Record that an end was seen, and return whether it is new; ends are compared as by `handling`.
-
-        It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
-
-        Args:
-            callback: From `parse_callback`; or a transaction that has ended.
-
-        Returns:
-            True once, False ever after, in all processes.
-
-        Raises:
-            JournalError: The database failed.
-        """
-        return self._callbacks.first_seen(callback)
-
-    def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
-        """Handle an end once: held for the context, recorded if it ends well, free again if it raises.
-
-        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. It is one end by the
-        transaction's id and its status, where FAILED, CANCELLED and EXPIRED are the same.
-
-        A process that dies within the context leaves the end free, to be handled when it comes again. So it is
-        handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the database
-        failed, between the effect and the end of this context, or if the body took longer than ten minutes.
-
-        Args:
-            callback: From `parse_callback`; or a transaction that has ended.
-
-        Returns:
-            A context that gives True to the one that is to handle it, False if it was handled before.
-
-        Raises:
-            CallbackError: On entering: another call is handling it; answer non-2xx, and it comes again.
-            JournalError: The database failed.
-        """
-        return self._callbacks.handling(callback)
 
     def _rows(self, kind: EntryKind) -> Payments:
         return self._collections if EntryKind(kind) is EntryKind.COLLECTION else self._payments

@@ -105,6 +105,10 @@ class Payments:
         for start in range(0, len(wanted), _PHONES_AT_ONCE):
             yield from self._entries(SELECT_TO_PHONES, phones=wanted[start : start + _PHONES_AT_ONCE])
 
+    def select(self, statement: Select[Any]) -> list[JournalEntry]:
+        """Return the entries that a statement selects."""
+        return self._entries(statement)
+
     def begin(
         self,
         lease: Lease,

@@ -52,6 +52,8 @@ accounts: Final = Table(
     Column("host", Text, nullable=False),
     Column("tenant_id", Text),
     Column("bound_at", Text, nullable=False),
+    # Ends that were recorded before are not for a handler: when the first one swept, they were history.
+    Column("handled_since", Text),
 )
 
 # The tenant that an answer showed for an API key, which is kept as a hash.
@@ -90,6 +92,8 @@ payments: Final = Table(
     Column("refund_of", Text),  # of a payout: the collection of which it pays something back
     # How often a refund of this collection was begun. Whoever begins one must find the number that it read.
     Column("refunds", Integer, nullable=False, server_default="0"),
+    # When an end was recorded that may not be handled yet. A sweep delivers it, and clears what was handled.
+    Column("unhandled_since", Text),
     Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
     # The last three columns are the lease, see `momopay.journal.lease`.
     Column("claim", Text, nullable=False),
@@ -141,6 +145,7 @@ prompts: Final = Table(
     Column("ended_at", Text),
     # When it was read once more after an end without success: a late PIN may have paid it after all.
     Column("checked_at", Text),
+    Column("unhandled_since", Text),  # as for payments
 )
 PROMPT_IS_OPEN: Final = text(
     "(status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED', 'FAILED'))"
@@ -162,6 +167,15 @@ Index(
     sqlite_where=PROMPT_IS_TO_CHECK,
     postgresql_where=PROMPT_IS_TO_CHECK,
 )
+for _table in (payments, prompts):
+    _unhandled = _table.c.unhandled_since.is_not(None)
+    Index(
+        f"{_table.name}_unhandled",
+        _table.c.account,
+        _table.c.unhandled_since,
+        sqlite_where=_unhandled,
+        postgresql_where=_unhandled,
+    )
 
 # References of version 1 that are refused now, by the reference that looks the same. Nothing is added later.
 look_alikes: Final = Table(

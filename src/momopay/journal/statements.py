@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Text, Update, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Text, Update, and_, bindparam, case, exists, func, or_, select, update
 
 from momopay.journal.entries import OPEN, JournalState
 from momopay.journal.rules import TRANSITIONS, Cause, Transitions
 from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments
+from momopay.models.enums import FAILURES
 
 _columns: Final = payments.c
 ROW: Final = tuple(_columns[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference"))
@@ -47,9 +48,9 @@ FIRST_OFFSET: Final = case(
     (_columns.attempts > 0, _columns.clock_offset),
     else_=bindparam("new_clock_offset", type_=_columns.clock_offset.type),
 )
-_REPORTED: Final[dict[str, Any]] = {name: kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at")} | {
-    "clock_offset": OFFSET
-}
+_REPORTED: Final[dict[str, Any]] = {
+    name: kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at", "unhandled_since")
+} | {"clock_offset": OFFSET}
 IS_TAKEN: Final = select(
     exists().where(
         _columns.account == bindparam("the_account"),
@@ -111,6 +112,10 @@ REPORT: Final = (
         _columns.transaction_id == bindparam("new_transaction_id"),
         # A page of the list that was read before the end may be reported after it.
         _columns.ended_at.is_(None) | bindparam("new_ended_at", type_=_columns.ended_at.type).is_not(None),
+        # And the callback for FAILED may come again after the payout was REVERSED.
+        _columns.status.is_(None)
+        | and_(_columns.status != "SUCCESS", _columns.status != "REVERSED")
+        | and_(*(bindparam("new_status", type_=Text()) != failure for failure in sorted(FAILURES))),
     )
     .values(status=kept_or("status"), **_REPORTED)
 )
