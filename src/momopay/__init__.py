@@ -63,7 +63,7 @@ else:
             ProtocolError RateLimitExceededError RequestValidationError ServerError StkTempBannedError ThrottledError
             TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
         """,
-        "journal": "EntryKind Journal JournalEntry JournalState Prompt ReconcilingClient",
+        "journal": "EntryKind Journal JournalCheck JournalEntry JournalState Prompt ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
         "models.channels": "PaymentChannel",

@@ -109,6 +109,22 @@ def put_collection(
         )
 
 
+def fill(journal: Journal, count: int) -> None:
+    """Put so many payouts into the journal, of which each two were made at one moment."""
+    put(journal, "first", JournalState.ACCEPTED)
+    is_postgresql = "postgresql" in repr(journal)
+    series = "" if is_postgresql else f"WITH RECURSIVE s(n) AS (SELECT 1 UNION SELECT n + 1 FROM s WHERE n < {count}) "
+    numbers = f"generate_series(1, {count}) AS s(n)" if is_postgresql else "s"
+    micros = "lpad((n / 2)::text, 6, '0')" if is_postgresql else "substr('000000' || (n / 2), -6)"
+    when = f"'2026-11-20T10:00:00.' || {micros} || '+00:00'"
+    execute(
+        journal,
+        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, transaction_id,"
+        f" attempts, created_at, sent_at, claim, sender, lease_until) {series}SELECT 'default', 'PAYOUT', 'p-' || n,"
+        f" '10', '{PHONE}', 'hash', 'ACCEPTED', 't-' || n, 1, {when}, {when}, '', '', 0 FROM {numbers}",
+    )
+
+
 @contextmanager
 def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
     """Do something in the moment before the journal's next statement of that kind."""

@@ -904,3 +904,27 @@ def test_a_reference_that_version_1_accepted_is_not_paid_again_corrected(
     with pytest.raises(DuplicatePayoutError, match=r"looks like 'SP ', .* ACCEPTED, KES 10"):
         sdk(pay(journal, reference="SP"))
     assert paid(sandbox) == []
+
+
+def test_an_anonymised_payout_is_not_sent_again(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    first = sdk(pay(journal))
+    sandbox.advance(600)
+    sdk(pay(journal))  # reads its end
+    assert journal.anonymise(before=sandbox.now + timedelta(days=1)) == 1
+    again = sdk(pay(journal))
+    assert (again.transaction_id, again.status) == (first.transaction_id, "SUCCESS")
+    for other in (pay(journal, phone="0712345679"), pay(journal, amount=11)):
+        with pytest.raises(DuplicatePayoutError):
+            sdk(other)
+    assert (found(journal).state, found(journal).phone) == (ACCEPTED, "")
+    assert paid(sandbox) == ["r"]
+
+
+def test_what_was_refused_and_anonymised_needs_another_reference(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    put(journal, "r", REFUSED)
+    journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(DuplicatePayoutError, match="anonymised"):
+        sdk(pay(journal))
+    assert sent(sandbox) == 0

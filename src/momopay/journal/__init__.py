@@ -14,7 +14,7 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 | collection_rules | what a call does about an order, and how far a prompt came |
 | collection_statements | the SQL that reads and changes these rows |
 | refunds | the payouts that pay something of a collection back, and their limit |
-| reports | what `Journal` reports about all that it has |
+| reports | the part of `Journal` that lists, checks, copies and anonymises; history has its SQL, backup its copies |
 | statements | the SQL that reads and changes these rows |
 | releases | what must hold before a person releases a payment |
 | evidence | what the service reports, as the journal keeps it |
@@ -30,5 +30,6 @@ SQLAlchemy nor filelock: they are loaded when a `Journal` is made.
 
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Prompt
 from momopay.journal.journal import Journal, ReconcilingClient
+from momopay.journal.reports import JournalCheck
 
-__all__ = ["EntryKind", "Journal", "JournalEntry", "JournalState", "Prompt", "ReconcilingClient"]
+__all__ = ["EntryKind", "Journal", "JournalCheck", "JournalEntry", "JournalState", "Prompt", "ReconcilingClient"]

@@ -92,9 +92,9 @@ class ForkSafeDatabase:
         return bounded(seconds)
 
     @contextmanager
-    def connection(self) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself."""
-        with database_errors(), bounded(LONGEST_WAIT), self._ready().connect() as connection:
+    def connection(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
+        """Yield a connection on which each statement commits by itself, for so many seconds at most."""
+        with database_errors(), bounded(seconds), self._ready().connect() as connection:
             yield connection
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -37,6 +38,8 @@ class JournalState(StrEnum):
     """It may have been executed; it is not sent again."""
 
 
+ANONYMISED: Final = "hmac-sha256:"
+"""What begins the phone of an entry whose phone was replaced by a hash."""
 MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, JournalState.NOT_SENT})
 OPEN: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
 
@@ -82,7 +85,7 @@ class JournalEntry(MaskedModel):
         kind: Payout or collection.
         reference: The caller's reference, unique in the journal's account for each kind.
         amount: KES.
-        phone: ``254XXXXXXXXX``.
+        phone: ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
         state: How far it came. A row that a process left in SENDING when it died reads as UNKNOWN.
         transaction_id: The service's id; of a collection, that of the prompt that was paid, else of the latest. While
             the state is UNKNOWN, an id that an unclear response showed.
@@ -144,6 +147,11 @@ class JournalEntry(MaskedModel):
         return () if self.transaction_id is None else (self.transaction_id,)
 
     @property
+    def is_anonymised(self) -> bool:
+        """Whether ``journal.anonymise`` removed the phone or replaced it by a hash."""
+        return not self.phone or self.phone.startswith(ANONYMISED)
+
+    @property
     def paid_twice(self) -> bool:
         """Whether more than one prompt of a collection was paid. Pay back all but one."""
         return sum(prompt.is_paid for prompt in self.prompts) > 1
@@ -154,3 +162,22 @@ class JournalEntry(MaskedModel):
         if self.status is None or (self.kind is EntryKind.PAYOUT and self.status is TransactionStatus.FAILED):
             return False
         return self.status.is_terminal
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which entries are wanted; None is any.
+
+    Attributes:
+        kind: Of this kind.
+        state: Read as this state.
+        status: With this last known status.
+        since: First used then or later.
+        until: First used before.
+    """
+
+    kind: EntryKind | None = None
+    state: JournalState | None = None
+    status: TransactionStatus | None = None
+    since: datetime | None = None
+    until: datetime | None = None

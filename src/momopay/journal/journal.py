@@ -6,7 +6,6 @@ Thread safety: a journal may be shared by all threads, and used after a fork.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
@@ -71,11 +70,11 @@ class Journal(Ends, Reports):
             from momopay.journal.callbacks import Callbacks
             from momopay.journal.collections import Collections
             from momopay.journal.database import ForkSafeDatabase
+            from momopay.journal.history import History
             from momopay.journal.lease import LeaseHolder
             from momopay.journal.lookups import Lookups
             from momopay.journal.payments import Payments
             from momopay.journal.recorder import Recorder
-            from momopay.journal.refunds import Refunds
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
                 raise
@@ -98,7 +97,7 @@ class Journal(Ends, Reports):
         rows = {EntryKind.PAYOUT: self._payments, EntryKind.COLLECTION: self._collections}
         self._lookups = Lookups(self._database, account, rows)
         self._recorder = Recorder(self._payments, self._collections, self._lookups)
-        self._refunds_of = partial(Refunds, self._database, leases, account)
+        self._history = History(self._database, leases, account)
         self._name = parsed.render_as_string(hide_password=True)
 
     def get(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry | None:

@@ -292,4 +292,5 @@ class Payments:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat()
+    # Always with microseconds: texts are compared.
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -116,7 +116,9 @@ def reference_of(record: ServiceRecord) -> str | None:
 
 def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
     """Return the names of what a record of the service states differently than an entry."""
-    wanted = RequestedPayment(entry.wire_reference or entry.reference, entry.amount, entry.phone, _TYPES[entry.kind])
+    # Without its phone, an entry is identified by its transaction.
+    phone = None if entry.is_anonymised and record.transaction_id in entry.transaction_ids else entry.phone
+    wanted = RequestedPayment(entry.wire_reference or entry.reference, entry.amount, phone, _TYPES[entry.kind])
     return wanted.differences(reference_of(record), record)
 
 

@@ -10,7 +10,6 @@ leaves a row that counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -190,7 +189,3 @@ class Refunds(Payments):
         values = {**self._rows, "the_collection": self._of, "the_refunds": begun}
         with self._database.connection() as connection:
             return update_one(connection, _RAISE_NUMBER, values)
-
-
-RefundsOf = Callable[[str], Refunds]
-"""Makes the refunds of a collection."""

@@ -11,7 +11,7 @@ from momopay._core.call import call
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import DuplicatePayoutError, MomoPayError
-from momopay.journal.entries import JournalEntry
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry
 from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.matching import RequestedPayment
@@ -42,7 +42,14 @@ class KnownPayout(Generic[BackendT]):
 
     def check_same_payout(self, entry: JournalEntry, body_hash: str) -> None:
         """Raise DuplicatePayoutError if the reference was used with another amount or phone, or for another purpose."""
-        is_same = (entry.amount, entry.phone) == (self._payment.amount, self._payment.phone)
+        is_same = entry.amount == self._payment.amount and entry.phone == self._payment.phone
+        if entry.is_anonymised and entry.amount == self._payment.amount:
+            if entry.state in MAY_BE_SENT:
+                raise DuplicatePayoutError(
+                    f"reference {entry.reference!r} was anonymised after it was refused or not sent: use another one",
+                    reference=entry.reference,
+                )
+            is_same = True  # the service's record has the phone, with which `read_accepted` compares
         # A refund that was not sent must not be sent without its limit, and what is no refund must not pass for one.
         if not is_same or entry.refund_of != self._payments.refund_of:
             what = "for another refund, or for none," if is_same else "with another amount or phone"
@@ -52,7 +59,7 @@ class KnownPayout(Generic[BackendT]):
                 reference=entry.reference,
             )
         # A description or a callback URL may change between two runs of one program. No money depends on it.
-        if entry.body_hash != body_hash:
+        if not entry.is_anonymised and entry.body_hash != body_hash:
             logger.info(
                 "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
             )
@@ -87,6 +94,12 @@ class KnownPayout(Generic[BackendT]):
         differing = self._payment.differences(transaction.account_reference, transaction)
         if transaction.transaction_id != entry.transaction_id:
             differing.append("id")
+        if differing == ["phone"] and entry.is_anonymised:  # this call's phone is wrong, not the journal
+            raise DuplicatePayoutError(
+                f"reference {entry.reference!r} was used with another phone on {entry.sent_at:%Y-%m-%d}:"
+                " give each payout a reference of its own",
+                reference=entry.reference,
+            )
         if differing:
             await self._journal.run_or_log(partial(self._payments.contradict, entry))
             why = f"the service's record of transaction {entry.transaction_id} has another {', '.join(differing)}"
