@@ -57,9 +57,9 @@ class Receiver:
             return "none of the journal's" if entry is None else "settled"
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, kind: type[Receiver] = Receiver) -> None:
     """Listen for ever."""
-    receiver = Receiver(settings)
+    receiver = kind(settings)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

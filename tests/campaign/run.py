@@ -31,7 +31,7 @@ from campaign.network import enter_namespace
 from campaign.plan import Plan, Result
 from campaign.round import STORM, Round
 from campaign.settings import LANES, Settings
-from campaign.storm import KEY, SPEED, Storm, service_in_storm
+from campaign.storm import KEY, SPEED, Service, Storm, service_in_storm
 from postgresql import PostgresqlServer, running_postgresql
 
 ROUND = 500
@@ -73,7 +73,7 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result:
     storm = Storm(plan.seed, fierce=plan.control is not None)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-"))
-        service = stack.enter_context(service_in_storm(storm))
+        service = stack.enter_context(service_in_storm(storm, Service))
         dead = stack.enter_context(dead_port())
         if plan.control is not None:
             stack.enter_context(controls.broken(plan.control))

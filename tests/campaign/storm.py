@@ -6,10 +6,10 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 from unittest.mock import patch
 
 from campaign.judge import Payment
@@ -58,7 +58,9 @@ _ANY = re.compile("")
 
 
 class Storm(FaultPlan):
-    """Draws for each request whether a fault strikes it."""
+    """Draws for each request whether a fault strikes it. `path` is where payments, or prompts, are asked for."""
+
+    path: ClassVar[str] = "/b2c/payouts"
 
     def __init__(self, seed: int, *, fierce: bool = False) -> None:
         """`fierce`: faults strike more often, and all after the commit, where a broken safety costs money."""
@@ -77,7 +79,7 @@ class Storm(FaultPlan):
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Draw the fault of a request."""
-        pays = path == "/b2c/payouts"
+        pays = path == self.path
         if not self._strikes(self._likelihood if pays else 0.06):
             return None
         fault = self.rng.choice(self._payout_faults if pays else READ_FAULTS)
@@ -119,24 +121,24 @@ class Storm(FaultPlan):
 def _middleware_in(storm: Storm) -> type[FaultMiddleware]:
     class StormMiddleware(FaultMiddleware):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-            if scope.get("method") == "POST" and scope["path"] == "/v1/b2c/payouts":
+            if scope.get("method") == "POST" and scope["path"] == f"/v1{storm.path}":
                 scope[EFFECT] = storm.twist()
-                send = _redirecting(send) if storm.redirects() else send
+                send = _redirecting(send, scope["path"]) if storm.redirects() else send
             await super().__call__(scope, receive, send)
 
         async def _read_body(self, scope: Any, receive: Any) -> bytes | None:
             body = await super()._read_body(scope, receive)
-            if scope["path"] == "/v1/b2c/payouts" and (late := storm.lateness()):
+            if scope["path"] == f"/v1{storm.path}" and (late := storm.lateness()):
                 await asyncio.sleep(late)
             return body
 
     return StormMiddleware
 
 
-def _redirecting(send: Any) -> Any:
+def _redirecting(send: Any, path: str) -> Any:
     async def redirect(message: Any) -> None:
         if message["type"] == "http.response.start":
-            headers = [(b"location", b"/v1/b2c/payouts"), (b"content-length", b"0")]
+            headers = [(b"location", path.encode()), (b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 307, "headers": headers})
         elif not message.get("more_body", False):
             await send({"type": "http.response.body", "body": b""})
@@ -150,6 +152,7 @@ class Service:
     def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
         self.base_url = sandbox.base_url
         self.storm = storm
+        self.sandbox = sandbox
         self._engine = sandbox._running
         self._account: Account = sandbox.account(KEY)
         instant, since = self._engine.clock._origin
@@ -221,8 +224,11 @@ class Service:
             account.service_balance = FUNDS
 
 
+S = TypeVar("S", bound=Service)
+
+
 @contextmanager
-def service_in_storm(storm: Storm) -> Generator[Service]:
+def service_in_storm(storm: Storm, kind: Callable[[Sandbox, Storm], S]) -> Generator[S]:
     """Run the service on loopback, in this process."""
     sandbox = Sandbox(speed=SPEED)
     with patch.object(_sandbox, "FaultMiddleware", _middleware_in(storm)):
@@ -230,6 +236,6 @@ def service_in_storm(storm: Storm) -> Generator[Service]:
     try:
         sandbox._running.faults = storm
         with patch.object(_wrong_answers, "_another_id", storm.another_id):
-            yield Service(sandbox, storm)
+            yield kind(sandbox, storm)
     finally:
         sandbox.close()

@@ -60,7 +60,8 @@ class Worker:
             method: str, url: str, headers: Any, body: bytes | None, *, timeout: float, progress: Any
         ) -> Any:
             if method == "POST" and body is not None:
-                reference = json.loads(body)["reference"]
+                sent = json.loads(body)
+                reference = sent.get("reference") or sent["accountReference"]
                 self._watch(progress, reference)
                 self._act("row written", reference)
                 answer = await send(method, url, headers, body, timeout=timeout, progress=progress)
