@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import signal
 import subprocess
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal
 
 import pytest
 
 from cli.kit import PAY, PayrollShell, signalling
-from momopay.sandbox import Account, Fault
+from momopay import Journal
+from momopay.sandbox import Account, Fault, Outcome, phone_for
 from patience import LONGEST, until
 
 
@@ -90,7 +96,7 @@ def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
     assert payroll.posts == 0
     agreed = payroll.momopay.at_a_terminal(*payroll.command(), typed="y\n")
     assert agreed.code == 0
-    assert "Pay KES 3,004.50 to 3 people now?" in agreed.err
+    assert "Pay KES 3,004.50 in 3 payouts to 3 phones now?" in agreed.err
     payroll.assert_paid_once(3)
 
 
@@ -178,7 +184,7 @@ def test_rows_in_doubt_are_reported_and_never_sent_again(payroll: PayrollShell) 
     assert done.code == 4
     assert "momopay payouts release" in done.words
     assert "2,INTERNAL_ERROR" not in report.read_text()
-    assert "UNKNOWN,,INTERNAL_ERROR,The service failed (a fault on demand)" in report.read_text()
+    assert "UNKNOWN,,,INTERNAL_ERROR,The service failed (a fault on demand)" in report.read_text()
     again = payroll.run("--yes", "--json")
     assert again.code == 4
     assert again.lines[0]["in_doubt"] == {"rows": 1, "total": "1000.50"}
@@ -291,3 +297,111 @@ def test_each_account_of_a_journal_has_its_own_payouts(payroll: PayrollShell) ->
     assert payroll.run("--yes", "--account", "shop").code == 0
     assert payroll.run("--dry-run", "--json", "--account", "shop").json["accepted_before"]["rows"] == 2
     assert payroll.run("--dry-run", "--json").json["to_pay"]["rows"] == 2
+
+
+@contextmanager
+def time_passes(payroll: PayrollShell, rows: int) -> Generator[None]:
+    """Let payouts end once so many were sent: the sandbox's own time stands still."""
+
+    def advance() -> None:
+        until(lambda: payroll.posts >= rows)
+        payroll.sandbox.advance(900)
+
+    thread = threading.Thread(target=advance)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    reversed_row = f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n"
+    payroll.file.write_text(payroll.file.read_text() + reversed_row)
+    report = payroll.folder / "report.csv"
+    options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
+    with time_passes(payroll, 3):
+        done = payroll.run(*options, "--json")
+    assert done.code == 1
+    end = done.lines[-1]
+    assert end["rows"] == {"accepted": {"rows": 3, "total": "2502"}}
+    assert end["ends"] == {"success": {"rows": 2, "total": "2002"}, "reversed": {"rows": 1, "total": "500"}}
+    settled = [line for line in done.lines if line["event"] == "settled"]
+    assert {line["reference"]: line["status"] for line in settled} == {
+        "SAL-0": "SUCCESS",
+        "SAL-1": "SUCCESS",
+        "BACK": "REVERSED",
+    }
+    assert "ACCEPTED,REVERSED," in report.read_text()
+    before = len(payroll.sandbox.requests)
+    again = payroll.run(*options)  # the journal has the ends
+    assert again.code == 1
+    assert "REVERSED 1 500.00" in again.words
+    assert "BACK" in again.words
+    assert payroll.posts == 3
+    assert len(payroll.sandbox.requests) - before <= 3  # the account, the wallet and the last fee
+
+
+def test_a_payroll_whose_people_have_all_been_paid_exits_with_0(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    assert payroll.run("--yes", "--wait", "--every", "0.1", "--timeout", "1").code == 6
+    with time_passes(payroll, 2):
+        done = payroll.run("--yes", "--wait", "--every", "0.1")
+    assert (done.code, "Paid 2 2,002.00" in done.words) == (0, True)
+    payroll.assert_paid_once(2)
+
+
+def test_without_following_it_says_that_accepted_is_not_paid(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    done = payroll.run("--yes")
+    assert done.code == 0
+    assert "Accepted is not yet paid" in done.words
+    assert "--wait" in done.words
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        (("--max-total", "3004.49"), "--max-total: 3 payouts come to KES 3004.50, more than KES 3004.49"),
+        (("--max-each", "1001"), "--max-each: more than KES 1001: 'SAL-1' (KES 1001.50), 'SAL-2' (KES 1002.50)"),
+    ],
+)
+def test_a_limit_refuses_the_file_before_anything_is_sent(
+    payroll: PayrollShell, limit: tuple[str, str], problem: str
+) -> None:
+    payroll.write(3)
+    for options in (["--yes"], ["--dry-run"]):
+        refused = payroll.run(*options, *limit)
+        assert refused.code == 2
+        assert problem in refused.err
+    assert payroll.sandbox.requests == []
+    assert not payroll.database.exists()
+    assert payroll.run("--yes", "--max-total", "3004.50", "--max-each", "1002.50").code == 0
+
+
+def test_the_journal_has_the_file_and_who_ran_it(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    digest = hashlib.sha256(payroll.file.read_bytes()).hexdigest()
+    done = payroll.run("--yes", LOGNAME="njeri")
+    assert digest in done.out
+    with Journal(f"sqlite:///{payroll.database}") as journal:
+        entry = journal.get("SAL-1")
+    assert entry is not None
+    assert entry.metadata is not None
+    kept = entry.metadata["payroll"]
+    assert datetime.fromisoformat(kept.pop("at")).tzinfo is not None
+    assert kept == {"file": "salaries.csv", "sha256": digest, "rows": 2, "total": "2002", "by": "njeri"}
+
+
+def test_machines_and_the_owner_of_the_report_see_whole_phones(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    report = payroll.folder / "report.csv"
+    done = payroll.run("--yes", "--json", "--report", str(report))
+    assert [line["phone"] for line in done.lines if line["event"] == "row"] == ["254700000000", "254700000001"]
+    assert "254700000001" in report.read_text()
+    shown = payroll.run("--yes", "--report", str(report))
+    assert "254700000001" not in shown.out
+    payroll.run("--yes", "--mask-phones", "--report", str(report))
+    assert "254700000001" not in report.read_text()
+    payroll.write(3)
+    masked = payroll.run("--yes", "--json", "--mask-phones")
+    assert [line["phone"] for line in masked.lines if line["event"] == "row"] == ["2547*****002"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from types import FrameType
 
 import pytest
 
-from cli.kit import PAY, PayrollShell
-from momopay import Client, Journal, Lane, RateBudget
-from momopay._transport import clock
+from cli.kit import PAY, PayrollShell, signalling
+from momopay import Client, Journal, PollSchedule, RateBudget, WaitTimeoutError, normalise_phone
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll import PayrollRun, RowOutcome, check_account, make_plan, read_wallet, reconcile
 from momopay.cli.payroll_file import Row
@@ -26,12 +27,8 @@ def journal(payroll: PayrollShell) -> Iterator[Journal]:
         yield journal
 
 
-def new_run(client: Client, journal: Journal) -> PayrollRun:
-    return PayrollRun(client, journal, budget=RateBudget())
-
-
 def pay(client: Client, journal: Journal, rows: list[Row]) -> list[RowOutcome]:
-    return list(new_run(client, journal).pay(rows))
+    return list(PayrollRun(client, journal).pay(rows))
 
 
 def test_the_plan_of_a_new_journal_and_of_none() -> None:
@@ -85,78 +82,96 @@ def test_the_last_fee_is_that_of_a_payout_that_did_not_fail(
     assert (wallet.available, wallet.estimated_fees(4)) == (account.service_balance, Decimal(20))
 
 
-@pytest.mark.parametrize(
-    ("change", "tried"),
-    [({"b2c_balance": Decimal(2500)}, 3), ({"kyc_approved": False}, 1), ({"service_balance": Decimal(2)}, 3)],
-)
 def test_what_every_row_would_meet_stops_the_run(
-    client: Client, journal: Journal, account: Account, payroll: PayrollShell, change: dict[str, object], tried: int
+    client: Client, journal: Journal, account: Account, payroll: PayrollShell
 ) -> None:
-    for name, value in change.items():
-        setattr(account, name, value)
-    run = new_run(client, journal)
+    account.b2c_balance = Decimal(2500)
+    run = PayrollRun(client, journal)
     outcomes = list(run.pay(ROWS))
-    assert [each.state for each in outcomes] == [*["ACCEPTED"] * (tried - 1), "REFUSED"]
+    assert [(each.row, each.state) for each in outcomes] == [
+        (ROWS[0], "ACCEPTED"),
+        (ROWS[1], "ACCEPTED"),
+        (ROWS[2], "REFUSED"),
+    ]
     assert isinstance(run.stopped_by, APIError)
-    assert payroll.posts == tried
+    assert payroll.posts == 3
 
 
-def test_what_one_row_alone_meets_does_not_stop_the_run(client: Client, journal: Journal) -> None:
-    too_much = replace(ROWS[1], amount=Decimal(1000000000))
-    run = new_run(client, journal)
-    assert [each.state for each in run.pay([ROWS[0], too_much, ROWS[2]])] == ["ACCEPTED", "REFUSED", "ACCEPTED"]
-    assert run.stopped_by is None
+def test_three_unknown_outcomes_in_a_row_stop_the_run(client: Client, journal: Journal, sandbox: Sandbox) -> None:
+    sandbox.fail_next("POST", PAY, Fault.error_before_commit, times=3)
+    run = PayrollRun(client, journal)
+    assert [each.state for each in run.pay(ROWS)] == ["UNKNOWN"] * 3
+    assert isinstance(run.stopped_by, CommandError)
+    assert run.stopped_by.code is ExitCode.UNKNOWN
 
 
-@pytest.mark.parametrize(("faults", "tried"), [(3, 3), (2, 10)])
-def test_three_unknown_outcomes_in_a_row_stop_the_run(
-    client: Client, journal: Journal, sandbox: Sandbox, faults: int, tried: int
-) -> None:
-    sandbox.fail_next("POST", PAY, Fault.error_before_commit, times=faults)
-    run = new_run(client, journal)
-    outcomes = list(run.pay(ROWS))
-    assert [each.state for each in outcomes] == [*["UNKNOWN"] * faults, *["ACCEPTED"] * (tried - faults)]
-    assert (run.stopped_by is None) == (faults < 3)
-
-
-def test_unknown_outcomes_that_are_not_in_a_row_do_not_stop_the_run(
-    client: Client, journal: Journal, sandbox: Sandbox
-) -> None:
-    run = new_run(client, journal)
-    for outcome in run.pay(ROWS):
-        if outcome.row.line in {2, 4, 6}:  # the next row's answer is lost
-            sandbox.fail_next("POST", PAY, Fault.error_before_commit)
-    assert run.stopped_by is None
-
-
-def test_a_stop_ends_a_pause_for_the_budget_and_sends_nothing(
+def test_a_stop_ends_the_run_after_the_payout_under_way(
     client: Client, journal: Journal, payroll: PayrollShell
 ) -> None:
-    def stop() -> None:
-        run.stop = True
-
-    budget = RateBudget(requests=1, window=3600)
-    budget.reserve(clock.now(), Lane.READ)
-    run = PayrollRun(client, journal, budget=budget, on_pause=stop)
-    assert list(run.pay(ROWS)) == []
-    assert (payroll.posts, payroll.unresolved()) == (0, [])
+    run = PayrollRun(client, journal)
+    for outcome in run.pay(ROWS):
+        run.stop = outcome.row == ROWS[1]
+    assert (payroll.posts, payroll.unresolved()) == (2, [])
 
 
-def test_a_run_waits_for_the_budget_before_each_row(client: Client, journal: Journal) -> None:
-    pauses: list[None] = []
-    budget = RateBudget(requests=1, window=0.3)
-    run = PayrollRun(client, journal, budget=budget, on_pause=lambda: pauses.append(None))
-    for _ in run.pay(ROWS[:3]):
-        budget.reserve(clock.now(), Lane.READ)  # the client of this test has no budget and takes none itself
-    assert len(pauses) == 2
+def test_a_run_may_be_interrupted_while_it_waits(journal: Journal, key: str, sandbox: Sandbox) -> None:
+    """Else an interrupt leaves the payout under way in doubt, and only the second one does that."""
+    with Client(key, base_url=sandbox.base_url, budget=RateBudget(1, 3600)) as client:
+        run = PayrollRun(client, journal)
+        assert run.may_be_interrupted
+        allowed: list[bool] = []
+
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            allowed.append(run.may_be_interrupted)
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        with signalling([signal.SIGALRM], lambda: len(sandbox.requests) == 1 and run.may_be_interrupted):
+            outcomes = run.pay(ROWS)
+            assert next(outcomes).state == "ACCEPTED"
+            assert not run.may_be_interrupted
+            assert list(outcomes) == []
+    signal.signal(signal.SIGALRM, before)
+    assert allowed == [True]
+    assert journal.unresolved() == []
 
 
-def test_a_run_itself_takes_no_slot(client: Client, journal: Journal) -> None:
-    """The client takes them, which has no budget here."""
-    run = PayrollRun(
-        client, journal, budget=RateBudget(requests=2, window=3600), on_pause=lambda: pytest.fail("paused")
-    )
-    assert len(list(run.pay(ROWS[:4]))) == 4
+def test_what_was_broken_off_has_the_state_of_the_journal(
+    client: Client, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run = PayrollRun(client, journal)
+    outcomes = run.pay(ROWS)
+    next(outcomes)
+    monkeypatch.setattr("momopay._core.call.Call._parse", interrupted)
+    assert [(each.row, each.state) for each in outcomes] == [(ROWS[1], "UNKNOWN")]
+
+
+def test_each_entry_has_the_file_and_who_ran_it(client: Client, journal: Journal) -> None:
+    list(PayrollRun(client, journal, metadata={"payroll": {"file": "a.csv"}}).pay(ROWS[:1]))
+    entry = journal.get("SAL-0")
+    assert entry is not None
+    assert entry.metadata == {"payroll": {"file": "a.csv"}}
+
+
+def test_rows_are_followed_to_their_end(client: Client, journal: Journal, sandbox: Sandbox) -> None:
+    fails = replace(ROWS[1], phone=normalise_phone(phone_for(Outcome.insufficient_funds)))
+    outcomes = pay(client, journal, [ROWS[0], fails])
+    assert [(each.end, each.has_settled) for each in outcomes] == [(None, False)] * 2
+    run = PayrollRun(client, journal)
+    with pytest.raises(WaitTimeoutError):
+        list(run.follow(outcomes, PollSchedule(first=0, every=0.1, limit=0.3)))
+    sandbox.advance(900)
+    ended = {each.row: each for each in run.follow(outcomes, PollSchedule(first=0, every=0.1))}
+    assert (ended[ROWS[0]].is_paid, ended[ROWS[0]].has_failed) == (True, False)
+    assert (ended[fails].end, ended[fails].has_failed) == ("REVERSED", True)
+    plan = make_plan([ROWS[0], fails], journal)
+    assert [each.end for each in plan.accepted] == ["SUCCESS", "REVERSED"]  # the journal has it
+    before = len(sandbox.requests)
+    assert list(run.follow(plan.accepted, PollSchedule(first=0, every=0.1))) == []
+    assert len(sandbox.requests) == before
 
 
 def test_unknown_rows_are_searched_for_once_more(client: Client, journal: Journal, sandbox: Sandbox) -> None:

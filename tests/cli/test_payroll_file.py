@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.cli.payroll_file import Fault, FaultyFileError, Row, read_payroll
+from momopay.cli.payroll_file import Fault, FaultyFileError, Row, people, read_payroll
 
 HEADING = "reference,phone,amount,description\n"
 
@@ -116,3 +117,17 @@ def test_every_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
     except FaultyFileError as error:
         faulty = error.faults
     assert bool(rows) != bool(faulty)
+
+
+def test_payouts_and_phones_are_counted_apart() -> None:
+    rows = [Row(line, f"SAL-{line}", f"25471234567{line // 2}", Decimal(10), None) for line in range(3)]
+    assert people(rows) == "3 payouts to 2 phones"
+    assert people(rows[:2]) == "2 payouts to 1 phone"
+    assert people(rows[:1]) == "1 payout to 1 phone"
+
+
+def test_a_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "salaries.csv"
+    path.write_bytes(b"reference,phone,amount\r\nSAL-1,0712345678,10\r\n")
+    payroll = read_payroll(path)
+    assert (payroll.name, payroll.sha256) == ("salaries.csv", hashlib.sha256(path.read_bytes()).hexdigest())

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from momopay.cli.exit_codes import CommandError
+from momopay import Transaction
 from momopay.cli.output import Output
 from momopay.cli.payroll import Plan, RowOutcome, Wallet
 from momopay.cli.payroll_file import Fault, PayrollFile, Row
-from momopay.cli.payroll_report import show_end, show_faults, show_plan, show_row, write_report
+from momopay.cli.payroll_report import show_end, show_faults, show_plan, show_row
 from momopay.errors import APIConnectionError, InvalidPhoneError, OutcomeUnknownError, ServerError
+from virtual import transaction
 
 PEOPLE = [Row(line, f"SAL-{line}", f"2547{line:08}", Decimal(1000 * line), None) for line in range(2, 10)]
 FILE = PayrollFile(PEOPLE[:4], [])
@@ -61,6 +60,8 @@ def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     warnings = document.pop("warnings")
     assert document == {
         "event": "plan",
+        "name": "",
+        "sha256": "",
         "file": {"rows": 9, "total": "46000"},
         "to_pay": {"rows": 6, "total": "39000"},
         "accepted_before": {"rows": 1, "total": "2000"},
@@ -101,9 +102,9 @@ def test_the_pace_of_a_long_payroll_and_unknown_fees(capsys: pytest.CaptureFixtu
 
 def test_a_row_is_shown_to_machines_alone(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = outcomes()["SAL-4"]
-    show_row(TEXT, outcome)
+    show_row(TEXT, "row", outcome)
     assert capsys.readouterr().out == ""
-    show_row(JSON, outcome)
+    show_row(JSON, "row", outcome)
     assert json.loads(capsys.readouterr().out) == {
         "event": "row",
         "line": 4,
@@ -111,6 +112,7 @@ def test_a_row_is_shown_to_machines_alone(capsys: pytest.CaptureFixture[str]) ->
         "phone": "2547*****004",
         "amount": "4000",
         "state": "REFUSED",
+        "status": None,
         "transaction_id": None,
         "code": "INVALID_PHONE",
         "message": "INVALID_PHONE: no such phone 0712*****678 (HTTP 400)",
@@ -134,7 +136,7 @@ def test_an_end_lists_what_is_left_with_reasons_and_remedies(capsys: pytest.Capt
     assert "Stopped: the service was not reached What to do: try again later" in shown
     assert "UNKNOWN: Run again: that searches for the payout first" in shown
     assert "NOT_BEGUN: Run again." in shown
-    assert "has accepted all" not in shown
+    assert "Accepted is not yet paid" in shown
     show_end(JSON, FILE, outcomes(), **end)
     document = json.loads(capsys.readouterr().out)
     assert [row["line"] for row in document.pop("left")] == [3, 4]
@@ -146,6 +148,7 @@ def test_an_end_lists_what_is_left_with_reasons_and_remedies(capsys: pytest.Capt
             "refused": {"rows": 1, "total": "4000"},
             "not_begun": {"rows": 1, "total": "5000"},
         },
+        "ends": document["rows"],
         "stopped_by": {"error": "APIConnectionError", "message": "the service was not reached"},
         "interrupted": False,
         "exit_code": 4,
@@ -159,28 +162,36 @@ def test_what_was_accepted_before_is_counted_apart(capsys: pytest.CaptureFixture
     shown = words(capsys)
     assert "Interrupted Rows KES" in shown
     assert "Accepted before 2 5,000.00 Accepted now 2 9,000.00" in shown
-    assert "The service has accepted all" in shown
+    assert "Run the same command with --wait" in shown
     show_end(TEXT, FILE, accepted, accepted_before=frozenset(accepted), stopped_by=None, interrupted=False, code=0)
     assert "Done" not in words(capsys)
 
 
-def test_a_report_has_every_row_and_is_its_owners_alone(tmp_path: Path) -> None:
-    path = tmp_path / "report.csv"
-    write_report(TEXT, path, FILE, outcomes())
-    assert path.stat().st_mode & 0o777 == 0o600
-    rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert [(row["line"], row["state"], row["code"]) for row in rows] == [
-        ("2", "ACCEPTED", ""),
-        ("3", "UNKNOWN", ""),
-        ("4", "REFUSED", "INVALID_PHONE"),
-        ("5", "NOT_BEGUN", ""),
-    ]
-    assert [row["why"] for row in rows] == ["", "the service failed", "no such phone 0712*****678", ""]
-    assert "release REFERENCE" in rows[1]["what_to_do"]
-    assert rows[0]["what_to_do"] == ""
-    assert rows[3]["phone"] == "2547*****005"
+def ended(row: Row, status: str, **fields: str) -> RowOutcome:
+    """Return an accepted row with such an end."""
+    record = transaction(f"t-{row.line}", status, type="B2C", **fields)
+    return RowOutcome(row, "ACCEPTED", f"t-{row.line}", last=Transaction.model_validate(record))
 
 
-def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="--report"):
-        write_report(TEXT, tmp_path / "no" / "report.csv", FILE, {})
+def test_ends_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    came_back = ended(PEOPLE[1], "REVERSED", resultCode="1", resultDesc="insufficient funds of 0712345678")
+    rows = [ended(PEOPLE[0], "SUCCESS"), came_back, ended(PEOPLE[2], "FAILED"), ended(PEOPLE[3], "PENDING")]
+    known = {each.row.reference: each for each in rows}
+    end: dict[str, Any] = {"accepted_before": frozenset[str](), "stopped_by": None, "interrupted": False, "code": 1}
+    show_end(TEXT, FILE, known, **end)
+    shown = words(capsys)
+    assert "Paid 1 2,000.00 REVERSED 1 3,000.00 FAILED 1 4,000.00 Accepted now 1 5,000.00" in shown
+    assert "3 SAL-3 2547*****003 3,000.00 REVERSED insufficient funds of 0712*****678" in shown
+    assert "REVERSED: The money came back. Pay it under a new reference" in shown
+    assert "FAILED: The money is not back yet" in shown
+    assert "Accepted is not yet paid: the service may still reverse it." in shown
+    show_end(JSON, FILE, known, **end)
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"] == {"accepted": {"rows": 4, "total": "14000"}}
+    assert {name: count["rows"] for name, count in document["ends"].items()} == {
+        "success": 1,
+        "reversed": 1,
+        "failed": 1,
+        "accepted": 1,
+    }
+    assert [(row["status"], row["code"]) for row in document["left"]] == [("REVERSED", "1"), ("FAILED", None)]

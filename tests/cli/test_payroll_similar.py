@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.kit import NORMALISED, PayrollShell
-from momopay import Client, Journal, RateBudget
+from momopay import Client, Journal
 from momopay.cli.payroll import PayrollRun, make_plan
 from momopay.cli.payroll_file import FaultyFileError, Row
 from momopay.cli.payroll_similar import check_similar, similar_references
@@ -67,7 +67,7 @@ def test_only_what_is_still_to_be_paid_is_at_fault() -> None:
 
 
 def test_another_spelling_in_the_journal_is_a_fault(client: Client, journal: Journal) -> None:
-    run = PayrollRun(client, journal, budget=RateBudget())
+    run = PayrollRun(client, journal)
     assert [each.state for each in run.pay([ROW])] == ["ACCEPTED"]
     plan = make_plan([OTHER], journal)
     assert plan.to_pay == [OTHER]

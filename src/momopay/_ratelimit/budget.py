@@ -119,7 +119,11 @@ class LocalSlots:
     def reserve_now(self, now: float, lane: Lane, place: Place) -> float:
         """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
         if place.queued:
-            delay = self.budget._expect(now, lane, place)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as above
+            delay = self.expect(now, lane, place)
             if delay > 0:
                 return delay
         return self.budget.reserve(now, lane, 0.0)
+
+    def expect(self, now: float, lane: Lane, place: Place) -> float:
+        """Return the seconds until a call at this place in the line may have a slot; take none."""
+        return self.budget._expect(now, lane, place)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as above

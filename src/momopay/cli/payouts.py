@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from decimal import Decimal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -15,15 +14,25 @@ import momopay
 from momopay.cli import unresolved
 from momopay.cli.command import Command
 from momopay.cli.credentials import api_key, journal_exists, open_client, open_journal
-from momopay.cli.exit_codes import ExitCode
-from momopay.cli.options import BaseUrl, ConfirmLive, JournalAccount, JournalAt, Json, ShowPhones
-from momopay.cli.output import Output, kes, stderr
-from momopay.cli.payroll import PayrollRun, Plan, RowOutcome, check_account, make_plan, read_wallet, reconcile
-from momopay.cli.payroll_file import FaultyFileError, PayrollFile, read_payroll, total
-from momopay.cli.payroll_report import NOT_BEGUN, show_end, show_faults, show_plan, show_row, write_report
+from momopay.cli.exit_codes import CommandError
+from momopay.cli.options import (
+    BaseUrl,
+    ConfirmLive,
+    Every,
+    JournalAccount,
+    JournalAt,
+    Json,
+    ShowPhones,
+    Timeout,
+    amount,
+)
+from momopay.cli.output import Output, kes
+from momopay.cli.payroll import Plan, make_plan
+from momopay.cli.payroll_file import FaultyFileError, PayrollFile, people, read_payroll, total
+from momopay.cli.payroll_report import show_faults, show_plan
 from momopay.cli.payroll_similar import check_similar
 from momopay.cli.prompts import Confirmation
-from momopay.errors import MomoPayError
+from momopay.errors import RequestValidationError
 from momopay.money import format_amount
 
 app: typer.Typer = typer.Typer(help="Pay a list of people once, and see what is in doubt.", no_args_is_help=True)
@@ -50,23 +59,43 @@ def run(
     allow_similar: Annotated[
         bool, typer.Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
     ] = False,
+    max_total: Annotated[
+        Decimal | None,
+        typer.Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
+    ] = None,
+    max_each: Annotated[
+        Decimal | None,
+        typer.Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow all payouts until the money has arrived or is back.")
+    ] = False,
+    timeout: Timeout = 600,
+    every: Every = 10,
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    mask_phones: Annotated[
+        bool, typer.Option("--mask-phones", help="Mask phones in --json and in the report too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Pay every row of a CSV file once, however often this is run.
 
-    Checks the whole file first, and sends nothing if any row is at fault. Then shows totals and asks. Run it again
-    after an interruption, a crash or a refusal: the journal knows what was paid. Ctrl-C stops after the payout under
-    way.
+    Checks the whole file first, and sends nothing if any row is at fault. Then shows totals and the file's digest, and
+    asks. Run it again after an interruption, a crash or a refusal: the journal knows what was paid. Ctrl-C stops after
+    the payout under way.
 
-    --confirm-live takes the total of the whole file, so that the same command resumes. With --json, one event a line:
-    plan, row, end. Exits with 0 if the service accepted all, 4 if rows are in doubt, 5 if rows were not paid.
+    A row that the service accepted may still be reversed: --wait follows all to their end. --confirm-live takes the
+    total of the whole file, so that the same command resumes. With --json, one event a line: plan, row, settled, end.
+
+    Exits with 0 if the service accepted all (with --wait: if all were paid), 1 if a payout failed or was reversed, 4 if
+    rows are in doubt, 5 if rows were not paid, 6 if some had not settled in time.
     """
-    output = Output(as_json, show_phones)
+    output = Output(as_json, (show_phones or as_json) and not mask_phones)
     with _faults_shown(output):
         payroll = read_payroll(file)
+        _check_limits(payroll, max_total, max_each)
         if dry_run:
             # Without the key or the network, and without making a journal that the check would leave behind.
             with open_journal(journal, account) if journal_exists(journal) else nullcontext() as opened:
@@ -83,16 +112,32 @@ def run(
         # due.
         def confirm(plan: Plan) -> None:
             due = total(plan.to_pay)
-            confirmation.ask(f"Pay KES {kes(due)} to {len(plan.to_pay)} people now?", to_type=format_amount(due))
+            confirmation.ask(f"Pay KES {kes(due)} in {people(plan.to_pay)} now?", to_type=format_amount(due))
 
         with (
             open_client(base_url, key=key, budget=budget) as client,
             open_journal(journal, account, create=True) as opened,
         ):
             check_similar(make_plan(payroll.rows, opened).similar, allowed=allow_similar)
-            # Paying may wait for the budget between rows, so it is given the client's own.
-            code = _pay(output, payroll, client, opened, budget=budget, confirm=confirm, report=report)
+            schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
+            from momopay.cli.payroll_progress import Pace  # loads rich's progress bar, which takes its time
+            from momopay.cli.payroll_run import FileRun
+
+            code = FileRun(output, payroll, client, opened, Pace(budget), schedule, report, mask_phones).pay(confirm)
     raise typer.Exit(code)
+
+
+def _check_limits(payroll: PayrollFile, max_total: Decimal | None, max_each: Decimal | None) -> None:
+    from momopay.resources.payout_items import PayoutLimits  # loads pydantic
+
+    try:
+        PayoutLimits.checked(max_total, max_each).check(payroll.rows)
+    except RequestValidationError as error:
+        options = {"max_total": "--max-total", "max_each": "--max-each"}
+        problems = "; ".join(f"{options[name]}: {problem}" for name, problem in error.fields.items())
+        raise CommandError(
+            f"{problems}; nothing was sent", remedy="fix the file; give a higher limit only if the file is right"
+        ) from error
 
 
 @contextmanager
@@ -103,109 +148,6 @@ def _faults_shown(output: Output) -> Generator[None]:
     except FaultyFileError as error:
         show_faults(output, error.faults)
         raise
-
-
-def _pay(
-    output: Output,
-    payroll: PayrollFile,
-    client: momopay.Client,
-    journal: momopay.Journal,
-    *,
-    budget: momopay.Budget,
-    confirm: Callable[[Plan], None],
-    report: Path | None,
-) -> int:
-    """Pay what is still to be paid, show it, and return the exit status."""
-    check_account(make_plan(payroll.rows, journal), client)
-    # Before the plan that is shown: what is found now needs no payment, and its sum must not be asked about.
-    journal.reconcile_all(client)
-    plan = make_plan(payroll.rows, journal)
-    show_plan(output, payroll, plan, read_wallet(client))
-    outcomes = {each.row.reference: each for each in (*plan.accepted, *plan.in_doubt)}
-    if report is not None:
-        write_report(output, report, payroll, outcomes)  # a report that cannot be written stops before money moves
-    signals: list[int] = []
-    stopped_by: MomoPayError | None = None
-    if plan.to_pay:
-        confirm(plan)
-        with _progress(output, len(plan.to_pay)) as (advance, on_pause):
-            paying = PayrollRun(client, journal, budget=budget, on_pause=on_pause)
-            # The second signal raises KeyboardInterrupt wherever this thread is; what was not yielded is not begun, or
-            # is in the journal, which the next run reads.
-            with _stopping_on_signals(paying, signals), suppress(KeyboardInterrupt):
-                for outcome in paying.pay(plan.to_pay):
-                    outcomes[outcome.row.reference] = outcome
-                    advance()
-                    show_row(output, outcome)
-        stopped_by = paying.stopped_by
-    if not signals:
-        try:
-            reconcile(journal, client, outcomes)
-        except MomoPayError as error:
-            stopped_by = stopped_by or error
-    if report is not None:
-        write_report(output, report, payroll, outcomes)
-    # As shells have it: 128 and the number of the signal.
-    code = 128 + signals[0] if signals else _exit_code(payroll, outcomes)
-    show_end(
-        output,
-        payroll,
-        outcomes,
-        accepted_before=frozenset(each.row.reference for each in plan.accepted),
-        stopped_by=stopped_by,
-        interrupted=bool(signals),
-        code=code,
-    )
-    return code
-
-
-def _exit_code(payroll: PayrollFile, outcomes: dict[str, RowOutcome]) -> ExitCode:
-    states = {outcomes[row.reference].state if row.reference in outcomes else NOT_BEGUN for row in payroll.rows}
-    # SENDING: another process is sending it, so it is not known here.
-    if states & {momopay.JournalState.UNKNOWN, momopay.JournalState.SENDING}:
-        return ExitCode.UNKNOWN
-    return ExitCode.OK if states == {momopay.JournalState.ACCEPTED} else ExitCode.PARTIAL
-
-
-@contextmanager
-def _stopping_on_signals(paying: PayrollRun, received: list[int]) -> Generator[None]:
-    """On the first SIGINT or SIGTERM, stop after the payout under way; on the second, break it off."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        paying.stop = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _progress(output: Output, rows: int) -> Generator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Show a progress bar; yield what to call after each row, and at each pause."""
-    # Slow to load, and only this command needs it.
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    description = TextColumn("{task.description}")
-    with Progress(description, *columns, console=stderr(), disable=output.as_json, transient=True) as bar:
-        task = bar.add_task("Paying", total=rows)
-        yield (
-            lambda: bar.update(task, advance=1, description="Paying"),
-            lambda: bar.update(task, description="Waiting for the rate budget"),
-        )
 
 
 app.command(cls=Command)(unresolved.status)

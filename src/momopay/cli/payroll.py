@@ -1,58 +1,22 @@
-"""Paying a payroll: which rows are still to be paid, and paying them one by one. Knows no terminal.
+"""A payroll: which rows are still to be paid, paying them, and following them to their end. Knows no terminal.
 
-Invariant: nobody is paid twice, because every row goes through ``payouts.pay_once`` with the account's journal. This
-module decides only when to pause and when to stop, so a mistake in it can leave rows unpaid, but not pay them again.
+The rules are the library's: `payouts.pay_all` decides what is sent, when to wait and when to stop.
 
 One thread runs a `PayrollRun`. `PayrollRun.stop` may be set from a signal handler.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Any
 
 import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.payroll_file import Fault, Row
 from momopay.cli.payroll_similar import similar_references
-from momopay.errors import (
-    APIConnectionError,
-    BudgetExhaustedError,
-    ChannelNotFoundError,
-    ConfigurationError,
-    DuplicatePayoutError,
-    InsufficientFundsError,
-    InsufficientServiceBalanceError,
-    InvalidApiKeyError,
-    JournalError,
-    KycNotVerifiedError,
-    MomoPayError,
-    OutcomeUnknownError,
-    ProtocolError,
-    ThrottledError,
-    TransactionNotFoundError,
-)
-
-# Errors that every other row would meet too. A refusal of one row, such as its phone, is not among them.
-_STOPPING = (
-    APIConnectionError,
-    BudgetExhaustedError,
-    ChannelNotFoundError,
-    ConfigurationError,
-    InsufficientFundsError,
-    InsufficientServiceBalanceError,
-    InvalidApiKeyError,
-    JournalError,
-    KycNotVerifiedError,
-    ProtocolError,
-    ThrottledError,
-)
-# So many unknown outcomes one after another mean that the service is in trouble.
-_MAX_UNKNOWN_IN_A_ROW = 3
-# Seconds after which a pause checks again whether it is to stop.
-_NAP = 0.2
+from momopay.errors import JournalError, MomoPayError, OutcomeUnknownError, TransactionNotFoundError
 
 
 @dataclass(frozen=True)
@@ -64,12 +28,42 @@ class RowOutcome:
         state: A `JournalState`.
         transaction_id: The service's id, once it is known.
         error: Why it was not accepted, or is not known to be.
+        last: The payout as the service last reported it, or as the journal keeps that; None if it was not accepted.
     """
 
     row: Row
     state: str
     transaction_id: str | None = None
     error: MomoPayError | None = None
+    last: momopay.Transaction | momopay.Payout | None = None
+
+    @property
+    def end(self) -> momopay.TransactionStatus | None:
+        """How it ended; None while it is not known to have ended."""
+        return None if self.last is None or not self.last.status.is_terminal else self.last.status
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the money has arrived."""
+        return self.end == momopay.TransactionStatus.SUCCESS
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the service accepted it and the money did not arrive."""
+        return self.end is not None and self.end.ended_without_success
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether the money is where it will stay."""
+        return self.end is not None and self.end != momopay.TransactionStatus.FAILED
+
+    @classmethod
+    def of(cls, row: Row, entry: momopay.JournalEntry) -> RowOutcome:
+        """Return what the journal says of a row."""
+        from momopay.resources.pay_all import transaction_in  # loads pydantic
+
+        is_accepted = entry.state == momopay.JournalState.ACCEPTED and entry.transaction_id is not None
+        return cls(row, entry.state, entry.transaction_id, last=transaction_in(entry) if is_accepted else None)
 
 
 @dataclass(frozen=True)
@@ -105,9 +99,9 @@ def make_plan(rows: list[Row], journal: momopay.Journal | None) -> Plan:
         elif (entry.amount, entry.phone) != (row.amount, row.phone):
             conflicts.append(row)
         elif entry.state == momopay.JournalState.ACCEPTED:
-            plan.accepted.append(RowOutcome(row, entry.state, entry.transaction_id))
+            plan.accepted.append(RowOutcome.of(row, entry))
         elif entry.state == momopay.JournalState.UNKNOWN:
-            plan.in_doubt.append(RowOutcome(row, entry.state, entry.transaction_id))
+            plan.in_doubt.append(RowOutcome.of(row, entry))
         else:
             plan.to_pay.append(row)
     # pay_once would refuse each of them, but only after the rows before it have been paid.
@@ -174,13 +168,12 @@ def read_wallet(client: momopay.Client) -> Wallet:
 
 
 class PayrollRun:
-    """Pays rows, one after another.
+    """Pays rows, one after another, and follows them.
 
     Args:
         client: Of the account.
         journal: Of the account.
-        budget: The client's.
-        on_pause: Called when a wait for the budget begins.
+        metadata: Kept in the journal's entry of each row.
 
     Attributes:
         stop: Set it to stop after the payout under way.
@@ -188,20 +181,19 @@ class PayrollRun:
     """
 
     def __init__(
-        self,
-        client: momopay.Client,
-        journal: momopay.Journal,
-        *,
-        budget: momopay.Budget,
-        on_pause: Callable[[], None] = lambda: None,
+        self, client: momopay.Client, journal: momopay.Journal, *, metadata: Mapping[str, object] | None = None
     ) -> None:
         self._client = client
         self._journal = journal
-        self._budget = budget
-        self._on_pause = on_pause
-        self._was_broken_off = False
+        self._metadata = metadata
+        self._paying: momopay.PayoutIterator[Any] | None = None
         self.stop: bool = False
         self.stopped_by: MomoPayError | None = None
+
+    @property
+    def may_be_interrupted(self) -> bool:
+        """Whether no payout is under way, so that an interrupt leaves nothing in doubt."""
+        return self._paying is None or self._paying.waiting
 
     def pay(self, rows: list[Row]) -> Iterator[RowOutcome]:
         """Pay until all is done or there is a reason to stop; rows without an outcome were not begun.
@@ -209,72 +201,73 @@ class PayrollRun:
         Yields:
             What happened to each row.
         """
-        unknown = 0
-        for row in rows:
-            self._wait_for_a_slot()
-            if self.stop:
-                return
-            outcome = self._pay(row)
-            # Before it is judged: the caller records it even if the run ends here.
-            yield outcome
-            unknown = unknown + 1 if outcome.state == momopay.JournalState.UNKNOWN else 0
-            if isinstance(outcome.error, _STOPPING):
-                self.stopped_by = outcome.error
-            elif unknown == _MAX_UNKNOWN_IN_A_ROW:
-                self.stopped_by = CommandError(
-                    f"{unknown} outcomes in a row are unknown: the service, or the way to it, is in trouble",
-                    remedy="run again once it has recovered; what is in doubt is searched for first",
-                    code=ExitCode.UNKNOWN,
+        done = 0
+        paying = self._paying = self._client.payouts.pay_all(map(self._item, rows), journal=self._journal)
+        try:
+            for outcome in paying:
+                # Before it is judged: the caller records it even if the run ends here.
+                yield RowOutcome(
+                    rows[done],
+                    outcome.state,
+                    getattr(outcome.payout or outcome.error, "transaction_id", None),
+                    outcome.error,
+                    outcome.payout,
                 )
-            if self.stopped_by is not None or self._was_broken_off:
-                return
+                done += 1
+                if outcome.stops:
+                    self.stopped_by = _reason_to_stop(outcome)
+                if self.stop:
+                    return
+        except KeyboardInterrupt:  # from the second signal, or from the first while it waited
+            yield from self._begun(rows[done : done + 1])
+        finally:
+            self._paying = None
 
-    def _pay(self, row: Row) -> RowOutcome:
-        try:
-            accepted = self._client.payouts.pay_once(
-                journal=self._journal,
-                reference=row.reference,
-                amount=row.amount,
-                phone=row.phone,
-                description=row.description,
-            )
-        except OutcomeUnknownError as error:
-            return RowOutcome(row, momopay.JournalState.UNKNOWN, error.transaction_id, error)
-        except MomoPayError as error:
-            return self._from_journal(row, error)
-        except KeyboardInterrupt:  # from the second signal
-            self._was_broken_off = True
-            return self._from_journal(row, None)
-        return RowOutcome(row, momopay.JournalState.ACCEPTED, accepted.transaction_id)
+    def follow(self, outcomes: Iterable[RowOutcome], schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
+        """Wait until accepted rows have settled, and record their ends in the journal.
 
-    def _from_journal(self, row: Row, error: MomoPayError | None) -> RowOutcome:
-        """Return the journal's state, which knows more than the error: another process may have paid the row."""
-        states = momopay.JournalState
-        try:
-            entry = self._journal.get(row.reference)
-        except JournalError:
-            may_be_paid = error is None or error.may_have_executed
-            return RowOutcome(row, states.UNKNOWN if may_be_paid else states.NOT_SENT, error=error)
-        if entry is None:
-            return RowOutcome(row, states.NOT_SENT, error=error)
-        if isinstance(error, DuplicatePayoutError):  # the entry is of another payout
-            return RowOutcome(row, states.REFUSED, error=error)
-        return RowOutcome(row, entry.state, entry.transaction_id, error)
+        Yields:
+            Each row that has settled.
 
-    def _wait_for_a_slot(self) -> None:
-        # pay_once would wait too, but then a stop would come only after the wait and the payout behind it. With
-        # `within` below zero, reserve returns the delay and takes no slot.
-        has_paused = False
-        while not self.stop:
-            from momopay._transport import clock
+        Raises:
+            WaitTimeoutError: Some have not settled in time.
+            MomoPayError: What else ends a wait; or the journal failed.
+        """
+        waiting = {each.last.transaction_id: each for each in outcomes if each.last and not each.has_settled}
+        records = [each.last for each in waiting.values() if each.last]
+        for ended in self._client.transactions.wait_all(records, until=momopay.settled, schedule=schedule):
+            self._journal.settle(ended)
+            yield replace(waiting[ended.transaction_id], last=ended)
 
-            delay = self._budget.reserve(clock.now(), momopay.Lane.PAYMENT, within=-1.0)
-            if delay <= 0:
-                return
-            if not has_paused:
-                self._on_pause()
-            has_paused = True
-            time.sleep(min(delay, _NAP))
+    def _item(self, row: Row) -> momopay.PayoutItem:
+        return momopay.PayoutItem(
+            reference=row.reference,
+            amount=row.amount,
+            phone=row.phone,
+            description=row.description,
+            metadata=self._metadata,
+        )
+
+    def _begun(self, rows: list[Row]) -> Iterator[RowOutcome]:
+        """Yield what the journal says of rows that may have been under way."""
+        for row in rows:
+            try:
+                entry = self._journal.get(row.reference)
+            except JournalError as error:
+                yield RowOutcome(row, momopay.JournalState.UNKNOWN, error=error)
+                continue
+            if entry is not None:
+                yield RowOutcome.of(row, entry)
+
+
+def _reason_to_stop(outcome: momopay.PayoutOutcome) -> MomoPayError | None:
+    if not isinstance(outcome.error, OutcomeUnknownError):
+        return outcome.error
+    return CommandError(
+        "several outcomes in a row are unknown: the service, or the way to it, is in trouble",
+        remedy="run again once it has recovered; what is in doubt is searched for first",
+        code=ExitCode.UNKNOWN,
+    )
 
 
 def reconcile(journal: momopay.Journal, client: momopay.Client, outcomes: dict[str, RowOutcome]) -> None:
@@ -288,4 +281,4 @@ def reconcile(journal: momopay.Journal, client: momopay.Client, outcomes: dict[s
     for entry in journal.reconcile_all(client):
         outcome = outcomes.get(entry.reference)
         if outcome is not None and entry.state == momopay.JournalState.ACCEPTED:
-            outcomes[entry.reference] = RowOutcome(outcome.row, entry.state, entry.transaction_id)
+            outcomes[entry.reference] = RowOutcome.of(outcome.row, entry)

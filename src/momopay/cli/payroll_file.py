@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 
 from momopay.cli.exit_codes import CommandError
@@ -65,10 +66,14 @@ class PayrollFile:
     Attributes:
         rows: In the file's order.
         ignored: Columns that are not used.
+        name: Of the file, without its folder.
+        sha256: Of its content, in hexadecimal digits.
     """
 
     rows: list[Row]
     ignored: list[str]
+    name: str = ""
+    sha256: str = ""
 
     @property
     def total(self) -> Decimal:
@@ -89,6 +94,13 @@ def total(rows: Iterable[Row]) -> Decimal:
     return sum((row.amount for row in rows), Decimal(0))
 
 
+def people(rows: Sequence[Row]) -> str:
+    """Return how many payouts go to how many phones, in words."""
+    phones = len({row.phone for row in rows})
+    payouts = f"{len(rows):,} payout{'' if len(rows) == 1 else 's'}"
+    return f"{payouts} to {phones:,} phone{'' if phones == 1 else 's'}"
+
+
 def read_payroll(path: Path) -> PayrollFile:
     """Read a payroll file: CSV in UTF-8 with a heading, commas between the columns.
 
@@ -104,7 +116,7 @@ def read_payroll(path: Path) -> PayrollFile:
     if faults:
         remedy = "fix all of them; `momopay payouts run FILE --dry-run` lists them"
         raise FaultyFileError(f"{path.name}: {len(faults)} fault(s)", faults, remedy=remedy)
-    return payroll
+    return replace(payroll, name=path.name, sha256=sha256(content).hexdigest())
 
 
 def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:

@@ -1,21 +1,18 @@
-"""What a payroll shows: its faults, its plan, its rows and its end; and the report as CSV."""
+"""What a payroll shows: its faults, its plan, its rows and its end."""
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from pathlib import Path
 from textwrap import shorten
 
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.exit_codes import CommandError, remedy_of
+from momopay.cli.exit_codes import remedy_of
 from momopay.cli.output import Output, kes, plain, status, table
 from momopay.cli.payroll import Plan, RowOutcome, Wallet
-from momopay.cli.payroll_file import Fault, PayrollFile, Row, total
+from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 from momopay.errors import APIError, MomoPayError
 
 _LARGEST_SHOWN = 5
@@ -25,13 +22,19 @@ _PAYOUTS_A_MINUTE = 58  # as a RateBudget has it, of the 60 requests that the se
 NOT_BEGUN = "NOT_BEGUN"
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state: members of JournalState are their names.
-_TO_DO = {
+TO_DO = {
     "UNKNOWN": f"Run again: that searches for the payout first. If it stays so, {RELEASE_HINT}, then run again.",
     "SENDING": "Another process is sending it: run again when that has ended.",
     "REFUSED": "Fix the reason, then run again.",
     "NOT_SENT": "Run again.",
     NOT_BEGUN: "Run again.",
+    "REVERSED": "The money came back. Pay it under a new reference, once the reason is fixed.",
+    "FAILED": "The money is not back yet: run again with --wait. Then pay it under a new reference.",
+    "CANCELLED": "It was not paid. Pay it under a new reference.",
+    "EXPIRED": "It was not paid. Pay it under a new reference.",
 }
+# Rows about which there is nothing to do.
+_FINE = {"ACCEPTED", "SUCCESS"}
 
 
 def show_faults(output: Output, faults: list[Fault]) -> None:
@@ -47,6 +50,8 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Wallet | No
     warnings = list(_warnings(file, plan, wallet))
     document = {
         "event": "plan",
+        "name": file.name,
+        "sha256": file.sha256,
         "file": _count(file.rows),
         "to_pay": _count(plan.to_pay),
         "accepted_before": _count(accepted),
@@ -61,7 +66,8 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Wallet | No
         (Text("In doubt, not sent again", "bold red"), in_doubt),
         (Text("To pay now", "bold"), plan.to_pay),
     ]
-    shown: list[object] = [_sums([(label, rows) for label, rows in sums if rows or rows is plan.to_pay]), ""]
+    shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]
+    shown += [_sums([(label, rows) for label, rows in sums if rows or rows is plan.to_pay]), ""]
     if plan.to_pay:
         shown += [_largest(output, plan.to_pay), "", *_costs(plan, wallet)]
     elif accepted and len(accepted) == len(file.rows):
@@ -105,10 +111,10 @@ def _warnings(file: PayrollFile, plan: Plan, wallet: Wallet | None) -> Iterator[
         yield f"the service wallet may not cover the fees: top it up by KES {kes(fees - wallet.available)}"
 
 
-def show_row(output: Output, outcome: RowOutcome) -> None:
-    """Show a row that is done; people see the progress bar instead."""
+def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
+    """Show a row that is done, or has settled; people see the progress bar instead."""
     if output.as_json:
-        output.result({"event": "row", **_as_document(outcome)})
+        output.result({"event": event, **_as_document(outcome)})
 
 
 def show_end(
@@ -121,7 +127,7 @@ def show_end(
     interrupted: bool,
     code: int,
 ) -> None:
-    """Show what happened to all rows, and what to do about those that were not accepted.
+    """Show what happened to all rows, and what to do about those that were not paid.
 
     Args:
         output: Where to show it.
@@ -132,44 +138,46 @@ def show_end(
         interrupted: Whether a signal did.
         code: The exit status.
     """
-    by_state: dict[str, list[Row]] = {}
+    rows_by_state: dict[str, list[Row]] = {}
+    rows_by_end: dict[str, list[Row]] = {}
     for row in file.rows:
-        by_state.setdefault(_state(row, outcomes), []).append(row)
-    left = [
-        outcomes[row.reference]
-        for state, rows in by_state.items()
-        for row in rows
-        if state not in {"ACCEPTED", NOT_BEGUN}
-    ]
-    left.sort(key=lambda outcome: outcome.row.line)
+        outcome = outcomes.get(row.reference)
+        rows_by_state.setdefault(NOT_BEGUN if outcome is None else outcome.state, []).append(row)
+        rows_by_end.setdefault(state_of(outcome), []).append(row)
+    known = [outcomes[row.reference] for row in file.rows if row.reference in outcomes]
+    left = [outcome for outcome in known if state_of(outcome) not in _FINE]
     document = {
         "event": "end",
-        "rows": {state.lower(): _count(rows) for state, rows in by_state.items()},
+        "rows": {state.lower(): _count(rows) for state, rows in rows_by_state.items()},
+        "ends": {state.lower(): _count(rows) for state, rows in rows_by_end.items()},
         "left": list(map(_as_document, left)),
         "stopped_by": stopped_by and {"error": type(stopped_by).__name__, "message": str(stopped_by)},
         "interrupted": interrupted,
         "exit_code": code,
     }
     shown: list[object] = []
-    if len(accepted_before) < len(file.rows):
+    if len(accepted_before) < len(file.rows) or "ACCEPTED" not in rows_by_end or left:
         title = "Interrupted" if interrupted else "Stopped" if stopped_by is not None else "Done"
-        shown += [_sums(list(_labelled(by_state, accepted_before)), title), ""]
+        shown += [_sums(list(_labelled(rows_by_end, accepted_before)), title), ""]
     if left:
         shown += [_left(output, left), ""]
     if stopped_by is not None:
         shown.append(Text.assemble(("Stopped: ", "bold red"), plain(output.text(str(stopped_by)))))
         shown.append(Text.assemble(("What to do: ", "bold"), plain(remedy_of(stopped_by))))
-    shown += [Text.assemble(status(state), ": ", _TO_DO[state]) for state in by_state if state in _TO_DO]
-    if set(by_state) == {"ACCEPTED"}:
-        shown.append("The service has accepted all; `momopay transactions list --type B2C` shows how each one ends.")
+    shown += [Text.assemble(status(state), ": ", TO_DO[state]) for state in rows_by_end if state in TO_DO]
+    if "ACCEPTED" in rows_by_end:
+        shown.append(
+            "Accepted is not yet paid: the service may still reverse it. Run the same command with --wait to see how"
+            " each one ends."
+        )
     output.result(document, *shown)
 
 
-def _labelled(by_state: dict[str, list[Row]], accepted_before: frozenset[str]) -> Iterator[tuple[Text, list[Row]]]:
+def _labelled(by_end: dict[str, list[Row]], accepted_before: frozenset[str]) -> Iterator[tuple[Text, list[Row]]]:
     """Yield the rows of each state with its label; accepted ones apart, as this run moved no money of the old ones."""
-    for state, rows in by_state.items():
+    for state, rows in by_end.items():
         if state != "ACCEPTED":
-            yield status(state), rows
+            yield status(state, "Paid" if state == "SUCCESS" else None), rows
             continue
         for label, was_before in (("Accepted before", True), ("Accepted now", False)):
             if some := [row for row in rows if (row.reference in accepted_before) == was_before]:
@@ -183,42 +191,17 @@ def _left(output: Output, outcomes: list[RowOutcome]) -> Table:
             output.text(outcome.row.reference),
             output.phone(outcome.row.phone),
             outcome.row.amount,
-            status(outcome.state),
-            _code(outcome) or _why(output, outcome),
+            status(state_of(outcome)),
+            (why_in_short if outcome.has_failed else _code_or_why)(output, outcome),
         )
         for outcome in outcomes
     ]
     return table(("Line", "Reference", "Phone", "KES", "State", "Why"), rows, right=("Line", "KES"))
 
 
-def write_report(output: Output, path: Path, file: PayrollFile, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row, readable by its owner alone.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
-    # Opened with its mode, since a file that is closed to others only later could be read in between.
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError as error:
-        remedy = "give a file that can be written"
-        raise CommandError(f"--report {path.name}: {error.strerror}", remedy=remedy) from error
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
-        writer = csv.writer(report)
-        writer.writerow(
-            ("line", "reference", "phone", "amount", "state", "transaction_id", "code", "why", "what_to_do")
-        )
-        for row in file.rows:
-            state, outcome = _state(row, outcomes), outcomes.get(row.reference)
-            known = (outcome.transaction_id, _code(outcome), _why(output, outcome)) if outcome else (None, None, None)
-            writer.writerow(
-                (row.line, row.reference, output.phone(row.phone), row.amount, state, *known, _TO_DO.get(state))
-            )
-
-
-def _state(row: Row, outcomes: dict[str, RowOutcome]) -> str:
-    outcome = outcomes.get(row.reference)
-    return NOT_BEGUN if outcome is None else outcome.state
+def state_of(outcome: RowOutcome | None) -> str:
+    """Return how a row ended, or how far it came."""
+    return NOT_BEGUN if outcome is None else outcome.end or outcome.state
 
 
 def _as_document(outcome: RowOutcome) -> dict[str, object]:
@@ -228,24 +211,42 @@ def _as_document(outcome: RowOutcome) -> dict[str, object]:
         "phone": outcome.row.phone,
         "amount": outcome.row.amount,
         "state": outcome.state,
+        "status": outcome.last and outcome.last.status,
         "transaction_id": outcome.transaction_id,
-        "code": _code(outcome),
-        "message": None if outcome.error is None else str(outcome.error),
+        "code": code_of(outcome),
+        "message": why(outcome),
     }
 
 
-def _code(outcome: RowOutcome) -> str | None:
+def code_of(outcome: RowOutcome) -> str | None:
+    """Return the code of a refusal, or of an end without success."""
+    if outcome.has_failed:
+        return getattr(outcome.last, "result_code", None)
     reason = _reason(outcome)
     return reason.code if isinstance(reason, APIError) else None
 
 
-def _why(output: Output, outcome: RowOutcome) -> str | None:
-    """Return the reason in short; None if the row was accepted."""
-    if outcome.state == "ACCEPTED":
+def why(outcome: RowOutcome) -> str | None:
+    """Return why a row was not paid; None if it was, or is under way."""
+    if outcome.has_failed:
+        return getattr(outcome.last, "result_desc", None)
+    return None if outcome.error is None else str(outcome.error)
+
+
+def why_in_short(output: Output, outcome: RowOutcome) -> str | None:
+    """Return the reason in a few words; None if the row was accepted and has not failed."""
+    if outcome.has_failed:
+        text = why(outcome) or f"result code {code_of(outcome) or 'unknown'}"
+    elif outcome.state == "ACCEPTED":
         return None
-    reason = _reason(outcome)
-    text = reason.message if isinstance(reason, APIError) else reason or "not known to have ended"
-    return shorten(output.text(str(text)), _REASON_WIDTH, placeholder=" ...")
+    else:
+        reason = _reason(outcome)
+        text = reason.message if isinstance(reason, APIError) else str(reason or "not known to have ended")
+    return shorten(output.text(text), _REASON_WIDTH, placeholder=" ...")
+
+
+def _code_or_why(output: Output, outcome: RowOutcome) -> str | None:
+    return code_of(outcome) or why_in_short(output, outcome)
 
 
 def _reason(outcome: RowOutcome) -> BaseException | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, Final, Literal, Self, TypeGuard
+from typing import Any, Final, Literal, Protocol, Self, TypeGuard
 
 from momopay._redaction import mask_phone, redact, redacted_repr
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.journal.entries import JournalState
 from momopay.models.arguments import ChannelRef
 from momopay.models.payouts import Payout
-from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Transaction
 from momopay.money import format_amount, parse_amount
 
@@ -111,6 +110,20 @@ def reference_in(given: object) -> str:
     return found if isinstance(found, str) else ""
 
 
+class HasAmount(Protocol):
+    """A payout whose arguments were checked."""
+
+    @property
+    def reference(self) -> str:
+        """The caller's reference."""
+        ...
+
+    @property
+    def amount(self) -> Decimal:
+        """KES."""
+        ...
+
+
 @dataclass(frozen=True)
 class PayoutLimits:
     """The most that a run may pay, KES; None is without a limit."""
@@ -134,14 +147,14 @@ class PayoutLimits:
         """Whether there is a limit."""
         return self.total is not None or self.each is not None
 
-    def check(self, requests: Sequence[PayoutRequest]) -> None:
+    def check(self, payouts: Sequence[HasAmount]) -> None:
         """Raise RequestValidationError that names what exceeds a limit."""
         problems: dict[str, str] = {}
-        total = sum((request.amount for request in requests), Decimal(0))
+        total = sum((each.amount for each in payouts), Decimal(0))
         if self.total is not None and total > self.total:
             limit = f"more than KES {format_amount(self.total)}"
-            problems["max_total"] = f"{len(requests)} payouts come to KES {format_amount(total)}, {limit}"
-        above = [request for request in requests if self.each is not None and request.amount > self.each]
+            problems["max_total"] = f"{len(payouts)} payouts come to KES {format_amount(total)}, {limit}"
+        above = [each for each in payouts if self.each is not None and each.amount > self.each]
         if self.each is not None and above:
             named = [f"{redacted_repr(each.reference)} (KES {format_amount(each.amount)})" for each in above[:_NAMED]]
             named += [f"{len(above) - _NAMED} others"] if len(above) > _NAMED else []
