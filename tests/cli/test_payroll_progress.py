@@ -9,11 +9,12 @@ import time
 import pytest
 from rich.console import Console
 from rich.progress import Progress
+from rich.text import Text
 
 from momopay import Lane, RateBudget
 from momopay._transport import clock
 from momopay.cli.output import Output
-from momopay.cli.payroll_progress import Activity, Left, Pace, What, progress, reading
+from momopay.cli.payroll_progress import Activity, Clock, Pace, What, progress, reading
 from patience import until
 
 TEXT = Output(as_json=False)
@@ -64,10 +65,20 @@ def test_a_bar_shows_the_time_left_while_it_pays() -> None:
     (task,) = bar.tasks
     pace.lane = Lane.PAYMENT
     assert drawn(What(pace).render(task)) == "Waiting for the rate budget, 58 s"
-    assert drawn(Left(pace).render(task)) == "about 0:01:59 left"
+    assert drawn(Clock(pace).render(task)) == "about 0:01:59 left"
     pace.lane = Lane.POLL
-    assert drawn(Left(pace).render(task)) == ""
+    assert drawn(Clock(pace).render(task)) == "since 0:00:00"
     assert drawn(What(Pace(RateBudget())).render(task)) == "Paying"
+
+
+def test_a_line_of_the_bar_fits_on_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    monkeypatch.setattr("momopay.cli.payroll_progress.stderr", lambda: console)
+    with progress(TEXT, stopped(58.2), 10_000, "Paying", Lane.PAYMENT):
+        pass
+    assert isinstance(console.file, io.StringIO)
+    drawn_lines = [Text.from_ansi(line).plain for line in re.split("[\r\n]", console.file.getvalue())]
+    assert any("Waiting for the rate budget, 58 s" in line and "left" in line for line in drawn_lines)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
 import momopay
@@ -23,6 +23,8 @@ from momopay.cli.output import Output, stderr
 # Seconds: a shorter wait is not worth a line.
 _WORTH_SHOWING: Final = 2.0
 _LOOK_EVERY: Final = 0.25
+# All columns together fit on 80 characters, with 10,000 rows and a wait.
+_BAR_WIDTH: Final = 12
 
 
 class Pace:
@@ -60,7 +62,7 @@ def reading(output: Output, pace: Pace, what: str) -> Generator[None]:
 def progress(output: Output, pace: Pace, rows: int, what: str, lane: momopay.Lane) -> Generator[Callable[[], None]]:
     """Show a progress bar; yield what to call after each row."""
     pace.lane = lane
-    columns = (What(pace), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left(pace))
+    columns = (What(pace), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), Clock(pace))
     console = stderr()
     is_hidden = output.as_json or not console.is_terminal
     with _announced(output, pace), Progress(*columns, console=console, disable=is_hidden, transient=True) as bar:
@@ -91,8 +93,8 @@ class What(ProgressColumn):
         return Text(self._pace.describe().capitalize() or task.description)
 
 
-class Left(ProgressColumn):
-    """The time that the rate budget needs for the rest. Paying only: following costs a page for all."""
+class Clock(ProgressColumn):
+    """The time that the rate budget needs for the rest; for ends, which no budget tells, the time until now."""
 
     def __init__(self, pace: Pace) -> None:
         super().__init__()
@@ -100,11 +102,12 @@ class Left(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return it, by the pace of the budget."""
-        if self._pace.lane is not momopay.Lane.PAYMENT:
-            return Text()
-        minutes, seconds = divmod(round(self._pace.seconds(int(task.remaining or 0))), 60)
+        is_paying = self._pace.lane is momopay.Lane.PAYMENT
+        shown = self._pace.seconds(int(task.remaining or 0)) if is_paying else task.elapsed or 0.0
+        minutes, seconds = divmod(round(shown), 60)
         hours, minutes = divmod(minutes, 60)
-        return Text(f"about {hours}:{minutes:02}:{seconds:02} left", style="cyan")
+        text = f"{hours}:{minutes:02}:{seconds:02}"
+        return Text(f"about {text} left" if is_paying else f"since {text}", style="cyan")
 
 
 @contextmanager

@@ -93,8 +93,9 @@ class FileRun:
                     show_row(self.output, "row", outcome)
         if paying.stop:
             return
-        with reading(self.output, self.pace, "Searching for what is in doubt"):
-            reconcile(self.journal, self.client, outcomes)
+        if any(each.state == momopay.JournalState.UNKNOWN for each in outcomes.values()):
+            with reading(self.output, self.pace, "Searching for what is in doubt"):
+                reconcile(self.journal, self.client, outcomes)
         open_rows = [each for each in outcomes.values() if each.last is not None and not each.has_settled]
         if self.schedule is None or not open_rows:
             return
