@@ -294,6 +294,16 @@ def test_a_transaction_belongs_to_one_order(orders: Collections, journal: Journa
     assert found(orders, "another").prompts == ()
 
 
+def test_a_prompt_is_found_though_an_unclear_answer_named_that_of_another_order(
+    orders: Collections, journal: Journal
+) -> None:
+    put(journal, "payout", ACCEPTED, transaction_id="another's")
+    with sending(orders) as lease:
+        orders.record_outcome(lease, "order", UNKNOWN, transaction_id="another's")
+    assert orders.accept("order", Report("a", "PENDING"))
+    assert (found(orders).state, found(orders).transaction_id) == (ACCEPTED, "a")
+
+
 def test_a_prompt_and_its_row_are_written_together(orders: Collections, journal: Journal) -> None:
     if journal._database._own.database.engine.dialect.name == "sqlite":
         fails = "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"

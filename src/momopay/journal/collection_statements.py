@@ -67,6 +67,8 @@ ACCEPT_PROMPT: Final = change(
     Cause.ACCEPTANCE,
     JournalState.ACCEPTED,
     transitions=COLLECTION_TRANSITIONS,
+    # What an unclear response named may be the transaction of another row, which only one accepted row may have.
+    transaction_id=case((_row.status == _PAID, _row.transaction_id)),
     code=None,
     clock_offset=OFFSET,
 )
