@@ -19,19 +19,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from momopay import (
-    Client,
-    DuplicatePayoutError,
-    InvalidPhoneError,
-    Journal,
-    JournalState,
-    MomoPayError,
-    OutcomeUnknownError,
-    PollSchedule,
-    WaitTimeoutError,
-    normalise_phone,
-    settled,
-)
+from momopay import Client, Journal, MomoPayError, Payout, PayoutItem, PollSchedule, normalise_phone, settled
 
 
 @dataclass(frozen=True)
@@ -41,6 +29,15 @@ class Salary:
     reference: str
     phone: str
     amount: Decimal
+
+
+@dataclass
+class Line:
+    """What happened to one salary."""
+
+    state: str
+    transaction_id: str = ""
+    note: str = ""
 
 
 def read_salaries(path: Path, month: str) -> list[Salary]:
@@ -65,80 +62,62 @@ def read_salaries(path: Path, month: str) -> list[Salary]:
     return list(salaries.values())
 
 
-def pay(client: Client, journal: Journal, salaries: list[Salary], notes: dict[str, str]) -> None:
-    """Send every salary that was not sent yet. Unknown outcomes are left for a person."""
+def pay(client: Client, journal: Journal, salaries: list[Salary], schedule: PollSchedule) -> dict[str, Line]:
+    """Pay every salary that was not paid yet and follow all to their end. Return what is known of each reference."""
     journal.reconcile_all(client)  # resolves what an earlier run left unknown, in one pass over the list
-    for number, salary in enumerate(salaries, start=1):
-        entry = journal.get(salary.reference)
-        if (
-            entry
-            and entry.state is JournalState.ACCEPTED
-            and (entry.amount, entry.phone) == (salary.amount, salary.phone)
-        ):
-            outcome = "was sent before"
-        else:
-            try:
-                client.payouts.pay_once(
-                    journal=journal, reference=salary.reference, amount=salary.amount, phone=salary.phone
-                )
-                outcome = "sent"
-            except (
-                OutcomeUnknownError,
-                DuplicatePayoutError,
-                InvalidPhoneError,
-            ) as error:  # only this one; continue with the rest
-                outcome = notes[salary.reference] = error.message
-        print(f"[{number}/{len(salaries)}] {salary.reference}  KES {salary.amount}  {outcome}", flush=True)
-
-
-def follow(client: Client, journal: Journal, salaries: list[Salary], schedule: PollSchedule) -> dict[str, str]:
-    """Wait until every payout is settled. Return the final status of each transaction id."""
-    entries = [journal.get(salary.reference) for salary in salaries]
-    waiting = [entry.transaction_id for entry in entries if entry and entry.transaction_id]
-    ends: dict[str, str] = {}
+    items = [PayoutItem(reference=each.reference, amount=each.amount, phone=each.phone) for each in salaries]
+    lines: dict[str, Line] = {}
+    waiting: dict[str, str] = {}
+    for outcome in client.payouts.pay_all(items, journal=journal):
+        line = lines[outcome.reference] = Line(str(outcome.state), note=outcome.error.message if outcome.error else "")
+        if outcome.payout is not None:
+            line.state, line.transaction_id = "PENDING", outcome.payout.transaction_id
+            waiting[line.transaction_id] = outcome.reference
+        sent = "sent" if isinstance(outcome.payout, Payout) else "was sent before"
+        print(f"[{len(lines)}/{len(salaries)}] {outcome.reference}  {line.note or sent}", flush=True)
+        if outcome.stops:
+            print(f"Stopped: {line.note}\nFix that and run the same command again. Nobody is paid twice.")
+    settled_now = 0
     try:
         for ended in client.transactions.wait_all(waiting, until=settled, schedule=schedule):
-            ends[ended.transaction_id] = str(ended.status)
-            print(f"{len(ends)} of {len(waiting)} settled", flush=True)
-    except WaitTimeoutError as late:
+            journal.settle(ended)
+            lines[waiting[ended.transaction_id]].state = str(ended.status)
+            settled_now += 1
+            print(f"{settled_now} of {len(waiting)} settled", flush=True)
+    except MomoPayError as late:  # not settled in time, or no network
         print(f"{late} Run the same command again later.")
-    return ends
+    return lines
 
 
-def report(path: Path, journal: Journal, salaries: list[Salary], ends: dict[str, str], notes: dict[str, str]) -> int:
-    """Write the outcome of every salary. Return the exit status."""
+def report(path: Path, salaries: list[Salary], lines: dict[str, Line]) -> int:
+    """Write what happened to every salary. Return the exit status."""
     states: list[str] = []
     with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file)
-        lines.writerow(["reference", "amount", "state", "transaction_id", "note"])
+        rows = csv.writer(file)
+        rows.writerow(["reference", "amount", "state", "transaction_id", "note"])
         for salary in salaries:
-            entry = journal.get(salary.reference)
-            state = "NOT_SENT" if entry is None else str(entry.state)
-            if entry and entry.state is JournalState.ACCEPTED:
-                state = ends.get(entry.transaction_id or "", "PENDING")
-            note = notes.get(salary.reference) or (entry and entry.code) or ""
-            if state == "REVERSED":
+            line = lines.get(salary.reference, Line("NOT_SENT"))
+            note = line.note
+            if line.state == "REVERSED":
                 note = "the money came back: pay it with another line, such as E09-again"
-            lines.writerow([salary.reference, salary.amount, state, (entry and entry.transaction_id) or "", note])
-            states.append(state)
+            rows.writerow([salary.reference, salary.amount, line.state, line.transaction_id, note])
+            states.append(line.state)
     for state in sorted(set(states)):
         print(f"{states.count(state):>6}  {state}")
     print(f"Report: {path}")
-    return 3 if {"UNKNOWN", "SENDING"} & set(states) else 0 if set(states) <= {"SUCCESS"} and not notes else 1
+    return 3 if {"UNKNOWN", "SENDING"} & set(states) else 0 if set(states) <= {"SUCCESS"} else 1
 
 
 def run(salaries: list[Salary], folder: Path, schedule: PollSchedule) -> int:
     """Pay, wait and report. The report is written even if the run stops."""
     folder.mkdir(parents=True, exist_ok=True)
-    notes: dict[str, str] = {}
-    ends: dict[str, str] = {}
+    lines: dict[str, Line] = {}
     with Client() as client, Journal(f"sqlite:///{folder / 'payouts.db'}") as journal:
         try:
-            pay(client, journal, salaries, notes)
-            ends = follow(client, journal, salaries, schedule)
-        except MomoPayError as error:  # no funds, no KYC, no network: the rest would fail too
-            print(f"Stopped: {error}\nFix that and run the same command again. Nobody is paid twice.")
-        return report(folder / "report.csv", journal, salaries, ends, notes)
+            lines = pay(client, journal, salaries, schedule)
+        except MomoPayError as error:  # the search for what is unknown failed: nothing was sent
+            print(f"Stopped: {error}\nRun the same command again.")
+        return report(folder / "report.csv", salaries, lines)
 
 
 def main() -> int:

@@ -133,3 +133,4 @@ def test_the_plain_command_pays_on_the_embedded_sandbox(tmp_path: Path) -> None:
     states = [row["state"] for row in report(tmp_path).values()]
     assert sorted(set(states)) == ["REVERSED", "SUCCESS"]
     assert states.count("SUCCESS") == 11
+    assert ended.stdout.count("REVERSED") == 1
