@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.collect_rules import CollectRules, CollectWorld
-from model.orders import Call, Order, Prompt, Read, Statements, read_of
+from model.orders import NOBODY, Call, Order, Prompt, Read, Statements, read_of
 from model.payouts import EXACT, HIDDEN, NEAR
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
 from momopay.journal.collection_rules import (
@@ -135,8 +135,16 @@ class Collector:
             if call.saw == read_of(row) and row.state in COLLECTION_TRANSITIONS[Cause.SIGHTING][UNKNOWN]:
                 order = order._replace(row=row._replace(state=UNKNOWN), wrong=False)
             order = _end(order, index)
+        elif to_send:
+            order = _put(order, index, call._replace(at="begin"))
+        elif self._world.abandons_doubt and not self._may_still_send(order, row.claim - 1):
+            # `abandon_after` has passed, and so has the lease. Open prompts are read before the next one goes out.
+            left = [number for number, stage in row.known if stage is Stage.OPEN and number not in call.passed]
+            number = left[0] if left else NOBODY
+            stage = order.prompts[number - 1].stage if left else Stage.OPEN
+            order = _put(order, index, call._replace(at="tell" if left else "begin", prompt=number, stage=stage))
         else:
-            order = _put(order, index, call._replace(at="begin")) if to_send else _end(order, index)
+            order = _end(order, index)
         yield f"{name}: {found.name}", order
 
     def _told(self, order: Order, index: int) -> Order:
@@ -161,9 +169,9 @@ class Collector:
 
     def _written(self, order: Order, index: int) -> Order:
         call = order.calls[index]
-        doubtful = [n for n in order.unknown if not order.wrong or order.prompts[n - 1].look != HIDDEN]
         others = [other for n, other in enumerate(order.calls) if n != index and other.in_flight]
-        broken = "A prompt was sent while an earlier one was in doubt" if doubtful or others else None
+        doubtful = others or (order.unknown and not self._world.abandons_doubt)
+        broken = "A prompt was sent while an earlier one was in doubt" if doubtful else None
         return _put(order, index, call._replace(at="answer", in_flight=True))._replace(broken=broken)
 
     def _service(self, order: Order, index: int, call: Call) -> Steps:
@@ -180,6 +188,11 @@ class Collector:
                 for look in (EXACT, NEAR):
                     untrue = order._replace(prompts=(*order.prompts, Prompt(look=look)), wrong=True)
                     yield f"{name} opens a prompt, and is refused", _put(untrue, index, refused)
+
+    def _may_still_send(self, order: Order, index: int) -> bool:
+        """Return whether the lease of a call is not over, or the service may still execute its request."""
+        sender = order.calls[index]
+        return sender.in_flight or sender.at in {"fence", "answer", "record"}
 
     def _prompt(self, order: Order, number: int) -> Steps:
         prompt, row, world = order.prompts[number - 1], order.row, self._world
@@ -212,9 +225,8 @@ class Collector:
         row = order.row
         if row is None or row.state not in COLLECTION_TRANSITIONS[Cause.RELEASE][NOT_SENT]:
             return
-        sender = order.calls[row.claim - 1]
-        if sender.in_flight or sender.at in {"fence", "answer", "record"}:
-            return  # its lease is not over, or the service may still execute it
+        if self._may_still_send(order, row.claim - 1):
+            return
         released = order._replace(row=row._replace(state=NOT_SENT))
         if not order.unknown:
             yield "a person releases the row", released

@@ -181,7 +181,8 @@ def _of_the_journal(order: Order, world: CollectWorld, statements: Statements) -
         return "PROMPTED, and the journal says nothing" if order.prompts else None
     if order.paid and (row.shown != order.paid or not row.is_paid):
         return "The journal knew that the order is paid, and no longer says so"
-    if order.unknown and row.state not in {SENDING, UNKNOWN} and not order.wrong:
+    in_doubt = row.state in {SENDING, UNKNOWN} or order.wrong or world.abandons_doubt
+    if order.unknown and not in_doubt:
         return f"PROMPTED, and the journal says {row.state}"
     if row.state is UNKNOWN and row.attempts <= len(row.known):
         return "UNKNOWN, and every attempt's prompt is known"
