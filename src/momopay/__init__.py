@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from momopay.phones import *
     from momopay.redis import *
     from momopay.resources.channels import *
+    from momopay.resources.day_report import *
     from momopay.resources.pagination import *
     from momopay.resources.pay_all import *
     from momopay.resources.payout_items import *
@@ -77,6 +78,7 @@ else:
         "phones": "normalise_phone",
         "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
+        "resources.day_report": "BookedOrder DayReport Difference",
         "resources.pagination": "TransactionIterator TransactionPages",
         "resources.pay_all": "PayoutIterator",
         "resources.payout_items": "PayoutItem PayoutOutcome",

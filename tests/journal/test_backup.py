@@ -12,6 +12,7 @@ from journal.kit import begin, callback, execute, found, just_before, lease_of, 
 from momopay import ConfigurationError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import accounts_of
+from postgresql import PostgresqlServer
 
 ACCEPTED, UNKNOWN, SENDING = JournalState.ACCEPTED, JournalState.UNKNOWN, JournalState.SENDING
 IDENTITY = KeyIdentity.of("pk_test_abc", "https://api.example/v1")
@@ -106,3 +107,13 @@ def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal
         assert set(prompts) <= set(rows)
         assert sorted(map(int, rows)) == list(range(len(rows)))
         assert len(rows) - len(prompts) in {1, 2}
+
+
+def test_what_a_server_gets_while_it_is_copied_is_in_no_table(postgresql: PostgresqlServer, tmp_path: Path) -> None:
+    with Journal(postgresql.new_schema()) as journal:
+        put_collection(journal)
+        with just_before("SELECT momopay_prompts", journal, lambda: put_collection(journal, "late")):
+            journal.backup(tmp_path / "copy.db")
+    with opened(tmp_path / "copy.db") as copy, copy._database.connection() as connection:
+        assert [entry.reference for entry in copy.entries()] == ["o"]
+        assert connection.exec_driver_sql("SELECT reference FROM momopay_prompts").scalars().all() == ["o"]

@@ -140,3 +140,8 @@ class Ends:
 def recorder_of(journal: Ends) -> Recorder:
     """Return what records callbacks in a journal."""
     return journal._recorder  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def entry_of(journal: Ends, transaction_id: str) -> JournalEntry | None:
+    """Return the entry that has a transaction, as the service accepted it."""
+    return journal._lookups.by_transaction(transaction_id)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import date
 from functools import partial
 
 from momopay._core.backend import BackendT
@@ -15,11 +16,14 @@ from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import TransactionWait, WaitIterator
 from momopay._ratelimit.budget import Lane
 from momopay.callbacks import check_agreement
+from momopay.journal import Journal
 from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
+from momopay.resources.day_report import BookedOrder, DayReport
 from momopay.resources.listing import Listing
+from momopay.resources.reconcile_days import reconcile_days
 from momopay.resources.search import GET, LIST
 
 __all__ = ["Transactions"]
@@ -138,6 +142,41 @@ class Transactions(Listing[BackendT]):
         for each in wanted:
             transaction_id_of(each)
         return WaitIterator(partial(self._start_wait, wanted, until, schedule))
+
+    @operation
+    async def reconcile(
+        self,
+        *,
+        journal: Journal,
+        day: date,
+        last_day: date | None = None,
+        orders: Iterable[BookedOrder] | None = None,
+        utc: bool = False,
+    ) -> DayReport:
+        """Compare a day, or several, of the service's list with the journal and, if given, with your own orders.
+
+        Finds payments that nobody knows, entries that the service does not have, orders paid twice, other amounts,
+        money that came back, and what is in doubt. What the service's record says of an entry is recorded in the
+        journal, as ``journal.settle`` does. Sends no payment. A payment of the last minutes may not be in the list yet,
+        so reconcile a day when it is over. Rests on the service page, "GET /transactions".
+
+        Args:
+            journal: The account's journal.
+            day: Of Nairobi (UTC+3).
+            last_day: The last of several days, such as the end of a month.
+            orders: Your orders of these days. Without them, a collection that is not in the journal is a difference.
+            utc: The days are of UTC.
+
+        Returns:
+            Sums and differences; ``.agrees`` if there is none.
+
+        Raises:
+            RequestValidationError: Not a date, or the last day is before the first.
+            ConfigurationError: The journal belongs to another account, host or mode.
+            JournalError: The database failed; call it again.
+            MomoPayError: Whatever `list` and `get` raise.
+        """
+        return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a transaction, so that they poll at once.

@@ -1,0 +1,135 @@
+"""Compare days of the service's list with the journal and the orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Final
+
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.session import Session
+from momopay.errors import TransactionNotFoundError
+from momopay.journal.ends import entry_of
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.identity import KeyIdentity
+from momopay.journal.journal import Journal, accounts_of
+from momopay.journal.reports import refunds_of
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.requests import TransactionQuery, transaction_path
+from momopay.models.transactions import TransactionSummary
+from momopay.resources.day_report import BookedOrder, DayReport, day_bounds
+from momopay.resources.day_rules import Seen, compare, kind_of, total
+from momopay.resources.pagination import PageWalk
+from momopay.resources.search import GET, page_at
+
+# An entry whose reference was first used so long before may have been sent on the day.
+_EARLIER: Final = timedelta(days=7)
+# How many transactions that the list does not show are read by id.
+_MOST_READS: Final = 100
+
+
+async def reconcile_days(
+    session: Session[BackendT],
+    journal: Journal,
+    *,
+    day: date,
+    last_day: date | None,
+    orders: Iterable[BookedOrder] | None,
+    utc: bool,
+) -> DayReport:
+    """Do what `Transactions.reconcile` promises."""
+    since, until = day_bounds(day, last_day, utc=utc)
+    booked = None if orders is None else {each.reference: each for each in orders}
+    in_thread = session.backend.in_thread
+    # The list of another account would show nothing of what is in this journal.
+    await in_thread(accounts_of(journal).check, KeyIdentity.of(session.account.api_key, session.account.base_url))
+    theirs = await _listed(session, since, until)
+    missing: list[JournalEntry] = []
+    unseen = await in_thread(partial(_unseen, journal, since, until, {each.transaction_id for each in theirs}))
+    for number, (entry, transaction_id) in enumerate(unseen):
+        found = await _read(session, transaction_id) if number < _MOST_READS else None
+        if found is None:
+            missing.append(entry)
+        elif since <= found.created_at < until:
+            theirs.append(found)
+    seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
+    in_doubt = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
+    owed = await in_thread(partial(_owed, journal, seen))
+    payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
+    paid = [each for each in payouts if each.is_paid]
+    refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]
+    return DayReport(
+        since=since,
+        until=until,
+        transactions=len(theirs),
+        collected=total(each for each in seen if each.is_paid and each.transaction.type is TransactionType.STK),
+        paid_out=total(paid) - total(refunds),
+        refunded=total(refunds),
+        fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
+        came_back=total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
+        open=sum(not each.status.is_terminal for each in theirs),
+        differences=tuple(compare(seen, booked, missing, in_doubt, owed)),
+    )
+
+
+async def _listed(session: Session[BackendT], since: datetime, until: datetime) -> list[TransactionSummary]:
+    """Return the transactions of the days. The formats of the filters are not specified, so they are compared again."""
+    query = TransactionQuery.checked(page_size=100, from_=since, to=until)
+    walk = PageWalk(partial(page_at, session, query))
+    found: dict[str, TransactionSummary] = {}  # by id: a list that grows while it is walked shows some twice
+    while (page := await walk.next()) is not None:
+        found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
+        if page.items and page.items[-1].created_at < since:
+            break
+    return list(found.values())
+
+
+async def _read(session: Session[BackendT], transaction_id: str) -> TransactionSummary | None:
+    try:
+        return await call(session, GET, transaction_path(transaction_id))
+    except TransactionNotFoundError:
+        return None
+
+
+def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
+    """Return the transactions that were sent on the days, as far as the journal knows, and are not listed."""
+    return [
+        (entry, transaction_id)
+        for entry in journal.entries(since=since - _EARLIER, until=until)
+        for transaction_id, sent_at in _accepted(entry)
+        if since <= sent_at < until and transaction_id not in ids
+    ]
+
+
+def _accepted(entry: JournalEntry) -> list[tuple[str, datetime]]:
+    if entry.kind is EntryKind.COLLECTION:
+        return [(prompt.transaction_id, prompt.sent_at) for prompt in entry.prompts]
+    is_accepted = entry.state is JournalState.ACCEPTED and entry.transaction_id is not None
+    return [(entry.transaction_id or "", entry.sent_at)] if is_accepted else []
+
+
+def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
+    """Return what the journal has for a transaction. An outcome that is unknown there is thereby resolved."""
+    kind = kind_of(transaction)
+    if kind is None:
+        return Seen(transaction)
+    before = entry_of(journal, transaction.transaction_id)
+    settled = journal.settle(transaction)
+    if settled is not None and transaction.transaction_id in settled.transaction_ids:
+        return Seen(transaction, settled, is_news=before is None)
+    reference = transaction.account_reference
+    namesake = settled or before or (None if not reference else journal.get(reference, kind))
+    return Seen(transaction, namesake=namesake)
+
+
+def _owed(journal: Journal, seen: Iterable[Seen]) -> dict[str, Decimal]:
+    """Return, by order, what was paid beyond one payment and not paid back, KES."""
+    orders = {each.entry.reference for each in seen if each.entry is not None and each.entry.paid_twice}
+    owed: dict[str, Decimal] = {}
+    for reference in orders:
+        refundable = refunds_of(journal, reference).refundable(besides="")
+        owed[reference] = max(Decimal(0), refundable.left - refundable.amount)
+    return owed
