@@ -16,7 +16,7 @@ def test_unknown_paths_and_methods_get_an_envelope(api: httpx.Client, control: h
 
 
 def test_a_defect_of_the_sandbox_is_an_envelope_too(control: httpx.Client, sandbox: Sandbox) -> None:
-    engine = vars(sandbox)["_engine"]
+    engine = vars(sandbox)["_runner"].engine
     vars(engine)["catch_up"] = None
     response = control.get("/sandbox/state")
     del vars(engine)["catch_up"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from momopay.sandbox import _connections
-from momopay.sandbox._connections import Connections, RawResponse
+from momopay.sandbox._connections import Connections, RawResponse, SocketConnection
 
 RESPONSE = RawResponse(201, [(b"content-type", b"text/plain"), (b"content-length", b"6")], b"answer")
 HEAD = b"HTTP/1.1 201 Sandbox\r\ncontent-type: text/plain\r\ncontent-length: 6\r\nconnection: close\r\n\r\n"
@@ -44,13 +44,13 @@ def test_a_response_as_bytes() -> None:
 
 
 def test_truncated_is_the_head_and_half_of_the_body() -> None:
-    pieces = received(lambda connections, to: connections.truncate(to, RESPONSE, content_length=True))
+    pieces = received(lambda connections, to: SocketConnection(to, connections).truncate(RESPONSE, content_length=True))
     assert b"".join(pieces) == HEAD + b"ans"
 
 
 def test_a_slow_drip_comes_byte_by_byte_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0.0002)
-    pieces = received(lambda connections, to: connections.drip(to, RESPONSE))
+    pieces = received(lambda connections, to: SocketConnection(to, connections).drip(RESPONSE))
     assert b"".join(pieces) == HEAD + b"answer"
     assert len(pieces) > len(HEAD) / 2
 

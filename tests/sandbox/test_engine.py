@@ -54,7 +54,7 @@ def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiv
         assert busy.arrived.wait(30)
         mover = threading.Thread(target=sandbox.advance, args=(0,))
         mover.start()
-        until(lambda: vars(sandbox)["_engine"].clock.held, "advance holds the clock")
+        until(lambda: vars(sandbox)["_runner"].engine.clock.held, "advance holds the clock")
         busy.release.set()
         mover.join()
         assert [record.status for record in sandbox.callbacks] == [200]
@@ -70,7 +70,7 @@ def test_a_request_takes_nothing_that_an_advance_has_to_take(
     assert busy.arrived.wait(30)
     service.read(sent[1])
     # The second callback is due at the same instant, and waits for the answer to the first.
-    assert len(vars(sandbox)["_engine"]._posts) == 1
+    assert len(vars(sandbox)["_runner"].engine._posts) == 1
     busy.release.set()
     mover.join()
     assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(one) for one in sent]

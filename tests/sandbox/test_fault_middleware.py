@@ -134,7 +134,7 @@ def test_closing_waits_for_no_fault(fault: Fault) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(lambda: vars(sandbox)["_connections"].held, "the connection is held")
+        until(lambda: vars(vars(sandbox)["_runner"])["_connections"].held, "the connection is held")
         sandbox.close()
         thread.join()
     assert failed.is_set()
@@ -190,7 +190,7 @@ def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCapture
     with Sandbox() as sandbox:
         half = connected(sandbox)
         half.sendall(HALF_A_PAYOUT)
-        until(lambda: vars(sandbox)["_connections"].held, "the request is being read")
+        until(lambda: vars(vars(sandbox)["_runner"])["_connections"].held, "the request is being read")
     half.close()
     assert caplog.records == []
     assert sandbox.ledger == []

@@ -20,5 +20,5 @@ def test_an_impossible_port() -> None:
 
 
 def test_a_client_that_has_hung_up_has_no_connection(sandbox: Sandbox) -> None:
-    server: Server = vars(sandbox)["_server"]
+    server: Server = vars(sandbox)["_runner"].server
     assert server.transport_of({"client": ("127.0.0.1", 1)}) is None

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from momopay.sandbox._authentication import admit
 from momopay.sandbox._bodies import MAXIMUM_BYTES
@@ -25,6 +26,17 @@ NO_CONTENT = 204
 class ServiceApp(FastAPI):
     """FastAPI, with the one security scheme, which `_authentication` checks, in its OpenAPI document."""
 
+    outermost: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, through the sandbox's own layers first and then through those that others add."""
+        # Not in `build_middleware_stack`: OpenTelemetry refuses a stack that does not begin as Starlette's does.
+        await self.outermost(scope, receive, send)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request behind the sandbox's own layers."""
+        await super().__call__(scope, receive, send)
+
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         document = super().openapi()
@@ -33,8 +45,8 @@ class ServiceApp(FastAPI):
         return document
 
 
-def build(engine: Engine) -> FastAPI:
-    """Return the service under /v1. `FaultMiddleware` must be around it: it reads the bodies and plans the faults."""
+def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
+    """Return the service under /v1. `wrap` puts `FaultMiddleware` around it, which reads bodies and plans faults."""
     app = ServiceApp(
         title="Mobile-money payments service (sandbox)",
         version="1.0",
@@ -42,6 +54,7 @@ def build(engine: Engine) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.outermost = wrap(app.serve)
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,

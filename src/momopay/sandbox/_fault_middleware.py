@@ -11,7 +11,7 @@ from email.utils import format_datetime
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._connections import Connections, RawResponse
+from momopay.sandbox._connections import CONNECTION, Connection, Connections, RawResponse, SocketConnection
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._envelope import error_body
 from momopay.sandbox._faults import Fault, PlannedFault
@@ -54,6 +54,9 @@ class FaultMiddleware:
             if body is None:
                 return
             request.body = body
+            # The app takes the body from the scope. A middleware between here and there (Sentry's reads the body of
+            # every POST) would wait for a second one for ever.
+            receive = _receive_again(body, receive)
         scope[BODY] = request.body
 
         async def send_and_log(message: Message) -> None:
@@ -102,21 +105,29 @@ class FaultMiddleware:
         return request
 
     async def _drop(self, scope: Scope, receive: Receive, fault: Fault) -> None:
-        if transport := self._transport_of(scope):
+        if connection := self._connection_of(scope):
             if fault is Fault.refuse:
-                transport.close()
+                connection.close()
             else:
-                self._connections.reset(transport)
+                connection.reset()
         await _wait_for_disconnect(receive)
+
+    def _connection_of(self, scope: Scope) -> Connection | None:
+        """Return the connection that a request came in on, or None when the client has hung up since."""
+        if CONNECTION in scope:
+            connection: Connection = scope[CONNECTION]
+            return connection
+        transport = self._transport_of(scope)
+        return None if transport is None else SocketConnection(transport, self._connections)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
-        transport = self._transport_of(scope)
-        if transport is None:
+        connection = self._connection_of(scope)
+        if connection is None:
             return None
         body: bytes = b""
         # Held while the body is read, so that `close` can end a request whose rest never comes.
-        self._connections.hold(transport)
+        connection.hold()
         try:
             while (message := await receive())["type"] != "http.disconnect":
                 # One byte over the limit is enough to be refused; the rest is read and dropped.
@@ -124,7 +135,7 @@ class FaultMiddleware:
                 if not message.get("more_body", False):
                     return body
         finally:
-            self._connections.held.discard(transport)
+            connection.release()
         return None
 
     async def _after_commit(
@@ -142,23 +153,23 @@ class FaultMiddleware:
         if replacement := self._replacement(planned, response):
             await _send(send, replacement)
             return
-        transport = self._transport_of(scope)
-        if transport is None:
+        connection = self._connection_of(scope)
+        if connection is None:
             return
         match planned.fault:
             case Fault.reset_after_commit:
-                self._connections.reset(transport)
+                connection.reset()
             case Fault.truncated:
                 request.status = response.status
-                self._connections.truncate(transport, response, content_length=planned.content_length)
+                await connection.truncate(response, content_length=planned.content_length)
             case Fault.slow_drip:
                 request.status = response.status
-                await self._connections.drip(transport, response)
+                await connection.drip(response)
             case _:
-                self._connections.hold(transport)
+                connection.hold()
         # An app that returns without an answer would make uvicorn send a 500 of its own.
         await _wait_for_disconnect(receive)
-        self._connections.held.discard(transport)
+        connection.release()
 
     def _replacement(self, planned: PlannedFault, response: RawResponse) -> RawResponse | None:
         """Return the whole response that goes out instead of the true one, or None if none does."""
@@ -171,6 +182,16 @@ class FaultMiddleware:
             body = name_another(planned.fault, response.body, self._engine.state)
             return _raw_response(response.status, body, b"application/json")
         return None
+
+
+def _receive_again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with a body that was read already."""
+    whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return receive_again
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

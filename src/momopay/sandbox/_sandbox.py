@@ -4,36 +4,27 @@ Thread safety: the engine lives on the event loop of the server's thread. Method
 are waited for. Properties only copy a list or read an instant, which is safe from any thread.
 """
 
-import asyncio
 import threading
-import time
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
-from starlette.types import Scope
+from fastapi import FastAPI
 
 from momopay.sandbox import _lifecycle
 from momopay.sandbox._accounts import Account
-from momopay.sandbox._app import build
-from momopay.sandbox._clock import Clock
-from momopay.sandbox._connections import Connections
-from momopay.sandbox._control_api import PromptAction, add_control_routes
+from momopay.sandbox._control_api import PromptAction
 from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import PREFIX, FaultMiddleware
+from momopay.sandbox._fault_middleware import PREFIX
 from momopay.sandbox._faults import REFUSED_WITH, Fault
-from momopay.sandbox._pages import add_pages
 from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._server import LOOPBACK, Server, listen
-from momopay.sandbox._state import ServiceState
-from momopay.sandbox._store import Store
+from momopay.sandbox._runner import Runner
+from momopay.sandbox._server import LOOPBACK, listen
 from momopay.sandbox._throttling import StkHealth
 from momopay.sandbox._transactions import Movement
-
-T = TypeVar("T")
 
 
 class HasTransactionId(Protocol):
@@ -58,11 +49,9 @@ class Sandbox:
         self._port = port
         self._speed = speed
         self._state = state
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: Engine | None = None
-        self._server: Server | None = None
-        self._connections = Connections()
+        self._is_serving = False
+        self._runner: Runner | None = None
+        self._lock = threading.Lock()
 
     def start(self) -> Self:
         """Start the server; `with` does it for you.
@@ -71,61 +60,39 @@ class Sandbox:
             OSError: The port is taken.
             ValueError: `speed` is out of range, or the state file is not one.
         """
-        if self._thread is not None:
+        if self._is_serving:
             raise RuntimeError("this sandbox was started before; make a new one")
-        now = datetime.now(UTC)
-        store = None if self._state is None else Store(self._state)
+        listener = listen(self._port)
         try:
-            state, start = (ServiceState(), now) if store is None else store.load(now)
-            clock = Clock(start, speed=self._speed, wall=time.monotonic)
-            listener = listen(self._port)
+            self._start_runner().serve(listener)
         except BaseException:
-            # Else the lock on the file would outlive the failed start.
-            if store is not None:
-                store.close()
+            listener.close()
             raise
+        self._is_serving = True
         self._port = listener.getsockname()[1]
-        ready = threading.Event()
-
-        async def serve() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._engine = engine = Engine(state, clock, store)
-
-            # The middleware needs the server, and the server the application that it wraps.
-            def transport_of(scope: Scope) -> asyncio.Transport | None:
-                return server.transport_of(scope)
-
-            app = build(engine)
-            add_control_routes(app, engine)
-            add_pages(app)
-            middleware = FaultMiddleware(app, engine, self._connections, transport_of)
-            self._server = server = Server(middleware, listener, ready.set)
-            running = asyncio.create_task(engine.run())
-            try:
-                await server.serve_listener()
-            finally:
-                await engine.stop()
-                await running
-
-        def run() -> None:
-            try:
-                asyncio.run(serve())
-            finally:
-                # Also when the start failed: `start` must not wait for ever.
-                ready.set()
-
-        # A daemon, so that a program which forgets `close` still ends.
-        self._thread = threading.Thread(target=run, name="momopay-sandbox", daemon=True)
-        self._thread.start()
-        ready.wait()
         return self
+
+    @property
+    def app(self) -> FastAPI:
+        """The service as an ASGI application, for use without a server: `httpx.ASGITransport(sandbox.app)`.
+
+        It may be called on any event loop, of asyncio or trio, and has the state, the clock and the faults of this
+        sandbox; callbacks are real POSTs. Middleware that is added to it before its first request acts on the server
+        of `start`, too. The first use starts a thread, which `close` ends. A fault that breaks the connection raises
+        ConnectionResetError.
+        """
+        return self._start_runner().app
+
+    def _start_runner(self) -> Runner:
+        with self._lock:
+            if self._runner is None:
+                self._runner = Runner(speed=self._speed, state=self._state)
+            return self._runner
 
     def close(self) -> None:
         """Stop the server and wait until its thread has ended; what it recorded stays readable."""
-        if self._thread is None or not self._thread.is_alive():
-            return
-        self._on_loop(self._stop)
-        self._thread.join()
+        if self._runner is not None:
+            self._runner.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -174,7 +141,7 @@ class Sandbox:
         engine = self._running
         if not key.startswith("pk_test_"):
             raise ValueError("the sandbox has accounts for pk_test_ keys only")
-        return self._on_loop(lambda: engine.state.account_of(key, engine.clock.now()).account)
+        return self._started.on_loop(lambda: engine.state.account_of(key, engine.clock.now()).account)
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
@@ -194,7 +161,7 @@ class Sandbox:
             ValueError: `seconds` is negative or not finite.
             RuntimeError: The sandbox is not running, or was closed meanwhile.
         """
-        self._await(self._running.advance(seconds))
+        self._started.wait_for(self._running.advance(seconds))
 
     def enter_pin(self, transaction: str | HasTransactionId) -> None:
         """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s).
@@ -242,20 +209,26 @@ class Sandbox:
         """
         faults = self._running.faults
         kind = Fault(fault)
-        self._on_loop(lambda: faults.add(method, path, kind, times, content_length=content_length, status=status))
+        self._started.on_loop(
+            lambda: faults.add(method, path, kind, times, content_length=content_length, status=status)
+        )
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests and planned faults, and return to the present.
 
         Accounts are restored in place.
         """
-        self._on_loop(self._running.reset)
+        self._started.on_loop(self._running.reset)
 
     @property
     def _running(self) -> Engine:
-        if self._engine is None:
+        return self._started.engine
+
+    @property
+    def _started(self) -> Runner:
+        if self._runner is None:
             raise RuntimeError("the sandbox has not been started: use it as a context manager")
-        return self._engine
+        return self._runner
 
     def _act_on_prompt(self, act: PromptAction, transaction: str | HasTransactionId) -> None:
         engine = self._running
@@ -265,7 +238,7 @@ class Sandbox:
             act(engine.state, transaction_id, engine.catch_up())
             engine.commit()
 
-        self._on_loop(run)
+        self._started.on_loop(run)
 
     def _pause(self, key: str, begin: Callable[[StkHealth, datetime], None]) -> None:
         engine = self._running
@@ -276,24 +249,4 @@ class Sandbox:
             engine.state.version += 1
             engine.commit()
 
-        self._on_loop(act)
-
-    def _stop(self) -> None:
-        # Faults and POSTs are ended first: uvicorn waits for the requests that depend on them.
-        if self._server is not None:
-            self._running.begin_stop()
-            self._connections.abort_all()
-            self._server.should_exit = True
-
-    def _on_loop(self, act: Callable[[], T]) -> T:
-        async def run() -> T:
-            return act()
-
-        return self._await(run())
-
-    def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None or self._loop.is_closed():
-            # A coroutine that is never awaited would warn.
-            work.close()
-            raise RuntimeError("the sandbox is not running")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        self._started.on_loop(act)
