@@ -35,6 +35,7 @@ TREE: dict[str, tuple[str, ...]] = {
     "OutcomeUnknownError": ("MomoPayError",),
     "ProtocolError": ("MomoPayError",),
     "WaitTimeoutError": ("MomoPayError", "TimeoutError"),
+    "DuplicateCollectionError": ("MomoPayError",),
     "DuplicatePayoutError": ("MomoPayError",),
     "JournalError": ("MomoPayError",),
     "APIError": ("MomoPayError",),
@@ -121,6 +122,7 @@ MADE: dict[str, Callable[[], Any]] = {
     ),
     "ProtocolError": lambda: momopay.ProtocolError(PLAIN, status_code=502, may_have_executed=True),
     "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID]),
+    "DuplicateCollectionError": lambda: momopay.DuplicateCollectionError(PLAIN, reference=PHONE),
     "DuplicatePayoutError": lambda: momopay.DuplicatePayoutError(PLAIN, reference=PHONE),
     "RateLimitExceededError": lambda: momopay.RateLimitExceededError(PLAIN, retry_after=5.0, **RESPONSE),
 }

@@ -58,11 +58,12 @@ else:
         "client": "AsyncClient Client",
         "errors": """
             APIConnectionError APIError BudgetExhaustedError CallbackError CallbackMismatchError ChannelInUseError
-            ChannelNotFoundError ConfigurationError DuplicatePayoutError ForgedCallbackError InsufficientFundsError
-            InsufficientServiceBalanceError InvalidApiKeyError InvalidCallbackError InvalidPhoneError JournalError
-            KycNotVerifiedError MomoPayError NoDefaultChannelError NoPaymentChannelsError OutcomeUnknownError
-            ProtocolError RateLimitExceededError RequestValidationError ServerError StkTempBannedError ThrottledError
-            TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
+            ChannelNotFoundError ConfigurationError DuplicateCollectionError DuplicatePayoutError ForgedCallbackError
+            InsufficientFundsError InsufficientServiceBalanceError InvalidApiKeyError InvalidCallbackError
+            InvalidPhoneError JournalError KycNotVerifiedError MomoPayError NoDefaultChannelError
+            NoPaymentChannelsError OutcomeUnknownError ProtocolError RateLimitExceededError RequestValidationError
+            ServerError StkTempBannedError ThrottledError TransactionHealthBlockedError TransactionNotFoundError
+            WaitTimeoutError
         """,
         "journal": "EntryKind Journal JournalCheck JournalEntry JournalState Prompt ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",

@@ -13,7 +13,7 @@
     |- OutcomeUnknownError           a payment, top-up or channel creation may have executed; reconcile it
     |- ProtocolError                 a response that is not the service's: HTML, broken JSON, missing data
     |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
-    |- DuplicatePayoutError          the same reference was used before with another amount or phone
+    |- DuplicatePayoutError, DuplicateCollectionError  the same reference was used before with another amount or phone
     |- JournalError                  the journal's database failed; this call sent nothing
     `- APIError                      the service refused; .code .message .details .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
@@ -53,6 +53,7 @@ __all__ = [
     "ChannelInUseError",
     "ChannelNotFoundError",
     "ConfigurationError",
+    "DuplicateCollectionError",
     "DuplicatePayoutError",
     "ForgedCallbackError",
     "InsufficientFundsError",
@@ -252,6 +253,18 @@ class DuplicatePayoutError(MomoPayError):
 
     Attributes:
         reference: The reference of the earlier payout.
+    """
+
+    def __init__(self, message: str, *, reference: str) -> None:
+        super().__init__(message)
+        self.reference = reference
+
+
+class DuplicateCollectionError(MomoPayError):
+    """The order was collected before with another amount or phone. This call sent nothing. Use another reference.
+
+    Attributes:
+        reference: The reference of the order.
     """
 
     def __init__(self, message: str, *, reference: str) -> None:

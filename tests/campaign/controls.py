@@ -22,7 +22,7 @@ from momopay._core.retry import AT_MOST_ONCE, FailureKind
 from momopay._transport import sockets
 from momopay._transport.response import Progress
 from momopay._transport.sockets import AttemptSocket
-from momopay.journal import JournalEntry, JournalState, payments, rules, statements
+from momopay.journal import JournalEntry, JournalState, rules, statements
 from momopay.journal import journal as _journal
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.lease import Lease
@@ -105,7 +105,7 @@ def no_lease() -> list[Patch]:
     fresh = module_from_spec(statements.__spec__)
     with patch.dict(rules.TRANSITIONS, {Cause.BEGIN: begin}):
         statements.__spec__.loader.exec_module(fresh)
-    return [patch.object(pay_once, "next_step", next_step), patch.object(payments, "BEGIN", fresh.BEGIN)]
+    return [patch.object(pay_once, "next_step", next_step), patch.object(Payments, "_begin", fresh.BEGIN)]
 
 
 def redirects_followed() -> list[Patch]:
@@ -130,7 +130,7 @@ def send_again_when_absent() -> list[Patch]:
             if error.matches or error.near_matches or error.__cause__ is not None:
                 raise
         rows: Payments = self._payments
-        entry = rows.get(self._request.reference)
+        entry = rows.get(self._reference)
         if entry is not None:
             rows.release(entry, None)
         return await pay(self)

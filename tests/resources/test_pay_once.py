@@ -649,7 +649,7 @@ def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
     sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process was frozen after it had written SENDING; meanwhile somebody released the row."""
-    monkeypatch.setattr("momopay.resources.pay_once._ROW_IS_FRESH", -1.0)
+    monkeypatch.setattr("momopay.resources.send_once._ROW_IS_FRESH", -1.0)
     execute(
         journal,
         "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"

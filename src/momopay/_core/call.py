@@ -110,13 +110,16 @@ class Call(Generic[R]):
 
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
-        # Public for `payouts.pay_once`, which calls it before it writes SENDING to its journal: a process that dies
-        # while it waits for the budget then leaves nothing in doubt.
+        # Public for `SendOnce`, which calls it before it writes SENDING to its journal: a process that dies while it
+        # waits for the budget then leaves nothing in doubt.
+        self._check_stk_pause()
         if self.session.limiter is None or self.has_slot:
             return False
         latest = self.deadline - self._min_remaining()
         waited = await self.session.limiter.acquire(self.lane, latest=latest, describe=self._describe)
         self.has_slot = True
+        if waited:
+            self._check_stk_pause()  # it may have begun while this call waited
         return waited
 
     async def run(self) -> R:
@@ -164,9 +167,7 @@ class Call(Generic[R]):
     async def _attempt(self) -> R:
         """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
         backend = self.session.backend
-        self._check_stk_pause()
-        if await self.acquire_slot():
-            self._check_stk_pause()  # it may have begun while this call waited
+        await self.acquire_slot()
         self.has_slot = False
         started = backend.now()
         self.attempts += 1

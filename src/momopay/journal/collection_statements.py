@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import BindParameter, Text, Update, and_, bindparam, case, delete, func, or_, select, update
 
 from momopay.journal.collection_rules import COLLECTION_TRANSITIONS, Stage
-from momopay.journal.entries import JournalState
+from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause
 from momopay.journal.schema import PROMPT_IS_OPEN, TAKE_LEASE, lease_left, payments, prompts
 from momopay.journal.statements import FIRST_OFFSET, OFFSET, ROW, SAME_CLAIM, change, kept_or
@@ -136,4 +136,11 @@ SELECT_PROMPTS: Final = (
 )
 SELECT_BY_WIRE_REFERENCE: Final = select(payments, lease_left(payments)).where(
     *ROW[:2], _row.wire_reference == bindparam("the_wire_reference")
+)
+SELECT_OTHER_PAYOUTS: Final = select(_row.transaction_id).where(
+    _row.account == bindparam("the_account"),
+    _row.kind == EntryKind.PAYOUT,
+    _row.reference == bindparam("the_reference"),
+    _row.state == JournalState.ACCEPTED,
+    _row.transaction_id.is_not(None),
 )

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from sqlalchemy import Connection, RowMapping, Update
+from sqlalchemy import Connection, RowMapping, Select, Update
 from sqlalchemy.exc import IntegrityError
 
 from momopay._redaction import redacted_repr
@@ -31,6 +31,7 @@ from momopay.journal.collection_statements import (
     PROMPT_OUTCOMES,
     REPORT_PROMPT,
     SELECT_BY_WIRE_REFERENCE,
+    SELECT_OTHER_PAYOUTS,
     SELECT_PROMPTS,
     SHOW_CURRENT_PROMPT,
     SHOW_PROMPT,
@@ -57,10 +58,11 @@ class Collections(Payments):
     _begin: ClassVar[Update] = BEGIN_PROMPT
     _outcomes: ClassVar[Mapping[JournalState, Update]] = PROMPT_OUTCOMES
     _sight: ClassVar[Update] = SIGHT_PROMPT
+    _select_others: ClassVar[Select[Any]] = SELECT_OTHER_PAYOUTS
 
     def by_wire_reference(self, wire_reference: str) -> JournalEntry | None:
         """Return the order whose prompts the service has under this reference, or None."""
-        entries = self._entries(SELECT_BY_WIRE_REFERENCE, the_wire_reference=wire_reference)
+        entries = self.select(SELECT_BY_WIRE_REFERENCE, the_wire_reference=wire_reference)
         return entries[0] if entries else None
 
     def accept(
@@ -149,7 +151,8 @@ class Collections(Payments):
             some = {"the_account": self._account, "references": references[start : start + _REFERENCES_AT_ONCE]}
             for prompt in connection.execute(SELECT_PROMPTS, some).mappings():
                 found[prompt["reference"]].append(prompt)
-        return [self._entry(row, prompts=found[row["reference"]]) for row in rows]
+        of_order = EntryKind.COLLECTION.value  # a payout may have the same reference
+        return [self._entry(row, prompts=found[row["reference"]] if row["kind"] == of_order else ()) for row in rows]
 
 
 def _of_prompt(values: Mapping[str, object]) -> dict[str, object]:

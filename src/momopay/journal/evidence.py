@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.payouts import Payout
+from momopay.models.stk import StkTransaction
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
 
@@ -35,7 +36,7 @@ class Report:
     unhandled_since: str | None = None
 
 
-def report_of(record: Payout | TransactionSummary | CallbackTransaction) -> Report:
+def report_of(record: Payout | StkTransaction | TransactionSummary | CallbackTransaction) -> Report:
     """Return what a record of the service says, as far as it says it."""
     # Only some records have a result code, and only a callback has a receipt.
     result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)

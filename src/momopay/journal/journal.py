@@ -113,7 +113,7 @@ class Journal(Ends, Reports):
         Raises:
             JournalError: The database failed.
         """
-        return self._rows(kind).get(reference)
+        return rows_of(self, EntryKind(kind)).get(reference)
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
@@ -149,7 +149,7 @@ class Journal(Ends, Reports):
                 (until a minute after its lease), or is not in the journal.
             JournalError: The database failed.
         """
-        rows = self._rows(kind)
+        rows = rows_of(self, EntryKind(kind))
         entry = rows.get(reference)
         if entry is not None and entry.state is JournalState.UNKNOWN:
             check_lease_is_over(rows, entry)
@@ -165,17 +165,14 @@ class Journal(Ends, Reports):
             client: A client of the account; with an `AsyncClient`, await the result.
 
         Returns:
-            A list of what was unresolved, as it is now: ACCEPTED where the list shows exactly one payout that fits,
-            else UNKNOWN still.
+            A list of what was unresolved, as it is now: ACCEPTED where the list shows exactly one payout that fits, or
+            a prompt of the order, else UNKNOWN still.
 
         Raises:
             MomoPayError: What ``transactions.find`` raises; nothing is lost, call it again.
             JournalError: The database failed.
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-    def _rows(self, kind: EntryKind) -> Payments:
-        return self._collections if EntryKind(kind) is EntryKind.COLLECTION else self._payments
 
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards."""
@@ -201,6 +198,11 @@ def collections_of(journal: Journal) -> Collections:
     """Return the rows that ``stk.collect_once`` writes; raise ConfigurationError if it is no journal."""
     _check_is_journal(journal)
     return journal._collections  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def rows_of(journal: Journal, kind: EntryKind) -> Payments:
+    """Return the rows of a kind."""
+    return collections_of(journal) if kind is EntryKind.COLLECTION else payments_of(journal)
 
 
 def accounts_of(journal: Journal) -> Accounts:

@@ -50,6 +50,7 @@ from momopay.journal.statements import (
     SELECT,
     SELECT_LOOK_ALIKES,
     SELECT_OPEN,
+    SELECT_OTHERS,
     SELECT_TO_PHONES,
     SIGHT,
 )
@@ -67,6 +68,7 @@ class Payments:
     _begin: ClassVar[Update] = BEGIN
     _outcomes: ClassVar[Mapping[JournalState, Update]] = OUTCOMES
     _sight: ClassVar[Update] = SIGHT
+    _select_others: ClassVar[Select[Any]] = SELECT_OTHERS
 
     def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
@@ -83,7 +85,7 @@ class Payments:
 
     def get(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        entries = self._entries(SELECT, the_reference=reference)
+        entries = self.select(SELECT, the_reference=reference)
         return entries[0] if entries else None
 
     def look_alike(self, reference: str) -> JournalEntry | None:
@@ -95,19 +97,21 @@ class Payments:
         old = self._look_alikes.get(reference)
         return None if old is None else self.get(old)
 
+    def others(self, entry: JournalEntry) -> frozenset[str]:
+        """Return the transactions with the entry's reference that the journal knows to be of the other kind."""
+        values = {"the_account": self._account, "the_reference": entry.wire_reference or entry.reference}
+        with self._database.connection() as connection:
+            return frozenset(connection.execute(self._select_others, values).scalars())
+
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
-        return [entry for entry in self._entries(SELECT_OPEN) if entry.state is JournalState.UNKNOWN]
+        return [entry for entry in self.select(SELECT_OPEN) if entry.state is JournalState.UNKNOWN]
 
     def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
         """Yield the payouts to these phones, in any state."""
         wanted = list(phones)
         for start in range(0, len(wanted), _PHONES_AT_ONCE):
-            yield from self._entries(SELECT_TO_PHONES, phones=wanted[start : start + _PHONES_AT_ONCE])
-
-    def select(self, statement: Select[Any]) -> list[JournalEntry]:
-        """Return the entries that a statement selects."""
-        return self._entries(statement)
+            yield from self.select(SELECT_TO_PHONES, phones=wanted[start : start + _PHONES_AT_ONCE])
 
     def begin(
         self,
@@ -151,9 +155,8 @@ class Payments:
                 # Not a SELECT first: between it and the write, another process could do the same.
                 row = {name.removeprefix("the_"): value for name, value in self._rows.items()} | given
                 row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
-                row |= {"refund_of": self.refund_of}
                 row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
-                row |= {"wire_reference": wire_reference}
+                row |= {"refund_of": self.refund_of, "wire_reference": wire_reference}
                 begun = insert_new(connection, payments, row | values)
             else:
                 values |= {f"new_{name}": value for name, value in given.items()}
@@ -281,7 +284,8 @@ class Payments:
         metadata = None if row["metadata"] is None else json.loads(row["metadata"])
         return JournalEntry.model_validate(dict(row) | {"state": state, "metadata": metadata} | more)
 
-    def _entries(self, statement: Select[Any], **parameters: object) -> list[JournalEntry]:
+    def select(self, statement: Select[Any], **parameters: object) -> list[JournalEntry]:
+        """Return the entries that a statement selects."""
         with self._database.connection() as connection:
             rows = connection.execute(statement, self._rows | parameters).mappings().all()
             return self._complete(connection, rows)

@@ -156,7 +156,7 @@ class Refunds(Payments):
             known = f"its last known status is {row['status']}" if row["status"] else "its outcome is not known"
             raise RequestValidationError({"of": f"was not paid: {known}. If it was paid since, sweep, then try again"})
         amount = Decimal(row["amount"])
-        refunds = self._entries(_SELECT_REFUNDS, the_collection=self._of)
+        refunds = self.select(_SELECT_REFUNDS, the_collection=self._of)
         return Refundable(
             of=self._of,
             phone=row["phone"],

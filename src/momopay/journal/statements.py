@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Text, Update, and_, bindparam, case, exists, func, or_, select, update
 
-from momopay.journal.entries import OPEN, JournalState
+from momopay.journal.entries import OPEN, EntryKind, JournalState
 from momopay.journal.rules import TRANSITIONS, Cause, Transitions
-from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments
+from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments, prompts
 from momopay.models.enums import FAILURES
 
 _columns: Final = payments.c
@@ -62,6 +62,15 @@ SELECT: Final = select(payments, lease_left(payments)).where(*ROW)
 SELECT_LOOK_ALIKES: Final = select(look_alikes).where(look_alikes.c.account == bindparam("the_account"))
 SELECT_OPEN: Final = (
     select(payments, lease_left(payments)).where(*ROW[:2], _columns.state.in_(OPEN)).order_by(_columns.sent_at)
+)
+SELECT_OTHERS: Final = (
+    select(prompts.c.transaction_id)
+    .join(payments, (prompts.c.account == _columns.account) & (prompts.c.reference == _columns.reference))
+    .where(
+        _columns.account == bindparam("the_account"),
+        _columns.kind == EntryKind.COLLECTION,
+        _columns.wire_reference == bindparam("the_reference"),
+    )
 )
 # No index has phones: it reads the whole account.
 SELECT_TO_PHONES: Final = select(payments, lease_left(payments)).where(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from math import inf
 from typing import Annotated, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from pydantic import PlainValidator, ValidationInfo
 
-from momopay._numbers import is_whole
+from momopay._numbers import is_number, is_whole
 from momopay.models.references import check_reference
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
@@ -144,6 +145,12 @@ def _check_header_value(value: object) -> str:
     return value
 
 
+def _check_seconds(value: object) -> float:
+    if not is_number(value) or not 0 < value < inf:
+        raise ValueError("must be a positive number of seconds")
+    return float(value)
+
+
 def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be True or False")  # noqa: TRY004  every refusal is a ValueError
@@ -167,5 +174,6 @@ Currency: TypeAlias = Annotated[Literal["KES"], PlainValidator(_check_currency)]
 Moment: TypeAlias = Annotated[str, PlainValidator(_check_moment)]
 Since: TypeAlias = Annotated[datetime, PlainValidator(_check_since)]
 HeaderValue: TypeAlias = Annotated[str, PlainValidator(_check_header_value)]
+Seconds: TypeAlias = Annotated[float, PlainValidator(_check_seconds)]
 Flag: TypeAlias = Annotated[bool, PlainValidator(_check_flag)]
 PageSize: TypeAlias = Annotated[int, PlainValidator(_check_page_size)]

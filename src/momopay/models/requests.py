@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
@@ -12,11 +14,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
-from momopay.models.enums import ChannelType
+from momopay.models.enums import ChannelType, TransactionType
 from momopay.models.matching import RequestedPayment, comparable
 from momopay.models.request_base import UNSET, Request
 from momopay.models.transactions import TransactionPage, TransactionSummary
 
+ACCOUNT_REFERENCE_LENGTH: Final = 12
 # How far the service's clock may be from this machine's when a payment is searched for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 # How much further back a walk goes for a payment whose sender's clock was never compared with the service's.
@@ -28,12 +31,36 @@ class StkRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=1)]
     phone: arguments.Phone
-    account_reference: Annotated[str, arguments.reference(12)] | None = None
+    account_reference: Annotated[str, arguments.reference(ACCOUNT_REFERENCE_LENGTH)] | None = None
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
     # The one field of the service that is snake_case in a body.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
+
+    def payment(self) -> RequestedPayment:
+        """Return what the service's record of it must say."""
+        return RequestedPayment(self.account_reference or "", self.amount, self.phone, TransactionType.STK)
+
+    def renamed(self, account_reference: str) -> Self:
+        """Return the same request with another account reference."""
+        return self.model_copy(update={"account_reference": account_reference})
+
+
+class OrderRequest(Request):
+    """What ``stk.collect_once`` takes beside the body of its prompt. It is never sent."""
+
+    reference: arguments.Reference
+    abandon_after: arguments.Seconds | None = None
+
+    @property
+    def wire_reference(self) -> str:
+        """The reference of the order as the service takes it, always the same for the same order."""
+        if len(self.reference) <= ACCOUNT_REFERENCE_LENGTH:
+            return self.reference
+        # Upper-case letters and digits that nobody misreads, 60 bits: two orders do not get the same by chance.
+        digest = hashlib.sha256(self.reference.encode()).digest()
+        return base64.b32encode(digest)[:ACCOUNT_REFERENCE_LENGTH].decode()
 
 
 class PayoutRequest(Request):
@@ -46,6 +73,10 @@ class PayoutRequest(Request):
     description: arguments.Text | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
+
+    def payment(self) -> RequestedPayment:
+        """Return what the service's record of it must say."""
+        return RequestedPayment(self.reference, self.amount, self.phone, TransactionType.B2C)
 
 
 class TopUpRequest(Request):
@@ -117,6 +148,8 @@ class Fit(Enum):
     """It has the payment's reference, and differs in amount, phone, type or time."""
     NONE = auto()
     """It has another reference."""
+    KNOWN = auto()
+    """The journal knows of which payment it is."""
 
 
 class Search(Request):
@@ -128,6 +161,7 @@ class Search(Request):
     phone: arguments.Phone | None = None
     type: arguments.Text | None = None
     is_measured: bool = True
+    known: frozenset[str] = frozenset()
 
     @property
     def earliest(self) -> datetime:
@@ -146,6 +180,8 @@ class Search(Request):
         """Return how a transaction compares."""
         if comparable(item.account_reference) != comparable(self.reference):
             return Fit.NONE
+        if item.transaction_id in self.known:
+            return Fit.KNOWN
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
         return Fit.NEAR if self._is_before(item) or wanted.differences(item.account_reference, item) else Fit.EXACT
 

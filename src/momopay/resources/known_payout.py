@@ -74,7 +74,7 @@ class KnownPayout(Generic[BackendT]):
         # Where it may have been sent by a clock of which nothing is known, no time bounds the search: if the deadline
         # comes before the end of the list, nothing is sent.
         whole_list = entry.attempts > 0 and entry.clock_offset is None
-        (matches,) = await search(self._session, [search_for(entry)], self._journal.deadline, whole_list=whole_list)
+        matches = await self._search(entry, whole_list=whole_list)
         match finding(matches.exact, matches.near):
             case Finding.MADE:
                 return await self._adopt(entry, matches)
@@ -113,12 +113,20 @@ class KnownPayout(Generic[BackendT]):
         matches = await self._find_by_id(entry)
         if matches is None:
             try:
-                (matches,) = await search(self._session, [search_for(entry)], self._journal.deadline)
+                matches = await self._search(entry)
             except MomoPayError as error:
                 raise outcome_unknown(entry, f"the search failed: {error.message}") from error
         if finding(matches.exact, matches.near) is Finding.MADE:
             return await self._adopt(entry, matches)
         raise outcome_unknown(entry, describe(matches), matches)
+
+    async def _search(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
+        # A collection may have the same reference, and is another payment.
+        others = await self._journal.run(partial(self._payments.others, entry))
+        (matches,) = await search(
+            self._session, [search_for(entry, others)], self._journal.deadline, whole_list=whole_list
+        )
+        return matches
 
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
         """Record the one transaction that fits, and return it."""

@@ -1,6 +1,6 @@
-"""Payouts in doubt: search the service's list for them, and record in the journal what was found.
+"""Payments in doubt: search the service's list for them, and record in the journal what was found.
 
-The list proves that a payout was made, and never that it was not: a transaction may appear in it late. So only a match
+The list proves that a payment was made, and never that it was not: a transaction may appear in it late. So only a match
 changes a row, and only if it is the only one.
 """
 
@@ -15,9 +15,10 @@ from momopay._core.call import call
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import OutcomeUnknownError
-from momopay.journal.entries import JournalEntry
+from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of
+from momopay.journal.journal import Journal, accounts_of, collections_of, rows_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.enums import TransactionType
 from momopay.models.requests import Search
@@ -31,18 +32,30 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 
 async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
-    """Search for all payouts in doubt in one walk of the list, and return them as they are then."""
+    """Search for all payments in doubt in one walk of the list, and return them as they are then."""
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
     await session.backend.in_thread(accounts_of(journal).check, identity)
     entries = await session.backend.in_thread(journal.unresolved)
     if not entries:
         return []
-    for entry, matches in zip(entries, await search(session, [search_for(entry) for entry in entries]), strict=True):
-        if finding(matches.exact, matches.near) is Finding.MADE:
-            await session.backend.in_thread(journal.settle, matches.exact[0])
-        else:
+    others = await session.backend.in_thread(lambda: [rows_of(journal, each.kind).others(each) for each in entries])
+    wanted = [search_for(entry, known) for entry, known in zip(entries, others, strict=True)]
+    for entry, matches in zip(entries, await search(session, wanted), strict=True):
+        if not await session.backend.in_thread(_resolve, journal, entry, matches):
             logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
-    return await session.backend.in_thread(lambda: [journal.get(entry.reference) or entry for entry in entries])
+    return await session.backend.in_thread(lambda: [journal.get(each.reference, each.kind) or each for each in entries])
+
+
+def _resolve(journal: Journal, entry: JournalEntry, matches: Matches) -> bool:
+    """Record what a search found of a payment in doubt, and return whether it was made."""
+    if entry.kind is EntryKind.COLLECTION:
+        for found in reversed(matches.exact):
+            collections_of(journal).accept(entry.reference, report_of(found))
+        return bool(matches.exact)
+    is_made = finding(matches.exact, matches.near) is Finding.MADE
+    if is_made:
+        journal.settle(matches.exact[0])
+    return is_made
 
 
 async def check_tenant(
@@ -59,17 +72,20 @@ async def check_tenant(
             await session.backend.in_thread(accounts.check, identity)
 
 
-def search_for(entry: JournalEntry) -> Search:
-    """Return what to search for."""
-    # The reference alone may also be that of a collection, or of an older payout.
+def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Search:
+    """Return what to search for. What is known to be a prompt of the order, or of the other kind, is not a match."""
+    is_order = entry.kind is EntryKind.COLLECTION
+    # The reference alone may also be that of the other kind, or of an older payment.
     wanted = Search.checked(
-        reference=entry.reference,
-        since=entry.sent_at,
+        reference=entry.wire_reference or entry.reference,
+        # Any attempt of an order may have become a prompt, the first one too.
+        since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
         amount=entry.amount,
         phone=entry.phone,
-        type=TransactionType.B2C.value,
+        type=(TransactionType.STK if is_order else TransactionType.B2C).value,
         # What is found only because of this is a near match: a person looks at the times.
         is_measured=entry.clock_offset is not None,
+        known=known.union(entry.transaction_ids) if is_order else known,
     )
     # The time is the payer's, whose clock may have been ahead of the service's when it was sent.
     return wanted.shifted(max(0.0, entry.clock_offset or 0.0))
@@ -85,10 +101,11 @@ def describe(matches: Matches) -> str:
 
 
 def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = None) -> OutcomeUnknownError:
-    """Return the error for a payout that stays in doubt."""
+    """Return the error for a payment that stays in doubt."""
     found = matches or Matches()
+    what = "the payout" if entry.kind is EntryKind.PAYOUT else "a prompt"
     return OutcomeUnknownError(
-        f"the payout of reference {entry.reference!r} may have been made: {why.rstrip('.')}. It is not sent again"
+        f"{what} of reference {entry.reference!r} may have been made: {why.rstrip('.')}. It is not sent again"
         " unless a human releases it in the journal",
         sent_at=entry.sent_at,
         reference=entry.reference,

@@ -37,7 +37,8 @@ async def release(session: Session[BackendT], journal: Journal, reference: str, 
     await in_thread(check_lease_is_over, payments, entry)
     # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must not
     # hide a payout that was made.
-    (matches,) = await search(session, [search_for(entry)], whole_list=True)
+    wanted = search_for(entry, await in_thread(payments.others, entry))
+    (matches,) = await search(session, [wanted], whole_list=True)
     match finding(matches.exact, matches.near):
         case Finding.MADE:
             await in_thread(journal.settle, matches.exact[0])

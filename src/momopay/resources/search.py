@@ -33,6 +33,7 @@ class Matches:
 
     exact: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
     near: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
+    known: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
 
 
 async def search(
@@ -46,6 +47,10 @@ async def search(
     # Not filtered by type: what has the reference and another type must be seen.
     query = TransactionQuery.checked(limit=100)
     by_reference: dict[str, dict[str, TransactionSummary]] = {comparable(each.reference): {} for each in wanted}
+
+    def is_found(each: Search) -> bool:
+        return not by_reference[comparable(each.reference)].keys() <= each.known
+
     walk = PageWalk(partial(page_at, session, query, until=until))
     page = await walk.next()
     if page is not None:
@@ -63,14 +68,14 @@ async def search(
             # By id, because a list that grows while it is walked shows some transactions twice.
             by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
         # What is older than a payment can only be a near match, and one of those is enough.
-        is_done = oldest.is_past(page) and (not whole_list or all(by_reference.values()))
+        is_done = oldest.is_past(page) and (not whole_list or all(map(is_found, wanted)))
         page = None if is_done else await walk.next()
     return [_matches(each, list(by_reference[comparable(each.reference)].values())) for each in wanted]
 
 
 def _matches(wanted: Search, items: list[TransactionSummary]) -> Matches:
     fits = [(wanted.fit(item), item) for item in items]
-    return Matches(*([item for fit, item in fits if fit is kind] for kind in (Fit.EXACT, Fit.NEAR)))
+    return Matches(*([item for fit, item in fits if fit is kind] for kind in (Fit.EXACT, Fit.NEAR, Fit.KNOWN)))
 
 
 async def page_at(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from uuid import UUID
 
@@ -9,16 +10,21 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
-from momopay._core.retry import AT_MOST_ONCE
+from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
 from momopay._ratelimit.budget import Lane
+from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef
+from momopay.models.metadata import checked_metadata
 from momopay.models.records import Envelope
-from momopay.models.requests import StkRequest
+from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.stk import StkTransaction
+from momopay.models.transactions import Transaction
+from momopay.resources.collect_once import CollectOnce
 
 __all__ = ["Stk"]
 
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
+COLLECT_ONCE = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
 
 
 class Stk(Resource[BackendT]):
@@ -83,3 +89,80 @@ class Stk(Resource[BackendT]):
         )
         details = PaymentDetails(reference=request.account_reference, amount=request.amount, phone=request.phone)
         return await call(self._session, INITIATE, "/payments/stk", body=request.to_json(), details=details)
+
+    @operation
+    async def collect_once(
+        self,
+        *,
+        journal: Journal,
+        reference: str,
+        amount: int | Decimal,
+        phone: str,
+        transaction_desc: str | None = None,
+        account_reference: str | None = None,
+        callback_url: str | None = None,
+        channel_id: ChannelRef | None = None,
+        credential_id: str | UUID | None = None,
+        abandon_after: float | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> StkTransaction | Transaction:
+        """Collect an order once, with as many prompts as it takes, at most one of them open.
+
+        The journal is written before the network is touched. Call it again with the same arguments whenever the
+        customer tries again, and after any error, crash or restart. It prompts only if every earlier prompt ended
+        without success, or was refused or not sent and the service's list does not show it. Otherwise it returns the
+        prompt that is open or was paid. One call at a time prompts for an order, across processes; a second one waits
+        for the first. See the service page, "POST /payments/stk" and "GET /transactions".
+
+        Args:
+            journal: The account's journal.
+            reference: Your own reference for the order. It belongs to this amount and phone forever. Text as for
+                ``payouts.initiate``.
+            amount: KES, at least 1, no more than two decimals.
+            phone: The customer's number, in any form that `normalise_phone` takes.
+            transaction_desc: At most 13 characters; shown on the PIN prompt.
+            account_reference: What the service gets as the reference, at most 12 characters; shown on the customer's
+                statement. Prompts are found by it, so each order needs one of its own, and keeps its first one. By
+                default the order's reference where it fits, else a token of 12 letters and digits derived from it,
+                which the entry has as ``wire_reference``.
+            callback_url: Public HTTPS address that receives the result.
+            channel_id: The payment channel, or its id; the default channel if not given.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
+            abandon_after: Seconds after which a prompt that is still open, or whose outcome is still unknown and which
+                the list does not show, does not block another one. By default it blocks for ever. A customer who
+                answers both pays twice: the entry is ``paid_twice`` then, and it is logged at CRITICAL.
+            metadata: A JSON object of your own, kept in the journal's entry and never sent.
+
+        Returns:
+            The prompt if this call sent it, PENDING until the customer acts. Else the transaction that was paid, or
+            is open, as the service has it now.
+
+        Raises:
+            RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
+            DuplicateCollectionError: The order was used with another amount or phone; nothing was sent. Give each
+                order, and each other amount or phone, a reference of its own.
+            ConfigurationError: The journal belongs to another account, host or mode; nothing was sent.
+            OutcomeUnknownError: The customer may have been prompted and may pay, and the service's list does not show
+                it, shows ``.near_matches``, or could not be searched within the deadline. Call again later; if it stays
+                so, look into the account console, then ``journal.release(reference, kind=EntryKind.COLLECTION)``.
+            JournalError: The journal cannot be read or written; nothing was sent by this call. Fix it, call again.
+            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused locally.
+            TransactionHealthBlockedError: As above, for the whole account.
+            InsufficientServiceBalanceError: Top up the service wallet, then call again.
+            APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
+            APIConnectionError: The service was not reached; as for `APIError`. Call again.
+            BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
+        """
+        order = OrderRequest.checked(reference=reference, abandon_after=abandon_after)
+        request = StkRequest.checked(
+            on_loopback=self._session.account.on_loopback,
+            amount=amount,
+            phone=phone,
+            account_reference=account_reference,
+            transaction_desc=transaction_desc,
+            callback_url=callback_url,
+            channel_id=channel_id,
+            credential_id=credential_id,
+        )
+        collect = CollectOnce(self._session, journal, COLLECT_ONCE, order, request, checked_metadata(metadata))
+        return await collect.collect()

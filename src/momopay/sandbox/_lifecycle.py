@@ -30,7 +30,7 @@ def take_step(state: ServiceState, transaction_id: str, due: datetime) -> None:
 
 def enter_pin(state: ServiceState, transaction_id: str, now: datetime) -> Transaction:
     """Let the customer enter the PIN now; the provider will confirm."""
-    transaction = _open_prompt(state, transaction_id)
+    transaction = _open_prompt(state, transaction_id, may_be_late=True)
     # A new plan replaces the number's own: what the customer does always counts.
     transaction.plan = [confirmation(transaction.kind)]
     enter(state, transaction, Status.PROCESSING, None, now)
@@ -108,10 +108,13 @@ def _move_money(state: ServiceState, transaction: Transaction, status: Status, n
             pass
 
 
-def _open_prompt(state: ServiceState, transaction_id: str) -> Transaction:
+def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool = False) -> Transaction:
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
         raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction")
-    if transaction.kind is Kind.B2C or transaction.status is not Status.PENDING:
+    takes_pin = {Status.PENDING}
+    if may_be_late and state.accounts[transaction.tenant_id].account.switches.late_pin:
+        takes_pin |= {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
+    if transaction.kind is Kind.B2C or transaction.status not in takes_pin:
         raise Refusal("NOT_PENDING", "No PIN prompt is open for this transaction")
     return transaction

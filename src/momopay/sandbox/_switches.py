@@ -18,6 +18,7 @@ class Switches(BaseModel):
     fee_refunded_on_failure: bool = False
     callback_posts: Literal[5, 6] = 6
     callback_on_reversed: bool = False
+    late_pin: bool = False
     strict_callback_urls: bool = False
     strict_fields: bool = False
     rate_window: Literal["fixed", "sliding"] = "fixed"
