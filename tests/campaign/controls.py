@@ -276,8 +276,8 @@ FOR_LATER = frozenset(
         "no_search_before_a_second_send",
     }
 )
-"""Controls that over sockets repeat another one, or take minutes or luck, and run there by hand. The simulation, or the tests of the
-transport for the fence, turns off each of their rules in a second."""
+"""Controls that over sockets repeat another one, or take minutes or luck, and run there by hand. The
+simulation, or the tests of the transport for the fence, turns off each of their rules in a second."""
 OF_SOCKETS = frozenset({"release_before_the_minute", "emptied_file_not_noticed", "no_fence", "late_arrival"})
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 

@@ -254,6 +254,7 @@ def test_the_receipt_of_a_signed_callback_is_kept(way: Receive, journal: Journal
     body = json.dumps(callback_body("SAL-1", momo_receipt="QK12", type=None)).encode()
     assert way(Handler(), SIGNER, journal)("POST", QUERY, body) == 200
     entry = journal.by_receipt("QK12")
+    assert entry is not None
     assert entry == found(journal, "SAL-1")
     assert entry.status == "SUCCESS"
 

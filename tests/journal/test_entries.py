@@ -59,7 +59,9 @@ def test_a_payout_has_the_id_of_its_transaction_once_it_is_known() -> None:
 @pytest.mark.parametrize("status", [None, "PENDING", "NEW", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"])
 def test_an_entry_has_settled_when_its_money_stays_where_it_is(kind: EntryKind, status: str | None) -> None:
     known = None if status is None else TransactionStatus(status)
-    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED"} | ({"FAILED"} if kind is EntryKind.COLLECTION else set())
+    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED"}
+    if kind is EntryKind.COLLECTION:
+        ends.add("FAILED")
     assert ENTRY.model_copy(update={"kind": kind, "status": known}).has_settled == (status in ends)
 
 

@@ -17,6 +17,7 @@ ACCEPTED, UNKNOWN = JournalState.ACCEPTED, JournalState.UNKNOWN
 def test_all_that_a_callback_says_is_kept(journal: Journal) -> None:
     put(journal, "r", ACCEPTED, transaction_id="the-id")
     entry = journal.record(callback(momo_receipt="QK12", transaction_fee=15, result_code="0"))
+    assert entry is not None
     assert entry == found(journal)
     assert (entry.status, entry.receipt, entry.fee, entry.result_code) == ("SUCCESS", "QK12", Decimal(15), "0")
     assert entry.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -119,7 +119,8 @@ class Refunds(Payments):
 
     def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str, of: str) -> None:
         super().__init__(database, leases, account)
-        self._of = self.refund_of = of
+        self._of: str = of
+        self.refund_of: str | None = of
 
     def plan(self, reference: str, amount: int | Decimal | None) -> tuple[int | Decimal, str]:
         """Return the amount and the phone of a refund; without an amount, that of the row, or what is left.
