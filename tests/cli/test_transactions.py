@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from cli.kit import NORMALISED, PHONE, Shell
-from momopay import Client
+from journal.kit import execute
+from momopay import Client, Journal
 from momopay.sandbox import Outcome, Sandbox, phone_for
 
 LIST = ("transactions", "list", "--json")
@@ -110,3 +112,31 @@ def test_a_failed_payout_settles_when_it_is_reversed(momopay: Shell, client: Cli
     assert "momopay transactions wait" in waited.err
     sandbox.advance(20)
     assert momopay(*wait, "--settled").json["status"] == "REVERSED"
+
+
+def test_transactions_are_found_by_what_is_known(
+    momopay: Shell, client: Client, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    path = tmp_path / "payouts.db"
+    with Journal(f"sqlite:///{path}") as journal:
+        made = client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone=PHONE)
+        client.stk.initiate(amount=5, phone="0712345679", account_reference="A")
+        sandbox.advance(600)
+        execute(journal, "UPDATE momopay_payments SET receipt = 'QK12'")
+    ids = {
+        name: [each["transaction_id"] for each in momopay("transactions", "find", "--json", *arguments).lines]
+        for name, arguments in {
+            "reference": ("--reference", "RENT"),
+            "both": ("--reference", "RENT", "--phone", PHONE),
+            "phone": ("--phone", PHONE),
+            "receipt": ("--receipt", "QK12", "--journal", str(path)),
+        }.items()
+    }
+    assert ids == {name: [made.transaction_id] for name in ids}
+    for arguments in (("--reference", "B"), ("--phone", "0712345670"), ("--receipt", "X", "--journal", str(path))):
+        assert momopay("transactions", "find", *arguments).code == 1
+    assert momopay("transactions", "find").code == 2
+    for more in ((), ("--phone", PHONE, "--journal", str(path))):
+        assert momopay("transactions", "find", "--receipt", "QK12", *more).code == 2
+    later = f"{sandbox.now:%Y-%m-%dT%H:%M:%SZ}"
+    assert momopay("transactions", "find", "--phone", PHONE, "--since", later).code == 1

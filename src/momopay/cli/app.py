@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from momopay import __version__
-from momopay.cli import account, callback, doctor, listen, payouts, sandbox, stk, transactions
+from momopay.cli import account, callback, doctor, journal, listen, payouts, reconcile, sandbox, stk, transactions
 from momopay.cli.command import DEBUG, JSON, Command, Group
 from momopay.cli.exit_codes import ExitCode
 
@@ -38,6 +38,8 @@ app.command(cls=Command)(account.channels)
 app.command(cls=Command)(stk.stk)
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(payouts.app, name="payouts")
+app.add_typer(journal.app, name="journal")
+app.command(cls=Command)(reconcile.reconcile)
 app.command(cls=Command)(listen.listen)
 app.add_typer(callback.app, name="callback")
 

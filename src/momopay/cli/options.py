@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, TypeAlias
 
 import typer
+
+from momopay.cli.exit_codes import CommandError
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -26,6 +29,19 @@ def amount(value: str | Decimal) -> Decimal:
     if not parsed.is_finite():
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas")
     return parsed
+
+
+def moment_of(text: str) -> datetime:
+    """Parse a time; a date is its beginning, and a time without a zone is one of this machine.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        remedy = "give a date or a time in ISO 8601, such as 2026-11-30"
+        raise CommandError(f"{text!r} is no time", remedy=remedy) from None
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.")]

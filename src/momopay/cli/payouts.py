@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import momopay
-from momopay.cli import unresolved
+from momopay.cli import refund, unresolved
 from momopay.cli.command import Command
 from momopay.cli.credentials import api_key, journal_exists, open_client, open_journal
 from momopay.cli.exit_codes import CommandError
@@ -152,3 +152,4 @@ def _faults_shown(output: Output) -> Generator[None]:
 
 app.command(cls=Command)(unresolved.status)
 app.command(cls=Command)(unresolved.release)
+app.command(cls=Command)(refund.refund)

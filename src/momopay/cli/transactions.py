@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, NoReturn
 
@@ -11,13 +12,14 @@ from rich.table import Table
 
 import momopay
 from momopay.cli.command import Command
-from momopay.cli.credentials import open_client
+from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Every, Json, ShowPhones, Timeout, amount
+from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, amount, moment_of
 from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr, table
 
 app: typer.Typer = typer.Typer(help="List, read and wait for transactions.", no_args_is_help=True)
 
+_LOOK_BACK = timedelta(days=30)
 TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
 
 
@@ -98,6 +100,69 @@ def get(
 
 
 @app.command(cls=Command)
+def find(
+    reference: Annotated[str | None, typer.Option(metavar="TEXT", help="That it was sent with.")] = None,
+    phone: Annotated[str | None, typer.Option(metavar="PHONE", help="The customer's or the recipient's.")] = None,
+    receipt: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the provider; needs --journal.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only later ones; ISO 8601. By default the last 30 days.")
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", envvar="MOMOPAY_JOURNAL", help="Which keeps the receipts of callbacks."),
+    ] = None,
+    account: JournalAccount = "default",
+    base_url: BaseUrl = None,
+    show_phones: ShowPhones = False,
+    as_json: Json = False,
+) -> None:
+    """Find transactions by reference, by phone, or by the receipt that a customer quotes.
+
+    The service's list has no receipts: one is found through the journal that recorded the callback. With --json, one
+    transaction a line. Exits with 1 if there is none.
+    """
+    output = Output(as_json, show_phones)
+    if receipt is not None:
+        if journal is None or reference is not None or phone is not None:
+            raise CommandError("a receipt is found in the journal alone", remedy="give --receipt and --journal")
+        with open_journal(journal, account) as opened:
+            entry = opened.by_receipt(receipt)
+        prompts = () if entry is None else entry.prompts
+        wanted = next(
+            (each.transaction_id for each in prompts if each.receipt == receipt), entry and entry.transaction_id
+        )
+        with open_client(base_url) as client:
+            found: list[momopay.TransactionSummary] = [client.transactions.get(wanted)] if wanted else []
+    elif reference is None and phone is None:
+        raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
+    else:
+        begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since)
+        with open_client(base_url) as client, stderr().status("Searching the service's list"):
+            found = list(_matching(client, begin, reference, phone))
+    for item in found if as_json else []:
+        output.result(item)
+    if not as_json:
+        output.result(None, _table(output, found), f"{len(found)} in all")
+    raise typer.Exit(ExitCode.OK if found else ExitCode.REFUSED)
+
+
+def _matching(
+    client: momopay.Client, since: datetime, reference: str | None, phone: str | None
+) -> Iterable[momopay.TransactionSummary]:
+    from momopay.phones import same_phone
+
+    if reference is not None:
+        yield from client.transactions.find(reference=reference, phone=phone, since=since)
+        return
+    normalised = momopay.normalise_phone(phone or "")
+    for item in client.transactions.iter():
+        if item.created_at < since:
+            return
+        if same_phone(normalised, item.phone):
+            yield item
+
+
+@app.command(cls=Command)
 def wait(
     transaction_id: TransactionId,
     until_settled: Annotated[
@@ -140,8 +205,9 @@ def end_with(output: Output, ended: momopay.Transaction) -> NoReturn:
     raise typer.Exit(ExitCode.OK if ended.status == momopay.TransactionStatus.SUCCESS else ExitCode.REFUSED)
 
 
-def show(output: Output, record: momopay.TransactionSummary | momopay.StkTransaction) -> None:
+def show(output: Output, record: momopay.TransactionSummary | momopay.StkTransaction | momopay.Payout) -> None:
     """Show one transaction."""
+    reference = record.reference if isinstance(record, momopay.Payout) else record.account_reference
     description = getattr(record, "result_desc", None) or getattr(record, "result_description", None)
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
     code = getattr(record, "result_code", None) if record.status.is_terminal else None
@@ -156,7 +222,7 @@ def show(output: Output, record: momopay.TransactionSummary | momopay.StkTransac
                 "Amount": f"{record.currency} {kes(record.amount)}",
                 "Fee": None if fee is None else f"{record.currency} {kes(fee)}",
                 "Phone": output.phone(record.phone),
-                "Reference": output.text(record.account_reference) or None,
+                "Reference": output.text(reference) or None,
                 "Result": None if code is None else f"{code} {output.text(description)}".strip(),
                 "Created": record.created_at,
                 "Updated": record.updated_at,
