@@ -94,7 +94,7 @@ class Call(Generic[R]):
             self.headers = session.headers.copy()
             self.headers.update(headers)
         self.details = details
-        self.lane = lane or endpoint.lane
+        self.lane: Lane = lane or endpoint.lane
         self.started: float = session.backend.now()
         self.deadline: float = self.started + session.limits.deadline
         self.attempts: int = 0
