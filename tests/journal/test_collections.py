@@ -99,6 +99,13 @@ def test_the_same_reference_may_be_that_of_a_payout(orders: Collections, journal
     assert journal.get("order") == payout
 
 
+def test_only_an_order_has_prompts(orders: Collections, journal: Journal) -> None:
+    put(journal, "order", ACCEPTED)
+    prompt(orders)
+    listed = {entry.kind: len(entry.prompts) for entry in journal.entries()}
+    assert listed == {EntryKind.PAYOUT: 0, EntryKind.COLLECTION: 1}
+
+
 def test_an_accepted_prompt_is_kept_with_its_order(orders: Collections) -> None:
     entry = prompt(orders)
     assert (entry.state, entry.transaction_id, entry.status) == (ACCEPTED, "a", "PENDING")

@@ -17,7 +17,7 @@ from momopay.sandbox._deliveries import PostResult
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._transactions import Status
-from sandbox.kit import Receiver, Service, transaction_id
+from sandbox.kit import KEY, Receiver, Service, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ARROWS = {
@@ -155,3 +155,21 @@ def test_an_action_needs_an_open_prompt(service: Service, sandbox: Sandbox) -> N
             sandbox.enter_pin(identifier)
     with pytest.raises(Refusal, match="TRANSACTION_NOT_FOUND"):
         sandbox.ignore("nope")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.cancelled, Outcome.expired, Outcome.timeout])
+def test_a_late_pin_pays_what_has_ended_only_where_the_switch_says_so(
+    service: Service, sandbox: Sandbox, outcome: Outcome
+) -> None:
+    prompt = service.stk(phone=phone_for(outcome))
+    sandbox.advance(90)
+    with pytest.raises(Refusal, match="NOT_PENDING"):
+        sandbox.enter_pin(transaction_id(prompt))
+    sandbox.account(KEY).switches.late_pin = True
+    with pytest.raises(Refusal, match="NOT_PENDING"):
+        sandbox.cancel(transaction_id(prompt))
+    sandbox.enter_pin(transaction_id(prompt))
+    sandbox.advance(30)
+    assert service.read(prompt)["status"] == "SUCCESS"
+    with pytest.raises(Refusal, match="NOT_PENDING"):
+        sandbox.enter_pin(transaction_id(prompt))

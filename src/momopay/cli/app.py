@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from momopay import __version__
-from momopay.cli import account, callback, doctor, journal, listen, payouts, reconcile, sandbox, stk, transactions
+from momopay.cli import (
+    account,
+    callback,
+    collect,
+    doctor,
+    journal,
+    listen,
+    payouts,
+    reconcile,
+    sandbox,
+    stk,
+    transactions,
+)
 from momopay.cli.command import DEBUG, JSON, Command, Group
 from momopay.cli.exit_codes import ExitCode
 
@@ -36,6 +48,7 @@ app.command(cls=Command)(doctor.doctor)
 app.command(cls=Command)(account.balance)
 app.command(cls=Command)(account.channels)
 app.command(cls=Command)(stk.stk)
+app.command(cls=Command)(collect.collect)
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(payouts.app, name="payouts")
 app.add_typer(journal.app, name="journal")

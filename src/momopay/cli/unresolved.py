@@ -55,8 +55,8 @@ def status(
         if look:
             with open_client(base_url) as client:
                 opened.reconcile_all(client)
-                found = _find_by_reference(client, opened.unresolved())
-        entries = opened.unresolved()
+                found = _find_by_reference(client, _payouts_in_doubt(opened))
+        entries = _payouts_in_doubt(opened)
         counts = None if file is None else _count_by_state(read_payroll(file), opened)
     shown: list[object] = []
     if counts is not None:
@@ -69,6 +69,10 @@ def status(
     ]
     output.result({"unresolved": unresolved, "file": counts}, *shown)
     raise typer.Exit(ExitCode.UNKNOWN if entries else ExitCode.OK)
+
+
+def _payouts_in_doubt(journal: momopay.Journal) -> list[momopay.JournalEntry]:
+    return [entry for entry in journal.unresolved() if entry.kind == momopay.EntryKind.PAYOUT]
 
 
 def _find_by_reference(
