@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from momopay.redis import *
     from momopay.resources.channels import *
     from momopay.resources.day_report import *
+    from momopay.resources.delivery import *
     from momopay.resources.pagination import *
     from momopay.resources.pay_all import *
     from momopay.resources.payout_items import *
     from momopay.resources.payouts import *
     from momopay.resources.stk import *
+    from momopay.resources.sweep import *
     from momopay.resources.transactions import *
     from momopay.resources.wallet import *
     from momopay.signing import *
@@ -80,11 +82,13 @@ else:
         "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
         "resources.day_report": "BookedOrder DayReport Difference",
+        "resources.delivery": "AsyncTransactionHandler TransactionHandler",
         "resources.pagination": "TransactionIterator TransactionPages",
         "resources.pay_all": "PayoutIterator",
         "resources.payout_items": "PayoutItem PayoutOutcome",
         "resources.payouts": "Payouts",
         "resources.stk": "Stk",
+        "resources.sweep": "SweepReport",
         "resources.transactions": "Transactions",
         "resources.wallet": "Wallet",
         "signing": "CallbackSigner",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -52,3 +55,30 @@ async def finish_in_thread(work: Callable[[], object]) -> None:
     # asyncio cancels a task once. An `in_thread` after that would wait to the end of the work, as if nobody had.
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CANCELLED_WAIT):
         await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+@asynccontextmanager
+async def entered_in_thread(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
+    """Enter and leave a blocking context in threads, also when the task is cancelled."""
+    stack, lock = ExitStack(), threading.Lock()
+    has_left = False
+
+    def enter() -> T:
+        with lock:
+            if has_left:
+                raise RuntimeError("cancelled before it began")  # nobody gets this: the task has gone
+            return stack.enter_context(context)
+
+    def leave(*error: Any) -> None:
+        nonlocal has_left
+        # A cancelled task does not wait long for its thread, which may still be entering. What it enters is left then.
+        with lock:
+            has_left = True
+            stack.__exit__(*error)
+
+    try:
+        yield await in_thread(enter)
+    except BaseException as error:  # a cancellation too, else the callback would stay held
+        await finish_in_thread(partial(leave, type(error), error, error.__traceback__))
+        raise
+    await in_thread(partial(leave, None, None, None))

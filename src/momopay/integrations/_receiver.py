@@ -20,18 +20,16 @@ Thread safety: a receiver has no state of its own. The methods may be called fro
 
 from __future__ import annotations
 
-import inspect
 import logging
-import threading
-import traceback
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Final, TypeGuard
 
-from momopay._redaction import redact
-from momopay._transport.threads import finish_in_thread, in_thread
+from momopay._core import handlers
+from momopay._core.handlers import raise_if_awaitable, trace_of
+from momopay._transport.threads import entered_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.journal import Journal
@@ -40,8 +38,6 @@ from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
-
-T = TypeVar("T")
 
 # Bytes of a body that are read: one more than a callback may have is enough to refuse it.
 READ_LIMIT: Final = MAX_BODY_BYTES + 1
@@ -52,7 +48,7 @@ HEADERS: Final = {"Allow": "POST"}
 
 def is_async(handler: CallbackHandler) -> TypeGuard[AsyncCallbackHandler]:
     """Return whether a handler must be awaited."""
-    return any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
+    return handlers.is_async(handler)
 
 
 def view_name(handler: CallbackHandler) -> str:
@@ -85,7 +81,7 @@ class CallbackReceiver:
         if not is_async(self._handler):
             return await in_thread(partial(self._handle, admitted))
         try:
-            async with _entered_in_thread(self._once(admitted)) as is_first:
+            async with entered_in_thread(self._once(admitted)) as is_first:
                 if is_first:
                     await self._handler(admitted)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the callback must come again
@@ -111,7 +107,7 @@ class CallbackReceiver:
         try:
             with self._once(callback) as is_first:
                 if is_first:
-                    _raise_if_awaitable(self._handler(callback))
+                    raise_if_awaitable(self._handler(callback))
         except Exception as error:  # noqa: BLE001  as in `receive_async`
             return _status_of_failure(error, callback)
         return HTTPStatus.OK
@@ -137,45 +133,11 @@ class CallbackReceiver:
                 recorder.add_receipt(callback)
 
 
-def _raise_if_awaitable(result: object) -> None:
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()  # else Python warns that it was never awaited
-        raise TypeError("the handler returned something to await; make it an async def")
-
-
 def _status_of_failure(error: Exception, callback: Callback) -> HTTPStatus:
     if isinstance(error, MomoPayError):
         logger.warning("the callback for %s was not handled: %s", callback.transaction_id, error)
         return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.SERVICE_UNAVAILABLE
-    # As text: a log handler that gets the error itself may show locals, and with them the callback's body.
-    trace = redact("".join(traceback.format_exception(error)))
-    logger.error("the handler failed on the callback for %s; it comes again\n%s", callback.transaction_id, trace)
+    logger.error(
+        "the handler failed on the callback for %s; it comes again\n%s", callback.transaction_id, trace_of(error)
+    )
     return HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-@asynccontextmanager
-async def _entered_in_thread(context: AbstractContextManager[T]) -> AsyncGenerator[T]:
-    """Enter and leave a blocking context in threads, also when the task is cancelled."""
-    stack, lock = ExitStack(), threading.Lock()
-    has_left = False
-
-    def enter() -> T:
-        with lock:
-            if has_left:
-                raise RuntimeError("cancelled before it began")  # nobody gets this: the task has gone
-            return stack.enter_context(context)
-
-    def leave(*error: Any) -> None:
-        nonlocal has_left
-        # A cancelled task does not wait long for its thread, which may still be entering. What it enters is left then.
-        with lock:
-            has_left = True
-            stack.__exit__(*error)
-
-    try:
-        yield await in_thread(enter)
-    except BaseException as error:  # a cancellation too, else the callback would stay held
-        await finish_in_thread(partial(leave, type(error), error, error.__traceback__))
-        raise
-    await in_thread(partial(leave, None, None, None))

@@ -21,7 +21,7 @@ from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.schema import TAKE_LEASE, callbacks, insert_new, lease_left, update_one
 from momopay.models.callbacks import Callback
-from momopay.models.enums import FAILURES, TransactionStatus
+from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.transactions import TransactionSummary
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -40,11 +40,6 @@ _SELECT: Final = select(callbacks, lease_left(callbacks)).where(_ROW)
 _DELETE: Final = delete(callbacks).where(_UNDER_LEASE)
 _MARK_HANDLED: Final = update(callbacks).where(_UNDER_LEASE).values(handled=True)
 _TAKE_OVER: Final = update(callbacks).where(_UNDER_LEASE, ~callbacks.c.handled).values(TAKE_LEASE)
-
-
-def end_of(status: TransactionStatus) -> TransactionStatus:
-    """Return the end that a status is. A callback may say CANCELLED where a read says FAILED: they are one end."""
-    return TransactionStatus.FAILED if status in FAILURES else status
 
 
 def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.callbacks import Callbacks
     from momopay.journal.lookups import Lookups
     from momopay.journal.recorder import Recorder
+    from momopay.journal.sweeps import Sweeps
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -26,6 +27,7 @@ class Ends:
     _callbacks: Callbacks
     _lookups: Lookups
     _recorder: Recorder
+    _sweeps: Sweeps
 
     def open(self) -> list[JournalEntry]:
         """Return what the service accepted and what has not settled, of both kinds, oldest first.
@@ -145,3 +147,8 @@ def recorder_of(journal: Ends) -> Recorder:
 def entry_of(journal: Ends, transaction_id: str) -> JournalEntry | None:
     """Return the entry that has a transaction, as the service accepted it."""
     return journal._lookups.by_transaction(transaction_id)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def sweeps_of(journal: Ends) -> Sweeps:
+    """Return what sweeps read from a journal."""
+    return journal._sweeps  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

@@ -75,6 +75,7 @@ class Journal(Ends, Reports):
             from momopay.journal.lookups import Lookups
             from momopay.journal.payments import Payments
             from momopay.journal.recorder import Recorder
+            from momopay.journal.sweeps import Sweeps
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
                 raise
@@ -98,6 +99,7 @@ class Journal(Ends, Reports):
         self._lookups = Lookups(self._database, account, rows)
         self._recorder = Recorder(self._payments, self._collections, self._lookups)
         self._history = History(self._database, leases, account)
+        self._sweeps = Sweeps(self._database, account)
         self._name = parsed.render_as_string(hide_password=True)
 
     def get(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry | None:
@@ -206,7 +208,8 @@ def rows_of(journal: Journal, kind: EntryKind) -> Payments:
 
 
 def accounts_of(journal: Journal) -> Accounts:
-    """Return what the journal is bound to."""
+    """Return what the journal is bound to; raise ConfigurationError if it is no journal."""
+    _check_is_journal(journal)
     return journal._accounts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 

@@ -11,14 +11,13 @@ from typing import Final, TypeAlias
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackMismatchError
-from momopay.journal.callbacks import end_of
 from momopay.journal.collections import Collections
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.lookups import Lookups
 from momopay.journal.payments import Payments
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import TransactionType
+from momopay.models.enums import TransactionType, end_of
 from momopay.models.matching import RequestedPayment
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary

@@ -49,10 +49,15 @@ class TransactionStatus(OpenEnum):
 # EXPIRED is not among the terminal states that the service lists, but nothing is stated to follow it.
 _TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
 
-# One end under three names: which of them a read or a callback says is not specified. REVERSED is another end.
+# Which of the three a read or a callback says is not specified. REVERSED is another end.
 FAILURES: Final[frozenset[TransactionStatus]] = frozenset(
     {TransactionStatus.FAILED, TransactionStatus.CANCELLED, TransactionStatus.EXPIRED}
 )
+
+
+def end_of(status: TransactionStatus) -> TransactionStatus:
+    """Return the end that a status is: a callback may say CANCELLED where a read says FAILED, which is one end."""
+    return TransactionStatus.FAILED if status in FAILURES else status
 
 
 class TransactionType(OpenEnum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
@@ -36,12 +36,26 @@ class Matches:
     known: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
 
 
+class Walk(Protocol):
+    """Where a search gets its pages."""
+
+    async def next(self) -> TransactionPage | None:
+        """Return the next page, or None after the last one."""
+        ...
+
+
 async def search(
-    session: Session[BackendT], wanted: list[Search], until: float = inf, *, whole_list: bool = False
+    session: Session[BackendT],
+    wanted: list[Search],
+    until: float = inf,
+    *,
+    whole_list: bool = False,
+    walk: Walk | None = None,
 ) -> list[Matches]:
     """Walk the list once, back to the oldest of the wanted payments, and return what was found of each.
 
-    With `whole_list`, go on to its end as long as any of them was not found at all.
+    With `whole_list`, go on to its end as long as any of them was not found at all. A `walk` that the caller gives may
+    end earlier; then only what `service_times` says to lie on its pages was searched for.
     Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
     """
     # Not filtered by type: what has the reference and another type must be seen.
@@ -51,17 +65,12 @@ async def search(
     def is_found(each: Search) -> bool:
         return not by_reference[comparable(each.reference)].keys() <= each.known
 
-    walk = PageWalk(partial(page_at, session, query, until=until))
+    if walk is None:
+        walk = PageWalk(partial(page_at, session, query, until=until))
     page = await walk.next()
     if page is not None:
-        # Times in the list are the service's, those of the wanted payments are this machine's.
         session.clock.observe(page.response.headers)
-        wanted = [each.shifted(session.clock.ahead) for each in wanted]
-        # What was sent in the service's future was sent by a clock that was ahead, even if it is right by now.
-        now = session.clock.service_now()
-        wanted = [
-            each.begun_by(now - _FUTURE_MARGIN) if each.since > now + CLOCK_TOLERANCE else each for each in wanted
-        ]
+        wanted = service_times(session, wanted)
     oldest = min(wanted, key=lambda each: each.earliest)
     while page is not None:
         for item in page.items:
@@ -71,6 +80,15 @@ async def search(
         is_done = oldest.is_past(page) and (not whole_list or all(map(is_found, wanted)))
         page = None if is_done else await walk.next()
     return [_matches(each, list(by_reference[comparable(each.reference)].values())) for each in wanted]
+
+
+def service_times(session: Session[BackendT], wanted: list[Search]) -> list[Search]:
+    """Return the same searches with times of the service's clock, which this client has observed."""
+    # Times in the list are the service's, those of the wanted payments are this machine's.
+    wanted = [each.shifted(session.clock.ahead) for each in wanted]
+    # What was sent in the service's future was sent by a clock that was ahead, even if it is right by now.
+    now = session.clock.service_now()
+    return [each.begun_by(now - _FUTURE_MARGIN) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
 
 
 def _matches(wanted: Search, items: list[TransactionSummary]) -> Matches:

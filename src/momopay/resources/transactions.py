@@ -22,9 +22,11 @@ from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
 from momopay.resources.day_report import BookedOrder, DayReport
+from momopay.resources.delivery import AsyncTransactionHandler, TransactionHandler
 from momopay.resources.listing import Listing
 from momopay.resources.reconcile_days import reconcile_days
 from momopay.resources.search import GET, LIST
+from momopay.resources.sweep import SweepReport, sweep
 
 __all__ = ["Transactions"]
 
@@ -177,6 +179,39 @@ class Transactions(Listing[BackendT]):
             MomoPayError: Whatever `list` and `get` raise.
         """
         return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
+
+    @operation
+    async def sweep(
+        self, *, journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None = None
+    ) -> SweepReport:
+        """Follow everything in the journal that has not ended: when answers or callbacks were lost, or ends are late.
+
+        One pass. It searches for payouts and prompts in doubt, reads what was accepted and has not settled, and records
+        status, result code, fee and end. Then it calls the handler once for each settled end, also for one that was
+        recorded elsewhere and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
+        Call it every minute or so, from as many processes as you like. One pass makes at most 15 requests, retries
+        aside, and reads the newest pages of the list first; what it does not reach it leaves to the next one.
+
+        A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
+        more ten minutes later, because a late PIN may pay it. Rests on the service page, "GET /transactions" and
+        "GET /transactions/{id}".
+
+        Args:
+            journal: The account's journal.
+            handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
+                raises, that is logged, and the next pass delivers the end again. The fields that only a single read has
+                are None where a page of the list was read; an end without success is read by id as long as the pass
+                has requests left. The first sweep with a handler delivers ends of the day before it, and no older ones.
+
+        Returns:
+            What was done, and what is left.
+
+        Raises:
+            ConfigurationError: The journal belongs to another account, host or mode; or the handler is none.
+            JournalError: The database failed. Nothing is lost; sweep again.
+            MomoPayError: Whatever `list` raises. What was read before was recorded and handled; sweep again.
+        """
+        return await sweep(self._session, journal, handler)
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a transaction, so that they poll at once.

@@ -1,0 +1,27 @@
+"""What calls of a user's handler have in common, whether a callback or a sweep brings the end."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+
+from momopay._redaction import redact
+
+
+def is_async(handler: object) -> bool:
+    """Return whether a handler must be awaited."""
+    return any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
+
+
+def raise_if_awaitable(result: object) -> None:
+    """Raise TypeError if a handler that is not async returned something to await."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python warns that it was never awaited
+        raise TypeError("the handler returned something to await; make it an async def")
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback of what a handler raised, without keys and phones."""
+    # As text: a log handler that gets the error itself may show locals, and with them the payment.
+    return redact("".join(traceback.format_exception(error)))

@@ -1,0 +1,275 @@
+"""What a sweep reads from the service, and records in the journal as it reads it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain, zip_longest
+from random import sample
+from typing import TYPE_CHECKING, Final, Generic
+
+from momopay._core.backend import BackendT
+from momopay._core.call import call
+from momopay._core.session import Session
+from momopay._ratelimit.budget import Lane
+from momopay._redaction import redacted_repr
+from momopay.errors import TransactionNotFoundError
+from momopay.journal.ends import sweeps_of
+from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.evidence import report_of
+from momopay.journal.journal import Journal, collections_of, payments_of
+from momopay.journal.rules import Finding, finding
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.matching import RequestedPayment
+from momopay.models.requests import CLOCK_TOLERANCE, Fit, TransactionQuery, transaction_path
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+from momopay.resources.pagination import PageWalk
+from momopay.resources.reconcile import describe, search_for
+from momopay.resources.search import GET, LIST, search, service_times
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.sweeps import Target
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+# Requests of one pass. A page shows the newest hundred; the rest is for what lies deeper.
+_REQUESTS: Final = 14
+_PAGES: Final = 12
+# A key cannot make a hundred transactions in less time, and clocks differ a little.
+_LEAST_SPAN: Final = timedelta(minutes=1)
+# How long after its end without success a prompt is read once more: a late PIN may have paid it.
+LATE: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a sweep has to read, transactions by their id."""
+
+    open: dict[str, Target]
+    """Of payouts that have not settled, and prompts that have not ended."""
+    unhandled: dict[str, Target]
+    """That ended, for a handler that did not handle it yet."""
+    to_check: dict[str, Target]
+    """Prompts that ended without success, and were not read since."""
+    unknown: list[JournalEntry]
+    """Payments that may have been made."""
+    service_now: Callable[[], datetime]
+    """The time by the service's clock."""
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.open or self.unhandled or self.unknown or self.to_check)
+
+    def is_late(self, target: Target) -> bool:
+        """Return whether it is time to read a prompt that ended without success once more."""
+        return target.ended_at is None or target.ended_at + LATE <= self.service_now()
+
+
+class SweepReader(Generic[BackendT]):
+    """The reading of one sweep."""
+
+    _session: Session[BackendT]
+
+    def __init__(self, session: Session[BackendT], journal: Journal, due: Due) -> None:
+        self._session = session
+        self._due = due
+        self._sweeps = sweeps_of(journal)
+        self._payouts, self._collections = payments_of(journal), collections_of(journal)
+        self._wanted: dict[str, Target] = due.to_check | due.unhandled | due.open
+        self._missing = set(self._wanted)
+        self._without_code = set[str]()
+        # By the id that an unclear response showed. The search decides; what it does not show is read.
+        self._unclear = {entry.transaction_id: entry for entry in due.unknown if entry.transaction_id is not None}
+        self._requests = 0
+        self.ended: dict[str, Transaction] = {}
+        """What was read and has ended."""
+        self.settled = 0
+        """How many ends this pass recorded."""
+
+    async def read(self) -> None:
+        """Make the requests of a pass, and record each response at once."""
+        # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
+        if self._due.unknown or self._due.to_check or len(self._wanted) > 1:
+            await self._read_pages()
+        for transaction_id in self._in_turns():
+            if self._requests == _REQUESTS:
+                return
+            await self._read_by_id(transaction_id)
+
+    async def _read_pages(self) -> None:
+        pages = _Pages(self)
+        if self._due.unknown:
+            await self._reconcile(pages)
+        else:
+            await pages.next()
+        while pages.last is not None and not pages.is_over and self._is_worth_another(pages.last, pages):
+            await pages.next()
+
+    async def _reconcile(self, pages: _Pages[BackendT]) -> None:
+        """Search the pages for what is in doubt. What is older than a pass reaches stays so."""
+        entries = self._due.unknown
+        wanted = [search_for(entry) for entry in entries]
+        found = await search(self._session, wanted, walk=pages)
+        for entry, each, matches in zip(entries, service_times(self._session, wanted), found, strict=True):
+            reached = pages.is_at_end or (pages.last is not None and each.is_past(pages.last))
+            if reached and finding(matches.exact, matches.near) is Finding.MADE:
+                await self._session.backend.in_thread(self._accept, entry, matches.exact[0])
+            else:
+                why = (
+                    describe(matches) if reached else "it is older than a sweep reaches: journal.reconcile_all finds it"
+                )
+                logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
+
+    def _is_worth_another(self, page: TransactionPage, pages: _Pages[BackendT]) -> bool:
+        """Return whether further pages show at least as many as they cost; by id, each costs a request."""
+        if not page.items:
+            return False
+        oldest = page.items[-1].created_at
+        span = max(page.items[0].created_at - oldest, _LEAST_SPAN)
+        # What is newer than the end of a page is not on a later one.
+        sent = (self._wanted[each].sent_at for each in self._missing)
+        older = sorted((each for each in sent if each < oldest + CLOCK_TOLERANCE), reverse=True)
+        # Estimated by how much time the page spans.
+        depths = enumerate(((oldest - each) / span for each in older), 1)
+        return pages.count <= len(older) and any(depth <= min(number, pages.left) for number, depth in depths)
+
+    def _in_turns(self) -> Iterator[str]:
+        """Yield what is still to be read by id, of each kind in turns."""
+        # At random, so that nothing is always last, and several sweeps at once do not read the same.
+        kinds = [
+            self._missing & self._due.open.keys(),
+            self._missing & self._due.unhandled.keys(),
+            self._without_code,
+            {each for each in self._missing & self._due.to_check.keys() if self._due.is_late(self._wanted[each])},
+            {entry.transaction_id for entry in self._due.unknown if entry.transaction_id is not None}
+            - self.ended.keys(),
+        ]
+        turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
+        return (each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None)
+
+    async def page(self, cursor: str | None) -> TransactionPage:
+        """Read a page of the list, and record what it shows."""
+        self._requests += 1
+        query = TransactionQuery.checked(limit=100, cursor=cursor).to_query()
+        page = await call(self._session, LIST, "/transactions" + query, lane=Lane.POLL)
+        self._session.clock.observe(page.response.headers)
+        await self._session.backend.in_thread(self._record_all, page.items)
+        return page
+
+    async def _read_by_id(self, transaction_id: str) -> None:
+        self._requests += 1
+        try:
+            transaction = await call(self._session, GET, transaction_path(transaction_id), lane=Lane.POLL)
+        except TransactionNotFoundError:
+            logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
+            return
+        await self._session.backend.in_thread(self._record_all, [transaction])
+
+    def _record_all(self, records: Iterable[TransactionSummary]) -> None:
+        checked = list[str]()
+        for record in records:
+            target = self._wanted.get(record.transaction_id)
+            if target is not None:
+                self._record(target, record)
+                if target.transaction_id in self._due.to_check and self._due.is_late(target):
+                    checked.append(target.transaction_id)
+            elif isinstance(record, Transaction):  # a page is searched as a whole
+                self._record_unclear(record)
+        self._sweeps.mark_checked(checked)
+
+    def _record(self, target: Target, record: TransactionSummary) -> None:
+        self._missing.discard(target.transaction_id)
+        if target.transaction_id in self._due.open and (differing := _differences(target, record)):
+            logger.error(
+                "transaction %s is not the payment of reference %s: the service's record has another %s",
+                target.transaction_id,
+                redacted_repr(target.reference),
+                ", ".join(differing),
+            )
+            del self._wanted[target.transaction_id]
+            rows = self._payouts if target.kind is EntryKind.PAYOUT else self._collections
+            entry = rows.get(target.reference)
+            if entry is not None and target.transaction_id in entry.transaction_ids:
+                rows.contradict(entry.model_copy(update={"transaction_id": target.transaction_id}))
+            return
+        has_changed = record.status != target.status
+        is_new_code = isinstance(record, Transaction) and (
+            target.transaction_id in self._without_code or target.transaction_id in self._due.unhandled
+        )
+        if has_changed or is_new_code:
+            if target.kind is EntryKind.PAYOUT:
+                self._payouts.accept(target.reference, report_of(record))
+            else:
+                self._collections.report(target.reference, report_of(record))
+        if has_changed:
+            self._wanted[target.transaction_id] = replace(target, status=record.status)
+            self.settled += _has_settled(target.kind, record)
+        self._note_end(record, needs_code=has_changed or target.transaction_id in self._due.unhandled)
+
+    def _note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
+        if not record.status.is_terminal:
+            return
+        if isinstance(record, Transaction):
+            self._without_code.discard(record.transaction_id)
+        elif record.status.ended_without_success and needs_code:
+            self._without_code.add(record.transaction_id)
+        self.ended[record.transaction_id] = (
+            record if isinstance(record, Transaction) else Transaction.from_summary(record)
+        )
+
+    def _record_unclear(self, record: TransactionSummary) -> None:
+        """Record a transaction whose id an unclear response showed, if it is the payment."""
+        entry = self._unclear.get(record.transaction_id)
+        if entry is not None and search_for(entry).fit(record) is Fit.EXACT:
+            self._accept(entry, record)
+
+    def _accept(self, entry: JournalEntry, record: TransactionSummary) -> None:
+        """Record that a payment in doubt was made."""
+        rows = self._payouts if entry.kind is EntryKind.PAYOUT else self._collections
+        if rows.accept(entry.reference, report_of(record)):
+            self._unclear.pop(entry.transaction_id or "", None)
+            self.settled += _has_settled(entry.kind, record)
+            self._note_end(record, needs_code=True)
+
+
+class _Pages(Generic[BackendT]):
+    """The newest pages of the list, as far as a pass reads them."""
+
+    def __init__(self, reader: SweepReader[BackendT]) -> None:
+        self._walk = PageWalk(reader.page)
+        self.last: TransactionPage | None = None
+        self.count = 0
+        self.is_at_end = False
+
+    @property
+    def left(self) -> int:
+        return _PAGES - self.count
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_at_end or self.left == 0
+
+    async def next(self) -> TransactionPage | None:
+        """Return the next page, None after the last one that a pass reads."""
+        if self.is_over:
+            return None
+        page = await self._walk.next()
+        if page is not None:
+            self.last = page
+            self.count += 1
+        self.is_at_end = page is None or not page.next_cursor
+        return page
+
+
+def _has_settled(kind: EntryKind, record: TransactionSummary) -> bool:
+    is_reversed_later = kind is EntryKind.PAYOUT and record.status is TransactionStatus.FAILED
+    return record.status.is_terminal and not is_reversed_later
+
+
+def _differences(target: Target, record: TransactionSummary) -> list[str]:
+    kind = TransactionType.B2C if target.kind is EntryKind.PAYOUT else TransactionType.STK
+    wanted = RequestedPayment(target.wire_reference, target.amount, target.phone, kind)
+    return wanted.differences(record.account_reference, record)
