@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from drivers import Driver
-from journal.kit import PHONE, execute, forks, found, in_a_fork, payout, put
+from journal.kit import PHONE, callback, execute, forks, found, in_a_fork, payout, put
 from momopay import (
     Client,
     ConfigurationError,
@@ -290,6 +290,34 @@ def test_what_lies_deep_in_the_list_is_read_by_id_in_some_passes(
         assert sum(report.settled for report in reports) == 30
         assert journal.open() == []
         assert len(sandbox.requests) - before <= 45
+
+
+def test_pages_that_show_less_than_they_cost_are_not_read(drive: Callable[..., Driver], journal: Journal) -> None:
+    """Two payouts of yesterday are not on any of the newest pages."""
+    for reference in ("r", "s"):
+        put(journal, reference, ACCEPTED, transaction_id=reference)
+    execute(journal, f"UPDATE momopay_payments SET sent_at = '{_ago(days=1)}'")
+    others = [
+        [
+            listed("other", transactionId=f"o{page * 100 + each}", age=timedelta(seconds=page * 100 + each))
+            for each in range(100)
+        ]
+        for page in range(12)
+    ]
+    service = PayoutService(pages=others, read=listed(status="SUCCESS", transactionId="r"))
+    assert swept(drive(transport=service.transport), journal).settled == 1
+    assert sorted(service.requests) == ["GET /transactions", "GET /transactions/r", "GET /transactions/s"]
+
+
+def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(
+    drive: Callable[..., Driver], journal: Journal
+) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="the-id")
+    journal.record(callback(type=None, status="FAILED", updated_at=_ago(minutes=1)))
+    service = PayoutService(read=listed(status="FAILED", transactionId="the-id"))
+    handler = Handler()
+    assert swept(drive(transport=service.transport), journal, handler) == SweepReport(open=1)
+    assert handler.ends == []
 
 
 def begin_order(journal: Journal, lease: Lease, reference: str = "ORDER-1", phone: str = PHONE) -> None:
