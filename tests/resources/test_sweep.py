@@ -309,6 +309,42 @@ def test_pages_that_show_less_than_they_cost_are_not_read(drive: Callable[..., D
     assert sorted(service.requests) == ["GET /transactions", "GET /transactions/r", "GET /transactions/s"]
 
 
+@pytest.mark.parametrize(("days", "state", "requests"), [(1, UNKNOWN, 1), (0.01, ACCEPTED, 10)])
+def test_what_is_in_doubt_is_searched_for_as_far_as_a_pass_reaches(
+    drive: Callable[..., Driver], journal: Journal, days: float, state: JournalState, requests: int
+) -> None:
+    """The page shows a minute and a half. So a payout of a quarter of an hour ago is within twelve pages."""
+    put(journal, "r", UNKNOWN)
+    execute(journal, f"UPDATE momopay_payments SET clock_offset = 0, sent_at = '{_ago(days=days)}'")
+    rows = [
+        listed("other", transactionId=f"o{each}", age=timedelta(seconds=each))
+        if each != 900
+        else listed("r", transactionId="r-1", age=timedelta(seconds=each))
+        for each in range(1300)
+    ]
+    service = PayoutService(pages=[rows[start : start + 100] for start in range(0, 1300, 100)])
+    swept(drive(transport=service.transport), journal)
+    assert found(journal).state is state
+    assert service.requests[:requests] == ["GET /transactions"] * requests
+    assert len(service.requests) <= 15
+
+
+def test_an_order_whose_prompts_answer_was_lost_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(
+            lambda client: client.stk.collect_once(
+                journal=journal, reference="ORDER-1 of a long name", amount=10, phone=PHONE
+            )
+        )
+    sandbox.advance(3600)
+    handler = Handler()
+    assert swept(sdk, journal, handler) == SweepReport(settled=1, handled=1)
+    entry = order(journal, "ORDER-1 of a long name")
+    assert (entry.status, entry.state) == ("SUCCESS", ACCEPTED)
+    assert handler.ends == [(entry.wire_reference, "SUCCESS")]
+
+
 def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:

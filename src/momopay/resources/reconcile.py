@@ -22,6 +22,7 @@ from momopay.journal.journal import Journal, accounts_of, collections_of, rows_o
 from momopay.journal.rules import Finding, finding
 from momopay.models.enums import TransactionType
 from momopay.models.requests import Search
+from momopay.models.transactions import TransactionSummary
 from momopay.resources.search import Matches, search
 from momopay.resources.wallet import BALANCE
 
@@ -48,14 +49,20 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
 
 def _resolve(journal: Journal, entry: JournalEntry, matches: Matches) -> bool:
     """Record what a search found of a payment in doubt, and return whether it was made."""
+    found = made_of(entry, matches)
+    for each in found:
+        if entry.kind is EntryKind.COLLECTION:
+            collections_of(journal).accept(entry.reference, report_of(each))
+        else:
+            journal.settle(each)
+    return bool(found)
+
+
+def made_of(entry: JournalEntry, matches: Matches) -> list[TransactionSummary]:
+    """Return the transactions that a search proves to be those of an entry in doubt, oldest first."""
     if entry.kind is EntryKind.COLLECTION:
-        for found in reversed(matches.exact):
-            collections_of(journal).accept(entry.reference, report_of(found))
-        return bool(matches.exact)
-    is_made = finding(matches.exact, matches.near) is Finding.MADE
-    if is_made:
-        journal.settle(matches.exact[0])
-    return is_made
+        return matches.exact[::-1]
+    return matches.exact if finding(matches.exact, matches.near) is Finding.MADE else []
 
 
 async def check_tenant(

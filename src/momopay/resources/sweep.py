@@ -16,10 +16,10 @@ from momopay._core.session import Session
 from momopay.errors import MomoPayError
 from momopay.journal.ends import sweeps_of
 from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of
+from momopay.journal.journal import Journal, accounts_of, rows_of
 from momopay.models.enums import end_of
 from momopay.resources.delivery import AsyncTransactionHandler, Delivered, Delivery, TransactionHandler
-from momopay.resources.reconcile import check_tenant
+from momopay.resources.reconcile import check_tenant, search_for
 from momopay.resources.sweep_reader import Due, SweepReader
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
@@ -94,6 +94,6 @@ def _due(session: Session[BackendT], journal: Journal, since: str | None) -> Due
         by_id(sweeps.open()),
         by_id(unhandled),
         by_id(sweeps.to_check()),
-        journal.unresolved(),
+        [(each, search_for(each, rows_of(journal, each.kind).others(each))) for each in journal.unresolved()],
         session.clock.service_now,
     )

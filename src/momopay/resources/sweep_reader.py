@@ -20,25 +20,21 @@ from momopay.journal.ends import sweeps_of
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.journal.evidence import report_of
 from momopay.journal.journal import Journal, collections_of, payments_of
-from momopay.journal.rules import Finding, finding
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.matching import RequestedPayment
-from momopay.models.requests import CLOCK_TOLERANCE, Fit, TransactionQuery, transaction_path
+from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
-from momopay.resources.pagination import PageWalk
-from momopay.resources.reconcile import describe, search_for
+from momopay.resources.reconcile import describe, made_of
 from momopay.resources.search import GET, LIST, search, service_times
+from momopay.resources.sweep_pages import SweepPages, WithinReach, pages_to
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.sweeps import Target
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Requests of one pass. A page shows the newest hundred; the rest is for what lies deeper.
+# Requests of one pass, of which some are for what lies deeper than its pages.
 _REQUESTS: Final = 14
-_PAGES: Final = 12
-# A key cannot make a hundred transactions in less time, and clocks differ a little.
-_LEAST_SPAN: Final = timedelta(minutes=1)
 # How long after its end without success a prompt is read once more: a late PIN may have paid it.
 LATE: Final = timedelta(minutes=10)
 
@@ -53,8 +49,8 @@ class Due:
     """That ended, for a handler that did not handle it yet."""
     to_check: dict[str, Target]
     """Prompts that ended without success, and were not read since."""
-    unknown: list[JournalEntry]
-    """Payments that may have been made."""
+    unknown: list[tuple[JournalEntry, Search]]
+    """Payments that may have been made, and how to search for them."""
     service_now: Callable[[], datetime]
     """The time by the service's clock."""
 
@@ -82,7 +78,7 @@ class SweepReader(Generic[BackendT]):
         self._missing = set(self._wanted)
         self._without_code = set[str]()
         # By the id that an unclear response showed. The search decides; what it does not show is read.
-        self._unclear = {entry.transaction_id: entry for entry in due.unknown if entry.transaction_id is not None}
+        self._unclear = {entry.transaction_id: (entry, search) for entry, search in due.unknown if entry.transaction_id}
         self._requests = 0
         self.ended: dict[str, Transaction] = {}
         """What was read and has ended."""
@@ -100,7 +96,7 @@ class SweepReader(Generic[BackendT]):
             await self._read_by_id(transaction_id)
 
     async def _read_pages(self) -> None:
-        pages = _Pages(self)
+        pages = SweepPages(self.page)
         if self._due.unknown:
             await self._reconcile(pages)
         else:
@@ -108,32 +104,29 @@ class SweepReader(Generic[BackendT]):
         while pages.last is not None and not pages.is_over and self._is_worth_another(pages.last, pages):
             await pages.next()
 
-    async def _reconcile(self, pages: _Pages[BackendT]) -> None:
+    async def _reconcile(self, pages: SweepPages) -> None:
         """Search the pages for what is in doubt. What is older than a pass reaches stays so."""
-        entries = self._due.unknown
-        wanted = [search_for(entry) for entry in entries]
-        found = await search(self._session, wanted, walk=pages)
-        for entry, each, matches in zip(entries, service_times(self._session, wanted), found, strict=True):
+        wanted = [each for _, each in self._due.unknown]
+        found = await search(self._session, wanted, walk=WithinReach(pages, self._session, wanted))
+        unknown = zip(self._due.unknown, service_times(self._session, wanted), found, strict=True)
+        for (entry, _), each, matches in unknown:
             reached = pages.is_at_end or (pages.last is not None and each.is_past(pages.last))
-            if reached and finding(matches.exact, matches.near) is Finding.MADE:
-                await self._session.backend.in_thread(self._accept, entry, matches.exact[0])
-            else:
-                why = (
-                    describe(matches) if reached else "it is older than a sweep reaches: journal.reconcile_all finds it"
-                )
+            made = made_of(entry, matches) if reached else []
+            for record in made:
+                await self._session.backend.in_thread(self._accept, entry, record)
+            if not made:
+                why = describe(matches) if reached else "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
 
-    def _is_worth_another(self, page: TransactionPage, pages: _Pages[BackendT]) -> bool:
+    def _is_worth_another(self, page: TransactionPage, pages: SweepPages) -> bool:
         """Return whether further pages show at least as many as they cost; by id, each costs a request."""
         if not page.items:
             return False
-        oldest = page.items[-1].created_at
-        span = max(page.items[0].created_at - oldest, _LEAST_SPAN)
         # What is newer than the end of a page is not on a later one.
+        newest = page.items[-1].created_at + CLOCK_TOLERANCE
         sent = (self._wanted[each].sent_at for each in self._missing)
-        older = sorted((each for each in sent if each < oldest + CLOCK_TOLERANCE), reverse=True)
-        # Estimated by how much time the page spans.
-        depths = enumerate(((oldest - each) / span for each in older), 1)
+        older = sorted((each for each in sent if each < newest), reverse=True)
+        depths = enumerate((pages_to(each, page) for each in older), 1)
         return pages.count <= len(older) and any(depth <= min(number, pages.left) for number, depth in depths)
 
     def _in_turns(self) -> Iterator[str]:
@@ -144,8 +137,7 @@ class SweepReader(Generic[BackendT]):
             self._missing & self._due.unhandled.keys(),
             self._without_code,
             {each for each in self._missing & self._due.to_check.keys() if self._due.is_late(self._wanted[each])},
-            {entry.transaction_id for entry in self._due.unknown if entry.transaction_id is not None}
-            - self.ended.keys(),
+            set(self._unclear),
         ]
         turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
         return (each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None)
@@ -176,8 +168,8 @@ class SweepReader(Generic[BackendT]):
                 self._record(target, record)
                 if target.transaction_id in self._due.to_check and self._due.is_late(target):
                     checked.append(target.transaction_id)
-            elif isinstance(record, Transaction):  # a page is searched as a whole
-                self._record_unclear(record)
+            elif record.transaction_id in self._unclear and isinstance(record, Transaction):
+                self._record_unclear(record)  # a page is searched as a whole
         self._sweeps.mark_checked(checked)
 
     def _record(self, target: Target, record: TransactionSummary) -> None:
@@ -222,8 +214,8 @@ class SweepReader(Generic[BackendT]):
 
     def _record_unclear(self, record: TransactionSummary) -> None:
         """Record a transaction whose id an unclear response showed, if it is the payment."""
-        entry = self._unclear.get(record.transaction_id)
-        if entry is not None and search_for(entry).fit(record) is Fit.EXACT:
+        entry, search = self._unclear[record.transaction_id]
+        if search.fit(record) is Fit.EXACT:
             self._accept(entry, record)
 
     def _accept(self, entry: JournalEntry, record: TransactionSummary) -> None:
@@ -233,35 +225,6 @@ class SweepReader(Generic[BackendT]):
             self._unclear.pop(entry.transaction_id or "", None)
             self.settled += _has_settled(entry.kind, record)
             self._note_end(record, needs_code=True)
-
-
-class _Pages(Generic[BackendT]):
-    """The newest pages of the list, as far as a pass reads them."""
-
-    def __init__(self, reader: SweepReader[BackendT]) -> None:
-        self._walk = PageWalk(reader.page)
-        self.last: TransactionPage | None = None
-        self.count = 0
-        self.is_at_end = False
-
-    @property
-    def left(self) -> int:
-        return _PAGES - self.count
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_at_end or self.left == 0
-
-    async def next(self) -> TransactionPage | None:
-        """Return the next page, None after the last one that a pass reads."""
-        if self.is_over:
-            return None
-        page = await self._walk.next()
-        if page is not None:
-            self.last = page
-            self.count += 1
-        self.is_at_end = page is None or not page.next_cursor
-        return page
 
 
 def _has_settled(kind: EntryKind, record: TransactionSummary) -> bool:
