@@ -260,20 +260,26 @@ def test_two_orders_do_not_share_an_account_reference(sdk: Driver, sandbox: Sand
     assert prompts(sandbox) == 1
 
 
-def test_a_payout_with_the_reference_of_an_order_blocks_neither(
-    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
+def test_a_prompt_does_not_block_a_payout_with_the_reference_of_its_order(
+    sdk: Driver, account: Account, journal: Journal
 ) -> None:
-    """Each is searched for while the list shows the other."""
-    account.rate_limit = None
-    payout = partial(_pay_out, journal)
-    sdk(payout)
-    sandbox.fail_next("POST", "/payments/stk", Fault.refuse)
-    with pytest.raises(OutcomeUnknownError):
+    sdk(collect(journal))
+    account.b2c_balance = Decimal(0)
+    with pytest.raises(momopay.InsufficientFundsError):
+        sdk(partial(_pay_out, journal))
+    account.b2c_balance = Decimal(1000)
+    assert isinstance(sdk(partial(_pay_out, journal)), momopay.Payout)
+
+
+def test_a_payout_does_not_block_a_prompt_for_the_order_with_its_reference(
+    sdk: Driver, account: Account, journal: Journal
+) -> None:
+    sdk(partial(_pay_out, journal))
+    account.service_balance, account.fee = Decimal(0), Decimal(1)
+    with pytest.raises(momopay.InsufficientServiceBalanceError):
         sdk(collect(journal))
-    journal.release("INV-42", kind=EntryKind.COLLECTION)
+    account.service_balance = Decimal(1000)
     assert isinstance(sdk(collect(journal)), StkTransaction)
-    execute(journal, "UPDATE momopay_payments SET state = 'REFUSED' WHERE kind = 'PAYOUT'")
-    assert isinstance(sdk(payout), Transaction)
 
 
 def _pay_out(journal: Journal, client: Any) -> Any:

@@ -151,8 +151,7 @@ class Collections(Payments):
             some = {"the_account": self._account, "references": references[start : start + _REFERENCES_AT_ONCE]}
             for prompt in connection.execute(SELECT_PROMPTS, some).mappings():
                 found[prompt["reference"]].append(prompt)
-        of_order = EntryKind.COLLECTION.value  # a payout may have the same reference
-        return [self._entry(row, prompts=found[row["reference"]] if row["kind"] == of_order else ()) for row in rows]
+        return [self._entry(row, prompts=found[row["reference"]]) for row in rows]
 
 
 def _of_prompt(values: Mapping[str, object]) -> dict[str, object]:
