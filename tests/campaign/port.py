@@ -51,6 +51,8 @@ class Weather:
 
 
 READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag", *STYLES)
+MOMENT = 0.05
+"""Virtual seconds between two looks at whether a signal was set."""
 FROZEN = (1.5, 4.5)
 """Virtual seconds for which a process stops at a payout: longer than its row counts as fresh, shorter than its time."""
 
@@ -130,6 +132,9 @@ class SimulatedIO(SyncBackend):
 
     def now(self) -> float:
         return self.fate.bank.now
+
+    def signal(self) -> Any:
+        return SimulatedSignal(self)
 
     async def sleep(self, seconds: float) -> None:
         await self.pass_time(seconds)
@@ -225,6 +230,25 @@ class SimulatedIO(SyncBackend):
 
     def _headers(self) -> Headers:
         return Headers({"Date": format_datetime(self.fate.bank.time, usegmt=True)})
+
+
+class SimulatedSignal:
+    """Wakes a task from another one of its process, within a moment of virtual time."""
+
+    def __init__(self, port: SimulatedIO) -> None:
+        self._port = port
+        self._is_set = False
+
+    def set(self) -> None:
+        """Wake the task that waits, or the next one that does."""
+        self._is_set = True
+
+    async def wait(self, seconds: float) -> None:
+        """Return when it is set, or when the time is over."""
+        until = self._port.now() + seconds
+        while not self._is_set and self._port.now() < until:
+            await self._port.sleep(MOMENT)
+        self._is_set = False
 
 
 class SuspendingIO(SimulatedIO):
