@@ -30,11 +30,12 @@ from momopay import (
     BudgetExhaustedError,
     Client,
     Journal,
+    JournalEntry,
     JournalError,
-    JournalState,
     OutcomeUnknownError,
     ServerError,
     ThrottledError,
+    Transaction,
 )
 from momopay.redis import RedisRateBudget
 
@@ -104,9 +105,15 @@ def payout(reference: str, amount: str, phone: str) -> None:
 
 @app.task(name="worker.sweep")
 def sweep() -> None:
-    """Find what became of the payouts whose outcome is unknown."""
-    for entry in account.journal.reconcile_all(account.client):
-        logger.warning("%s is %s", entry.reference, entry.state)
+    """Look for the payouts whose outcome is unknown, and hand each settled end to `on_end`, once."""
+    report = account.client.transactions.sweep(journal=account.journal, handler=on_end)
+    if report.unknown:
+        logger.warning("%d payouts are in doubt: `momopay payouts status`", report.unknown)
+
+
+def on_end(transaction: Transaction) -> None:
+    """Act on an end: tell the winner, or pay what was sent back under a new reference. A callback may use it too."""
+    logger.warning("%s ended: %s", transaction.account_reference, transaction.status)
 
 
 def demonstrate() -> int:
@@ -140,11 +147,12 @@ def demonstrate() -> int:
         for reference in [*winners, "WIN-3", "WIN-7"]:
             payout.delay(reference, "50", "0712345678")
         journal = stack.enter_context(Journal(journal_url))
-        states = Counter[JournalState]()
-        while states.total() < len(winners) or states[JournalState.SENDING]:
+        entries = list[JournalEntry]()
+        while len(entries) < len(winners) or not all(entry.has_settled for entry in entries):
             time.sleep(0.5)
-            states = Counter(entry.state for entry in map(journal.get, winners) if entry is not None)
-        print("In the journal:", ", ".join(f"{count} {state}" for state, count in states.items()))
+            entries = [entry for entry in map(journal.get, winners) if entry is not None]
+        ends = Counter(str(entry.status) for entry in entries)
+        print("In the journal:", ", ".join(f"{count} {status}" for status, count in ends.items()))
         paid = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
         print(f"The service paid {len(paid)} times, {len(set(paid))} references")
     return 0 if sorted(paid) == sorted(winners) else 3

@@ -54,9 +54,19 @@ def test_an_unknown_outcome_is_left_to_the_sweep(worker: Any, sandbox: Sandbox) 
     sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
     assert worker.payout.apply(ORDER).state == "SUCCESS"
     assert worker.account.journal.get("SAL-1").state == "UNKNOWN"
+    sandbox.advance(60)
     worker.sweep.apply()
-    assert worker.account.journal.get("SAL-1").state == "ACCEPTED"
+    entry = worker.account.journal.get("SAL-1")
+    assert (entry.state, entry.status) == ("ACCEPTED", "SUCCESS")
     assert paid(sandbox) == {"SAL-1": 1}
+
+
+def test_the_sweep_hands_on_each_end_once(worker: Any, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    worker.payout.apply(ORDER)
+    sandbox.advance(60)
+    for _ in range(2):
+        worker.sweep.apply()
+    assert [message for message in caplog.messages if "ended" in message] == ["SAL-1 ended: SUCCESS"]
 
 
 def test_a_refusal_fails_the_task_at_once(worker: Any, sandbox: Sandbox, account: Account) -> None:
