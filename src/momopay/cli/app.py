@@ -20,6 +20,7 @@ from momopay.cli import (
     reconcile,
     sandbox,
     stk,
+    sweep,
     transactions,
 )
 from momopay.cli.command import DEBUG, JSON, Command, Group
@@ -52,6 +53,7 @@ app.command(cls=Command)(collect.collect)
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(payouts.app, name="payouts")
 app.add_typer(journal.app, name="journal")
+app.command(cls=Command)(sweep.sweep)
 app.command(cls=Command)(reconcile.reconcile)
 app.command(cls=Command)(listen.listen)
 app.add_typer(callback.app, name="callback")
