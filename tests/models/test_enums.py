@@ -38,6 +38,11 @@ def test_an_enum_has_the_values_of_the_service_and_no_more(kind: Any) -> None:
     assert all(kind(value) is kind(value) for value in ENUMS[kind])
 
 
+@pytest.mark.parametrize("text", ["b2c", "B2c", "B2C"])
+def test_a_type_is_known_in_any_case(text: str) -> None:
+    assert momopay.TransactionType(text) is momopay.TransactionType.B2C
+
+
 @each_enum
 @pytest.mark.parametrize("text", ["WEIRD", "success", "SUCCESS ", "0000", "", "ünïcode", "name", "__class__"])
 def test_an_unknown_value_keeps_its_text(kind: Any, text: str) -> None:

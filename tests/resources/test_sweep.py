@@ -448,6 +448,19 @@ def test_the_record_of_another_payment_is_not_this_ones_end(
     assert "the service's record has another reference" in caplog.text
 
 
+def test_what_a_page_shows_with_another_amount_is_read_by_id(
+    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
+) -> None:
+    account.switches.list_amount = "with_fee"
+    sdk(pay(journal))
+    prompted(sdk, journal)
+    sandbox.advance(3600)
+    handler = Handler()
+    assert swept(sdk, journal, handler) == SweepReport(settled=2, handled=2)
+    assert (found(journal).status, order(journal).status) == ("SUCCESS", "SUCCESS")
+    assert [each.amount for each in handler.transactions] == [10, 10]
+
+
 def test_what_the_service_does_not_know_stops_nothing(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     put(journal, "lost", ACCEPTED, transaction_id="no-such-id")
     sdk(pay(journal))

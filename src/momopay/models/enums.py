@@ -67,6 +67,12 @@ class TransactionType(OpenEnum):
     B2C = "B2C"
     WALLET_TOPUP = "WALLET_TOPUP"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        # Whether the list has it in capitals is not specified, and a payout that FAILED is REVERSED later in any case.
+        known = cls.__members__.get(value.upper()) if isinstance(value, str) else None
+        return known or super()._missing_(value)
+
 
 class ChannelType(OpenEnum):
     """What kind of shortcode a payment channel has."""

@@ -165,6 +165,9 @@ class SweepReader(Generic[BackendT]):
         for record in records:
             target = self._wanted.get(record.transaction_id)
             if target is not None:
+                # Whether the list's amount is that of a single read is not specified: if it differs, the read decides.
+                if not isinstance(record, Transaction) and _differences(target, record):
+                    continue
                 self._record(target, record)
                 if target.transaction_id in self._due.to_check and self._due.is_late(target):
                     checked.append(target.transaction_id)
