@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import pickle
 import threading
+from base64 import b64decode
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import create_autospec
 
 import httpx
 import pytest
 
+import momopay
 from drivers import KEY, Driver
-from momopay import AsyncClient, Client, ConfigurationError, RateBudget
+from momopay import SHARED_BUDGET, AsyncClient, Client, ConfigurationError, FileRateBudget, RateBudget
 
 BASE = "https://api.example/v1"
 
@@ -88,3 +96,202 @@ def test_one_client_serves_many_threads() -> None:
 def test_a_transport_of_the_other_client_is_refused(kind: Any, transport: Any) -> None:
     with pytest.raises(ConfigurationError, match="handle_"):
         kind(KEY, base_url=BASE, transport=transport)
+
+
+def seen(request: httpx.Request, requests: list[httpx.Request]) -> httpx.Response:
+    requests.append(request)
+    return balance(request)
+
+
+@pytest.fixture
+def requests() -> list[httpx.Request]:
+    return []
+
+
+@pytest.fixture
+def service(requests: list[httpx.Request]) -> httpx.MockTransport:
+    return httpx.MockTransport(lambda request: seen(request, requests))
+
+
+KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])
+
+
+@KINDS
+def test_options_can_be_read(kind: Any) -> None:
+    client = kind(KEY, base_url=BASE + "/", timeout=3, deadline=40.5, max_attempts=2)
+    assert (client.base_url, client.timeout, client.deadline, client.max_attempts) == (BASE, 3, 40.5, 2)
+    copy = client.with_options(timeout=4.0)
+    assert (copy.base_url, copy.timeout, copy.deadline, copy.max_attempts) == (BASE, 4.0, 40.5, 2)
+    for name in ("base_url", "timeout", "is_closed"):
+        with pytest.raises(AttributeError):
+            setattr(client, name, None)
+
+
+def test_a_client_and_its_copies_tell_that_they_are_closed(drive: Callable[..., Driver]) -> None:
+    driver = drive(transport=httpx.MockTransport(balance))
+    copy = driver.client.with_options(timeout=1.0)
+    assert (driver.client.is_closed, copy.is_closed) == (False, False)
+    driver(lambda _: copy.close() if driver.client_kind == "blocking" else copy.aclose())
+    assert (driver.client.is_closed, copy.is_closed) == (False, False)
+    driver(lambda client: client.close() if driver.client_kind == "blocking" else client.aclose())
+    assert (driver.client.is_closed, copy.is_closed) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://api.example", "https://api.example/v2", "https://api.example/v1/x", "https://v1"]
+)
+@KINDS
+def test_an_address_that_does_not_end_in_v1_is_refused(kind: Any, address: str) -> None:
+    with pytest.raises(ConfigurationError, match="ends in /v1"):
+        kind(KEY, base_url=address)
+
+
+def test_headers_and_program_are_sent(
+    drive: Callable[..., Driver], service: httpx.MockTransport, requests: list[httpx.Request]
+) -> None:
+    driver = drive(transport=service, app_info="shop/1.2", default_headers={"X-Gateway": "a b", "X-Shop": "1"})
+    driver(lambda client: client.wallet.balance())
+    driver(lambda client: client.with_options(default_headers={"x-shop": "2", "X-Day": ""}).wallet.balance())
+    first, second = (request.headers for request in requests)
+    assert first["user-agent"] == f"momopay/{momopay.__version__} shop/1.2"
+    assert (first["x-gateway"], first["x-shop"]) == ("a b", "1")
+    assert (second["user-agent"], second["x-gateway"]) == (first["user-agent"], "a b")
+    assert (second.get_list("x-shop"), second["x-day"]) == (["2"], "")
+
+
+FORBIDDEN = ["Authorization", "content-type", "CONTENT-LENGTH", "hOST", "idempotency-Key", "Transfer-Encoding"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({name: "x"} for name in FORBIDDEN),
+        {"X-A": "x\r\nAuthorization: Basic eA=="},
+        {"X-A": "x\n"},
+        {"X-A": " x"},
+        {"X-A": "k\u00e4se"},
+        {"X-A": 1},
+        {"X-A": None},
+        {"X A": "x"},
+        {"X-A:": "x"},
+        {"": "x"},
+        {1: "x"},
+        {"X-A": "1", "x-a": "2"},
+        [("X-A", "x")],
+        "X-A: x",
+    ],
+    ids=repr,
+)
+@KINDS
+def test_headers_that_would_change_a_request_are_refused(kind: Any, headers: Any) -> None:
+    with pytest.raises(ConfigurationError, match="default_headers"):
+        kind(KEY, base_url=BASE, default_headers=headers)
+    with pytest.raises(ConfigurationError, match="default_headers"):
+        kind(KEY, base_url=BASE).with_options(default_headers=headers)
+
+
+@pytest.mark.parametrize("text", ["", " shop", "shop\r\nX: 1", "sh\u00f6p", 1, b"shop/1.2"], ids=repr)
+@KINDS
+def test_a_program_that_is_no_header_text_is_refused(kind: Any, text: Any) -> None:
+    with pytest.raises(ConfigurationError, match="app_info"):
+        kind(KEY, base_url=BASE, app_info=text)
+
+
+def test_a_copy_for_another_key_sends_that_key(
+    drive: Callable[..., Driver], service: httpx.MockTransport, requests: list[httpx.Request]
+) -> None:
+    driver = drive(transport=service)
+    driver(lambda client: client.with_options(api_key="pk_test_merchant").wallet.balance())
+    driver(lambda client: client.wallet.balance())
+    sent = [b64decode(request.headers["authorization"].removeprefix("Basic ")).decode() for request in requests]
+    assert sent == ["pk_test_merchant:", f"{KEY}:"]
+
+
+def test_a_copy_for_another_key_has_that_keys_own_budget_pause_and_waits() -> None:
+    client = Client("pk_test_platform", base_url=BASE)
+    merchant = client.with_options(api_key="pk_test_merchant")
+    assert merchant._session.budget is Client("pk_test_merchant", base_url=BASE)._session.budget
+    assert merchant._session.budget is not client._session.budget
+    assert merchant._session.stk_pause is not client._session.stk_pause
+    assert merchant._session.backend is client._session.backend
+    assert merchant._waits is not client._waits
+    assert merchant.with_options(api_key="pk_test_platform")._session.budget is client._session.budget
+    same = client.with_options(api_key="pk_test_platform")
+    assert (same._session.budget, same._waits) == (client._session.budget, client._waits)
+
+
+def test_whose_budget_a_copy_for_another_key_has(tmp_path: Path) -> None:
+    own, given = RateBudget(requests=5), RateBudget(requests=6)
+    with_own = Client("pk_test_platform", base_url=BASE, budget=own)
+    assert with_own.with_options(timeout=1.0)._session.budget is own
+    merchant = with_own.with_options(api_key="pk_test_merchant")
+    assert merchant._session.budget is Client("pk_test_merchant", base_url=BASE)._session.budget
+    assert with_own.with_options(api_key="pk_test_merchant", budget=given)._session.budget is given
+    assert with_own.with_options(budget=None)._session.budget is None
+    without = Client("pk_test_platform", base_url=BASE, budget=None)
+    assert without.with_options(api_key="pk_test_merchant")._session.budget is None
+    shared = with_own.with_options(budget=SHARED_BUDGET)
+    assert shared._session.budget is Client("pk_test_platform", base_url=BASE)._session.budget
+    files = FileRateBudget(tmp_path)  # it keeps keys apart by itself
+    assert Client(KEY, base_url=BASE, budget=files).with_options(api_key="pk_test_merchant")._session.budget is files
+    with pytest.raises(ConfigurationError, match="budget"):
+        with_own.with_options(budget=cast("Any", 58))
+
+
+@pytest.mark.parametrize("key", ["", "a b", "pk_live_real", None, 5])
+def test_a_copy_for_a_key_that_is_none_or_unsafe_is_refused(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOMOPAY_API_KEY", KEY)
+    with pytest.raises(ConfigurationError, match="key"):
+        Client(KEY, base_url="http://127.0.0.1:1/v1").with_options(api_key=key)
+
+
+@KINDS
+def test_a_copy_of_a_subclass_keeps_its_attributes(kind: Any) -> None:
+    class Shop(kind):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            super().__init__(KEY, base_url=BASE)  # pyright: ignore[reportUnknownMemberType]
+            self.name = name
+            self.sold = list[int]()
+
+        @cached_property
+        def label(self) -> str:
+            return self.name.upper()
+
+    shop = Shop("duka")
+    assert shop.label == "DUKA"
+    copy = shop.with_options(timeout=1.0)
+    assert type(copy) is Shop
+    assert (copy.name, copy.label, copy.timeout) == ("duka", "DUKA", 1.0)
+    assert copy.sold is shop.sold
+    copy.name = "soko"
+    assert shop.name == "duka"
+    assert copy.stk is not shop.stk
+
+
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+@KINDS
+def test_a_client_says_why_it_is_not_copied(kind: Any, attempt: Any) -> None:
+    with pytest.raises(TypeError, match=r"connections and the key; make one in each process, or call with_options"):
+        attempt([kind(KEY, base_url=BASE)] if attempt is not copy.copy else kind(KEY, base_url=BASE))
+
+
+def test_a_mock_of_a_client_has_the_operations() -> None:
+    client = create_autospec(Client)(KEY)
+    client.stk.initiate(amount=100, phone="0712345678")
+    client.transactions.iter(status="SUCCESS")
+    with pytest.raises(TypeError, match="amuont"):
+        client.stk.initiate(amuont=100, amount=1, phone="0712345678")
+    with pytest.raises(AttributeError):
+        client.stk.begin(amount=100, phone="0712345678")
+
+
+def test_a_mock_of_an_async_client_is_awaited() -> None:
+    client = create_autospec(AsyncClient, instance=True)
+    client.payouts.initiate.return_value = "paid"
+    paid = asyncio.run(client.payouts.initiate(amount=100, phone="0712345678", reference="SAL-1"))
+    assert paid == "paid"
+
+
+def test_operations_of_the_class_say_that_they_need_a_client() -> None:
+    with pytest.raises(AttributeError, match="make a client first"):
+        Client.stk.initiate(amount=100, phone="0712345678")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -6,168 +6,40 @@ that only builds a client starts as fast as one without, and a program that only
 
 from __future__ import annotations
 
-import threading
-from functools import cached_property
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from momopay._core.backend import BackendT
-from momopay._core.config import SHARED_BUDGET, UNCHANGED, Account, Limits, check_collaborators
+import momopay
+from momopay._core.base_client import BaseClient, Connections, load
+from momopay._core.config import SHARED_BUDGET, Account, Limits, check_collaborators
 from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+    import ssl
 
     import httpx
 
-    from momopay._core.session import Session
-    from momopay._polling.coordinator import WaitCoordinator
-    from momopay._ratelimit.budget import Budget
-    from momopay._ratelimit.limiter import SharedBudget
-    from momopay._transport.async_backend import AsyncBackend  # noqa: F401  a base class names it in a string
-    from momopay._transport.sync_backend import SyncBackend  # noqa: F401  a base class names it in a string
-    from momopay.resources.channels import Channels
-    from momopay.resources.payouts import Payouts
-    from momopay.resources.stk import Stk
-    from momopay.resources.transactions import Transactions
-    from momopay.resources.wallet import Wallet
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
+else:
+
+    class LateModule:
+        """A module of an annotation, imported when `typing.get_type_hints` asks for one of its names."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(import_module(self._name), name)
+
+    httpx, ssl = LateModule("httpx"), LateModule("ssl")
 
 __all__ = ["AsyncClient", "Client"]
 
 
-def _load(path: str) -> Any:
-    """Return what a module of this package defines: the boundary behind which everything that sends is imported."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(f"momopay.{module}"), name)
-
-
-class _Shared(Generic[BackendT]):
-    """What a client and its copies share. It is made at the first use, by whichever thread is first."""
-
-    def __init__(
-        self,
-        account: Account,
-        budget: Budget | SharedBudget | SHARED_BUDGET | None,
-        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None,
-        backend_class: str,
-    ) -> None:
-        self.account = account
-        self.budget: Budget | SharedBudget | SHARED_BUDGET | None = budget
-        self._transport = transport
-        self._backend_class = backend_class
-        self._lock = threading.Lock()
-        self._backend: Any = None
-        self._coordinator: WaitCoordinator | None = None
-
-    def backend(self) -> BackendT:
-        """Return the connections."""
-        with self._lock:  # two threads may make the first call
-            if self._backend is None:
-                self._backend = _load(self._backend_class)(self._transport)
-            backend: BackendT = self._backend
-            return backend
-
-    def coordinator(self) -> WaitCoordinator:
-        """Return what lets all waits poll together."""
-        with self._lock:
-            coordinator: WaitCoordinator = self._coordinator or _load("_polling.coordinator.WaitCoordinator")()
-            self._coordinator = coordinator
-            return coordinator
-
-
-class _BaseClient(Generic[BackendT]):
-    """What both clients have in common."""
-
-    _shared: _Shared[BackendT]
-    _limits: Limits
-    _owns_connections: bool = True
-
-    @cached_property
-    def _session(self) -> Session[BackendT]:
-        shared = self._shared
-        session: Session[BackendT] = _load("_core.session.open_session")(
-            shared.backend(), shared.account, shared.budget, self._limits
-        )
-        return session
-
-    @cached_property
-    def _loaded(self) -> dict[str, Any]:
-        return {}
-
-    def _resource(self, path: str, *shared: Callable[[], object]) -> Any:
-        """Return a group of operations. It is imported at its first use, and made once for each client."""
-        if path not in self._loaded:
-            self._loaded[path] = _load(f"resources.{path}")(self._session, *(make() for make in shared))
-        return self._loaded[path]
-
-    @property
-    def stk(self) -> Stk[BackendT]:
-        """STK collections."""
-        stk: Stk[BackendT] = self._resource("stk.Stk")
-        return stk
-
-    @property
-    def payouts(self) -> Payouts[BackendT]:
-        """B2C payouts."""
-        payouts: Payouts[BackendT] = self._resource("payouts.Payouts")
-        return payouts
-
-    @property
-    def transactions(self) -> Transactions[BackendT]:
-        """Transactions: read, listed, waited for."""
-        # The method and not its result, which takes a lock: every call passes through here.
-        transactions: Transactions[BackendT] = self._resource("transactions.Transactions", self._shared.coordinator)
-        return transactions
-
-    @property
-    def wallet(self) -> Wallet[BackendT]:
-        """The service wallet."""
-        wallet: Wallet[BackendT] = self._resource("wallet.Wallet")
-        return wallet
-
-    @property
-    def channels(self) -> Channels[BackendT]:
-        """Payment channels."""
-        channels: Channels[BackendT] = self._resource("channels.Channels")
-        return channels
-
-    def with_options(
-        self,
-        *,
-        timeout: float | UNCHANGED = UNCHANGED,
-        deadline: float | UNCHANGED = UNCHANGED,
-        max_attempts: int | UNCHANGED = UNCHANGED,
-    ) -> Self:
-        """Return a light copy with other options; it shares connections, budget and waits.
-
-        Args:
-            timeout: Seconds for one attempt.
-            deadline: Seconds for one call.
-            max_attempts: Attempts in one call.
-
-        Returns:
-            The copy. Closing it closes nothing; the original owns the connections.
-
-        Raises:
-            ConfigurationError: An option is out of range.
-        """
-        limits = self._limits
-        copy = object.__new__(type(self))  # not the constructor: a subclass may have changed its arguments
-        copy._shared = self._shared
-        copy._limits = Limits(
-            timeout=limits.timeout if timeout is UNCHANGED else timeout,
-            deadline=limits.deadline if deadline is UNCHANGED else deadline,
-            max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
-        )
-        copy._owns_connections = False  # closing a copy must not close what the original still uses
-        return copy
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(base_url={self._shared.account.base_url!r})"
-
-
-class Client(_BaseClient["SyncBackend"]):
+class Client(BaseClient["SyncBackend"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
@@ -181,9 +53,16 @@ class Client(_BaseClient["SyncBackend"]):
             other machines, too; None is no budget at all.
         transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
             bounds each of its network operations, and the body.
+        proxy: The URL of an HTTP proxy to connect through, ``http://`` or ``https://``, with a user and a password if
+            it wants them. The environment's proxies are never used.
+        verify: What TLS trusts, and any certificate of the client's own; by default what httpx trusts.
+        default_headers: Headers to add to every request, such as those that a gateway wants. Not Authorization,
+            Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
+        app_info: Your program and its version, such as ``"shop/1.2"``, added to the User-Agent.
 
     Raises:
-        ConfigurationError: No key or address, TLS missing, a live key on loopback, or a senseless option.
+        ConfigurationError: No key or address, an address that does not end in ``/v1``, TLS missing, a live key on
+            loopback, `proxy` or `verify` beside `transport`, or a senseless option.
     """
 
     @clears_frames
@@ -195,17 +74,25 @@ class Client(_BaseClient["SyncBackend"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
         transport: httpx.BaseTransport | None = None,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | None = None,
+        default_headers: Mapping[str, str] | None = None,
+        app_info: str | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_request")
-        self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, "_transport.sync_backend.SyncBackend")
+        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        account = Account(api_key, base_url)
+        connections: Connections[SyncBackend] = Connections(
+            "_transport.sync_backend.SyncBackend", transport, proxy, verify
+        )
+        self._configure(account, limits, budget, connections, default_headers, app_info)
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
         if self._owns_connections:
-            _load("_core.operation.run_sync")(self._session.close())
+            load("_core.operation.run_sync")(self._session.close())
 
     def __enter__(self) -> Self:
         return self
@@ -216,7 +103,7 @@ class Client(_BaseClient["SyncBackend"]):
         self.close()
 
 
-class AsyncClient(_BaseClient["AsyncBackend"]):
+class AsyncClient(BaseClient["AsyncBackend"]):
     """The client for asyncio and trio. Belongs to the event loop that uses it first; make one for each.
 
     Args:
@@ -227,6 +114,10 @@ class AsyncClient(_BaseClient["AsyncBackend"]):
         max_attempts: As for `Client`.
         budget: As for `Client`.
         transport: An async httpx transport to send through, instead of the SDK's own connections.
+        proxy: As for `Client`.
+        verify: As for `Client`.
+        default_headers: As for `Client`.
+        app_info: As for `Client`.
 
     Raises:
         ConfigurationError: As for `Client`.
@@ -241,12 +132,20 @@ class AsyncClient(_BaseClient["AsyncBackend"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: Budget | SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
         transport: httpx.AsyncBaseTransport | None = None,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | None = None,
+        default_headers: Mapping[str, str] | None = None,
+        app_info: str | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_async_request")
-        self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
-        self._shared = _Shared(Account(api_key, base_url), budget, transport, "_transport.async_backend.AsyncBackend")
+        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        account = Account(api_key, base_url)
+        connections: Connections[AsyncBackend] = Connections(
+            "_transport.async_backend.AsyncBackend", transport, proxy, verify
+        )
+        self._configure(account, limits, budget, connections, default_headers, app_info)
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""

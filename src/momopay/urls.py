@@ -6,8 +6,9 @@ A name may resolve to another address at any moment, so a check of its address h
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
@@ -19,7 +20,36 @@ def check_base_url(url: str) -> str:
         raise ValueError("must have no user, query or fragment")
     if parts.scheme == "http" and not is_loopback(url):
         raise ValueError("must start with https://, because the key and every phone number are sent to it")
-    return f"{parts.scheme}://{_authority(parts)}{parts.path.rstrip('/')}"
+    path = parts.path.rstrip("/")
+    if not path.endswith("/v1"):  # anything else would answer 404 to every call
+        raise ValueError("must have a path that ends in /v1")
+    return f"{parts.scheme}://{_authority(parts)}{path}"
+
+
+@dataclass(frozen=True)
+class ProxyAddress:
+    """Where a proxy listens."""
+
+    scheme: str
+    host: str
+    port: int
+    credentials: str | None = field(repr=False)  # user:password
+
+
+def check_proxy_url(url: object) -> ProxyAddress:
+    """Return what a proxy's URL says. Raise ValueError if it cannot be used; the message has no part of it."""
+    if not isinstance(url, str):
+        raise ValueError("must be a URL such as http://proxy.example:3128")  # noqa: TRY004  every refusal is a ValueError
+    if url.startswith("socks"):
+        raise ValueError("must be http:// or https://; for SOCKS pass transport=httpx.HTTPTransport(proxy=...)")
+    parts = _split(url)
+    if "?" in url or "#" in url or parts.path not in {"", "/"}:
+        raise ValueError("must have no path, query or fragment")
+    credentials = None
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    return ProxyAddress(parts.scheme, parts.hostname or "", port, credentials)
 
 
 def is_loopback(url: str) -> bool:

@@ -72,6 +72,12 @@ class Account:
         if self.on_loopback and self.api_key.startswith("pk_live_"):
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
 
+    def with_key(self, api_key: str) -> Account:
+        """Return another account at the same address."""
+        if not isinstance(api_key, str):  # None would mean the environment's
+            raise ConfigurationError("api_key must be text")
+        return Account(api_key, self.base_url)
+
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r})"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Generic
 
 from momopay import __version__
@@ -26,6 +27,7 @@ class Session(Generic[BackendT]):
         budget: Budget | SharedBudget | None,
         stk_pause: StkPause,
         limits: Limits,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.backend: BackendT = backend
         self.account = account
@@ -44,6 +46,8 @@ class Session(Generic[BackendT]):
                 "User-Agent": f"momopay/{__version__}",
             },
         )
+        if headers is not None:
+            self.headers.update(headers)
 
     async def close(self) -> None:
         """Close the connections, those of a shared budget included."""
@@ -53,7 +57,11 @@ class Session(Generic[BackendT]):
 
 
 def open_session(
-    backend: BackendT, account: Account, budget: Budget | SharedBudget | SHARED_BUDGET | None, limits: Limits
+    backend: BackendT,
+    account: Account,
+    budget: Budget | SharedBudget | SHARED_BUDGET | None,
+    limits: Limits,
+    headers: Mapping[str, str] | None,
 ) -> Session[BackendT]:
     """Return a session over these connections, with the state that all clients of the key share."""
     key_state = key_state_for(account)
@@ -63,4 +71,5 @@ def open_session(
         budget=key_state.budget if budget is SHARED_BUDGET else budget,
         stk_pause=key_state.stk_pause,
         limits=limits,
+        headers=headers,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
@@ -26,6 +26,8 @@ from momopay.models.transactions import Transaction
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
+else:  # for `typing.get_type_hints`
+    AsyncBackend = SyncBackend = Any
 
 __all__ = ["WaitIterator"]
 

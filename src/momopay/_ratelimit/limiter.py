@@ -18,6 +18,8 @@ from momopay.errors import BudgetExhaustedError
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
+else:  # for `typing.get_type_hints`
+    AsyncBackend = SyncBackend = Any
 
 __all__ = ["SharedBudget"]
 

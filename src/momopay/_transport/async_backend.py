@@ -17,6 +17,7 @@ from momopay._transport import clock
 from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
 from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
+from momopay._transport.route import DIRECT, Route
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
@@ -33,9 +34,10 @@ class AsyncBackend:
 
     is_async: ClassVar[bool] = True
 
-    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None, route: Route = DIRECT) -> None:
         self._transport = transport
-        self._closed = False
+        self._route = route
+        self.is_closed: bool = False
         self._idle: IdleStack[AsyncConnection] = IdleStack()
         self._loop: object = None
         # Both belong to the loop, so `_bind_to_loop` makes them.
@@ -64,7 +66,7 @@ class AsyncBackend:
         progress: Progress | None,
     ) -> RawResponse:
         """Make one attempt, over any transport within `timeout` seconds as a whole; see `SyncBackend.send`."""
-        if self._closed:
+        if self.is_closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
         self._bind_to_loop()
         deadline = clock.now() + timeout
@@ -89,13 +91,15 @@ class AsyncBackend:
     async def _send_on_connection(
         self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
+        if self._route.proxy is not None:
+            self._route.prepare(request)
         reader.progress.connecting = True
         async with self._slots:
             connection = self._idle.pop() if progress is None else None
             if connection is not None and connection.has_expired():
                 await _close(connection)
                 connection = None
-            connection = connection or AsyncConnection(origin_of(request), progress)
+            connection = connection or AsyncConnection(origin_of(request), progress, self._route)
             connection.socket.deadline = deadline
             reader.progress.knows_body = bool(request.content)
             # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
@@ -107,7 +111,7 @@ class AsyncBackend:
                 raise
             if progress is not None:
                 connection.socket.answered()
-            keep = progress is None and not self._closed and is_reusable(connection, response)
+            keep = progress is None and not self.is_closed and is_reusable(connection, response)
             for unused in self._idle.push(connection) if keep else [connection]:
                 await _close(unused)
             return answer
@@ -132,7 +136,7 @@ class AsyncBackend:
 
     async def close(self) -> None:
         """Close the idle connections, and the user's transport if there is one."""
-        self._closed = True
+        self.is_closed = True
         for connection in self._idle.drain():
             await connection.aclose()
         # A transport's sockets can be closed only on their own event loop. On another one they are dropped.

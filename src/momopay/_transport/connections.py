@@ -25,6 +25,7 @@ from typing import Final, Generic, TypeVar
 import httpcore
 import httpx
 
+from momopay._transport.nested_tls import NestedTlsSocket
 from momopay._transport.network import (
     AsyncNetwork,
     AsyncStream,
@@ -34,6 +35,7 @@ from momopay._transport.network import (
     wait_suspended,
 )
 from momopay._transport.response import Progress
+from momopay._transport.route import DIRECT, Route, Tunnel
 from momopay._transport.sockets import AttemptSocket
 from momopay.errors import ConfigurationError
 
@@ -49,10 +51,11 @@ class SyncConnection(httpx.HTTPTransport):
     # our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
     # sends, is set here. It is the one private attribute of another library that this package touches.
 
-    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None) -> None:
-        self.socket = AttemptSocket(wait_blocking, progress)
-        tls = tls_context(origin)
-        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=SyncNetwork(self.socket))
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+        self.socket = _socket_for(route)(wait_blocking, progress)
+        tls, tunnel = tls_context(origin, route), _tunnel_to(origin, route)
+        network = SyncNetwork(self.socket, tunnel)
+        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
     def close(self) -> None:
@@ -69,10 +72,11 @@ class SyncConnection(httpx.HTTPTransport):
 class AsyncConnection(httpx.AsyncHTTPTransport):
     """An asynchronous connection; see `SyncConnection`."""
 
-    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None) -> None:
-        self.socket = AttemptSocket(wait_suspended, progress)
-        tls = tls_context(origin)
-        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=AsyncNetwork(self.socket))
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+        self.socket = _socket_for(route)(wait_suspended, progress)
+        tls, tunnel = tls_context(origin, route), _tunnel_to(origin, route)
+        network = AsyncNetwork(self.socket, tunnel)
+        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
     async def aclose(self) -> None:
@@ -99,9 +103,24 @@ def is_reusable(connection: SyncConnection | AsyncConnection, response: httpx.Re
     return connection.core.is_idle() and not stream.has_unread()
 
 
-def tls_context(origin: httpcore.Origin) -> ssl.SSLContext | None:
-    """Return the TLS context that all connections of the process share, or None where the URL needs none."""
-    return _shared_tls_context() if origin.scheme == b"https" else None
+def tls_context(origin: httpcore.Origin, route: Route = DIRECT) -> ssl.SSLContext | None:
+    """Return the TLS context that all connections of the process share, or the user's; None where none is needed."""
+    if origin.scheme != b"https":
+        return None
+    return _shared_tls_context() if route.tls is None else route.tls
+
+
+def _tunnel_to(origin: httpcore.Origin, route: Route) -> Tunnel | None:
+    if route.proxy is None:
+        return None
+    proxy_tls = None
+    if route.proxy.scheme == "https":
+        proxy_tls = _shared_tls_context() if route.tls is None else route.tls
+    return route.tunnel_to(origin, proxy_tls)
+
+
+def _socket_for(route: Route) -> type[AttemptSocket]:
+    return AttemptSocket if route.proxy is None or route.proxy.scheme == "http" else NestedTlsSocket
 
 
 @cache  # it takes some 15 ms. A failure is not kept: once the file is corrected, the process need not start again

@@ -24,6 +24,7 @@ import anyio.lowlevel
 import httpcore
 
 from momopay._transport.blocking import run_blocking
+from momopay._transport.route import Tunnel
 from momopay._transport.sockets import AttemptSocket, poll
 
 # Seconds by which one address of a name is ahead of the next, as RFC 8305 recommends.
@@ -88,8 +89,9 @@ class SyncStream(_Stream, httpcore.NetworkStream):
 class SyncNetwork(httpcore.SyncBackend):
     """Opens blocking sockets. One deadline covers all addresses of a name; the system's call gives each its own."""
 
-    def __init__(self, sock: AttemptSocket) -> None:
+    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
         self._socket = sock
+        self._tunnel = tunnel
 
     def connect_tcp(
         self,
@@ -99,6 +101,15 @@ class SyncNetwork(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
+        tunnel = self._tunnel
+        if tunnel is None:
+            self._connect(host, port)
+        else:
+            self._connect(tunnel.proxy.host, tunnel.proxy.port)
+            run_blocking(tunnel.open(self._socket, host, port))
+        return SyncStream(self._socket)
+
+    def _connect(self, host: str, port: int) -> None:
         failure: OSError | None = None
         for address in resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout)):
             remaining = self._socket.remaining(httpcore.ConnectTimeout)
@@ -107,7 +118,7 @@ class SyncNetwork(httpcore.SyncBackend):
             except OSError as error:
                 failure = error
             else:
-                return SyncStream(self._socket)
+                return
         if isinstance(failure, TimeoutError):
             raise httpcore.ConnectTimeout(str(failure)) from failure
         raise httpcore.ConnectError(str(failure or f"{host} has no address")) from failure
@@ -175,8 +186,9 @@ class AsyncStream(_Stream, httpcore.AsyncNetworkStream):
 class AsyncNetwork(httpcore.AsyncNetworkBackend):
     """Opens sockets on an event loop, on asyncio and on trio alike."""
 
-    def __init__(self, sock: AttemptSocket) -> None:
+    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
         self._socket = sock
+        self._tunnel = tunnel
 
     async def connect_tcp(
         self,
@@ -188,12 +200,20 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):
-                self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
+                tunnel = self._tunnel
+                if tunnel is None:
+                    await self._connect(host, port)
+                else:
+                    await self._connect(tunnel.proxy.host, tunnel.proxy.port)
+                    await tunnel.open(self._socket, host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout("no connection within the timeout") from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise httpcore.ConnectError(str(error)) from error
         return AsyncStream(self._socket)
+
+    async def _connect(self, host: str, port: int) -> None:
+        self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
 
 
 async def _resolve_suspended(host: str, port: int) -> list[str]:

@@ -107,12 +107,14 @@ class Progress:
         # The head announces the body's length. A server that never gets the body knows of no amount and no phone.
         return self.connecting or (self.knows_body and self.sending and not self.sending_body)
 
-    def trace(self, event: str, _info: dict[str, Any]) -> None:
+    def trace(self, event: str, info: dict[str, Any]) -> None:
         """Follow the extension of httpcore's blocking half."""
-        run_blocking(self.trace_async(event, _info))
+        run_blocking(self.trace_async(event, info))
 
-    async def trace_async(self, event: str, _info: dict[str, Any]) -> None:
+    async def trace_async(self, event: str, info: dict[str, Any]) -> None:
         """Follow the same extension of httpcore's asynchronous half, which awaits it."""
+        if getattr(info.get("request"), "method", None) == b"CONNECT":
+            return  # a proxy is asked for a tunnel: to the service, that is connecting
         if event == "connection.connect_tcp.started":
             # A transport may connect to something else after it has sent the request.
             self.connecting = not self.sending

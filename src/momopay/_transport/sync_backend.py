@@ -14,6 +14,7 @@ from momopay._transport import clock
 from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable, origin_of
 from momopay._transport.requests import build_request
 from momopay._transport.response import TRANSPORT_ERRORS, NotSentError, Progress, RawResponse, ResponseReader
+from momopay._transport.route import DIRECT, Route
 from momopay.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -24,9 +25,10 @@ class SyncBackend:
 
     is_async: ClassVar[bool] = False
 
-    def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, transport: httpx.BaseTransport | None = None, route: Route = DIRECT) -> None:
         self._transport = transport
-        self._closed = False
+        self._route = route
+        self.is_closed: bool = False
         # All that requests share. Both are safe to use from several threads.
         self._idle: IdleStack[SyncConnection] = IdleStack()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -48,7 +50,7 @@ class SyncBackend:
         effect. It is kept up to date, and the request gets a connection of its own, which the server cannot have hung
         up.
         """
-        if self._closed:
+        if self.is_closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
         deadline = clock.now() + timeout
         extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
@@ -69,6 +71,8 @@ class SyncBackend:
     def _send_on_connection(
         self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
+        if self._route.proxy is not None:
+            self._route.prepare(request)
         reader.progress.connecting = True
         if not self._slots.acquire(timeout=deadline - clock.now()):
             raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
@@ -77,7 +81,7 @@ class SyncBackend:
             if connection is not None and connection.has_expired():
                 connection.close()
                 connection = None
-            connection = connection or SyncConnection(origin_of(request), progress)
+            connection = connection or SyncConnection(origin_of(request), progress, self._route)
             connection.socket.deadline = deadline
             reader.progress.knows_body = bool(request.content)
             # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
@@ -89,7 +93,7 @@ class SyncBackend:
                 raise
             if progress is not None:
                 connection.socket.answered()
-            keep = progress is None and not self._closed and is_reusable(connection, response)
+            keep = progress is None and not self.is_closed and is_reusable(connection, response)
             for unused in self._idle.push(connection) if keep else [connection]:
                 with suppress(Exception):  # the response is there, and an error in closing must not replace it
                     unused.close()
@@ -115,7 +119,7 @@ class SyncBackend:
 
     async def close(self) -> None:
         """Close the idle connections, and the user's transport if there is one."""
-        self._closed = True
+        self.is_closed = True
         for connection in self._idle.drain():
             connection.close()
         if self._transport is not None:

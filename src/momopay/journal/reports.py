@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError, RequestValidationError
@@ -17,6 +17,8 @@ from momopay.models.enums import TransactionStatus
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.history import History
     from momopay.journal.refunds import Refunds
+else:  # for `typing.get_type_hints`
+    History = Refunds = Any
 
 _MIN_SECRET_BYTES = 16
 

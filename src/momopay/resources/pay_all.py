@@ -57,6 +57,8 @@ from momopay.resources.reconcile import check_tenant
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
+else:  # for `typing.get_type_hints`
+    AsyncBackend = SyncBackend = Any
 
 __all__ = ["PayoutIterator"]
 

@@ -1,0 +1,266 @@
+"""The options `proxy` and `verify`: what passes, who sees what, and that a refused tunnel is a request not sent."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import momopay
+import wire
+from drivers import KEY, Driver
+from hostile.tls import dripping, own_certificate
+from momopay import AsyncClient, Client
+from momopay._transport import clock
+from patience import until
+from transport.proxy import OPENED, Proxy, proxying
+from transport.test_sockets import Server, payout, serving, stands_still
+
+__all__ = ["stands_still"]  # a fixture
+
+Drive = Callable[..., Driver]
+BASE = "https://api.example/v1"
+WAYS = ["forwarded", "tunnel", "tunnel through TLS"]
+TUNNELS = ["tunnel", "tunnel through TLS"]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for localhost that nobody trusts unless it is told to."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return own_certificate(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def trusting(certificate: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate.parent / "certificate"))
+
+
+@pytest.fixture
+def proxy(way: str, certificate: Path) -> Generator[Proxy]:
+    with proxying(certificate if way == "tunnel through TLS" else None) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def server(way: str, certificate: Path) -> Generator[Server]:
+    with serving(None if way == "forwarded" else certificate) as server:
+        yield server
+
+
+def names_of(head: bytes) -> set[str]:
+    return {line.partition(b":")[0].decode().lower() for line in head.split(b"\r\n")[1:]}
+
+
+# Each payment has a connection of its own, so each opens a tunnel.
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_payments_pass(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
+    driver = drive(base_url=server.base_url, proxy=proxy.url, verify=trusting)
+    for _ in range(2):
+        assert driver(payout).transaction_id == wire.TRANSACTION_ID
+    assert len(server.received) == 2
+    assert all(b"INV-42" in request and b"POST /v1/b2c/payouts HTTP/1.1" in request for request in server.received)
+    until(lambda: len(proxy.ends) == 2, "the connections end")
+    assert proxy.ends == ["closed", "closed"]
+    port = httpx.URL(server.base_url).port or 0
+    if way == "forwarded":
+        assert all(head.startswith(b"POST http://127.0.0.1:%d/v1/b2c/payouts " % port) for head in proxy.heads)
+    else:
+        assert proxy.heads == [b"CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d" % (port, port)] * 2
+        assert b"INV-42" not in proxy.tunnelled
+
+
+def test_a_long_answer_comes_whole_through_two_layers_of_tls(drive: Drive, certificate: Path) -> None:
+    """More than one record of TLS holds, on a connection that is used again."""
+    trusting = ssl.create_default_context(cafile=str(certificate.parent / "certificate"))
+    with dripping(certificate, wire.padded(300_000)) as port, proxying(certificate) as proxy:
+        driver = drive(base_url=f"https://localhost:{port}/v1", proxy=proxy.url, verify=trusting)
+        for _ in range(2):
+            assert driver(balance).wallet_id
+        driver(lambda client: client.close() if isinstance(client, Client) else client.aclose())
+        assert len(proxy.heads) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_proxys_password_is_for_the_proxy(
+    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext
+) -> None:
+    url = proxy.url.replace("://", "://clerk:p%40ss@")
+    driver = drive(base_url=server.base_url, proxy=url, verify=trusting)
+    driver(payout)
+    wanted = b"Proxy-Authorization: Basic " + base64.b64encode(b"clerk:p@ss")
+    assert wanted in proxy.heads[0].split(b"\r\n")
+    assert b"roxy-" not in server.received[0]
+    if way != "forwarded":
+        assert names_of(proxy.heads[0]) == {"host", "proxy-authorization"}
+
+
+REFUSALS = {
+    "407": b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno",
+    "502": b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+    "300": b"HTTP/1.1 300 Multiple Choices\r\n\r\n",
+    "more than an answer": OPENED + b"x",
+    "two answers": OPENED + OPENED,
+    "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+    "another version": b"HTTP/2 200 OK\r\n\r\n",
+    "no end": b"HTTP/1.1 200 OK\r\n" + b"X: " + b"x" * 20_000,
+}
+
+
+@pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
+def test_a_refused_tunnel_is_a_payment_not_sent_and_repeated(
+    drive: Drive, answer: bytes, backoff: Callable[[float], None]
+) -> None:
+    backoff(0.0)
+    with proxying(answer=answer) as proxy:
+        driver = drive(base_url=BASE, proxy=proxy.url, max_attempts=3)
+        with pytest.raises(momopay.APIConnectionError, match="the proxy opened no tunnel") as caught:
+            driver(payout)
+    assert not caught.value.may_have_executed
+    assert [head.partition(b"\r\n")[0] for head in proxy.heads] == [b"CONNECT api.example:443 HTTP/1.1"] * 3
+
+
+def balance(client: Any) -> Any:
+    return client.wallet.balance()
+
+
+@pytest.mark.parametrize("call", [payout, balance])
+def test_a_proxy_that_does_not_answer_is_waited_for_until_the_timeout(drive: Drive, call: Any) -> None:
+    with proxying(answer=None) as proxy:
+        driver = drive(base_url=BASE, proxy=proxy.url, max_attempts=1, timeout=0.2)
+        with pytest.raises(momopay.APIConnectionError, match=r"timeout|no connection") as caught:
+            driver(call)
+        assert not caught.value.may_have_executed
+        until(lambda: proxy.ends, "the connection ends")
+
+
+def test_a_proxy_that_hangs_up_or_is_not_there(drive: Drive) -> None:
+    with proxying(answer=b"HTTP/1.1 200") as proxy:
+        refused = drive(base_url=BASE, proxy="http://127.0.0.1:1", max_attempts=1)
+        with pytest.raises(momopay.APIConnectionError, match="not sent"):
+            refused(payout)
+        cut = drive(base_url=BASE, proxy=proxy.url, max_attempts=1, timeout=0.2)
+        with pytest.raises(momopay.APIConnectionError) as caught:
+            cut(payout)
+        assert not caught.value.may_have_executed
+
+
+def test_a_tunnel_that_is_refused_to_the_users_transport_is_a_payment_not_sent(drive: Drive, client_kind: str) -> None:
+    kind: Any = httpx.HTTPTransport if client_kind == "blocking" else httpx.AsyncHTTPTransport
+    with proxying(answer=REFUSALS["407"]) as proxy:
+        driver = drive(base_url=BASE, transport=kind(proxy=proxy.url), max_attempts=1)
+        with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
+            driver(payout)
+    assert not caught.value.may_have_executed
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_payment_whose_time_passed_before_a_write_is_not_sent_to_a_proxy_either(
+    drive: Drive,
+    way: str,
+    proxy: Proxy,
+    server: Server,
+    trusting: ssl.SSLContext,
+    stands_still: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    ahead, real = [0.0], clock.now
+    monkeypatch.setattr(clock, "now", lambda: real() + ahead[0])
+    stands_still(number, lambda: ahead.append(ahead.pop() + 9.0))
+    driver = drive(base_url=server.base_url, proxy=proxy.url, verify=trusting, deadline=8.0, max_attempts=1)
+    with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
+        driver(payout)
+    assert not caught.value.may_have_executed
+    until(lambda: proxy.ends, "the connection ends")
+    assert b"INV-42" not in b"".join(server.received)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_payment_without_an_answer_is_unknown_and_reset(
+    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext
+) -> None:
+    server.answers = False
+    with pytest.raises(momopay.OutcomeUnknownError):
+        drive(base_url=server.base_url, proxy=proxy.url, verify=trusting, timeout=0.5)(payout)
+    until(lambda: proxy.ends, "the connection ends")
+    assert proxy.ends == ["reset"]
+    assert sum(b"INV-42" in request for request in server.received) == 1
+
+
+@pytest.mark.parametrize("way", TUNNELS)
+def test_a_service_that_is_not_trusted_gets_nothing_through_a_tunnel(
+    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers = ssl.create_default_context()
+    driver = drive(base_url=server.base_url, proxy=proxy.url, verify=strangers, max_attempts=1)
+    with pytest.raises(momopay.APIConnectionError, match="CERTIFICATE_VERIFY_FAILED") as caught:
+        driver(payout)
+    assert not caught.value.may_have_executed
+    assert server.received == []
+
+
+@pytest.mark.parametrize("way", ["direct"])
+def test_verify_decides_whom_the_client_trusts(drive: Drive, way: str, server: Server, trusting: Any) -> None:
+    with pytest.raises(momopay.APIConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        drive(base_url=server.base_url, max_attempts=1)(payout)
+    assert drive(base_url=server.base_url, verify=trusting)(payout).transaction_id == wire.TRANSACTION_ID
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "proxy.example:3128",
+        "ftp://proxy.example",
+        "socks5://proxy.example:1080",
+        "http://",
+        "http://proxy.example/path",
+        "http://proxy.example?x=1",
+        "http://proxy.example:99999",
+        "http://us er@proxy.example",
+        3128,
+        b"http://proxy.example",
+        httpx.Proxy("http://proxy.example"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_senseless_proxy_is_refused(kind: Any, url: Any) -> None:
+    with pytest.raises(momopay.ConfigurationError, match=r"^proxy must"):
+        kind(KEY, base_url=BASE, proxy=url)
+
+
+def test_a_password_is_in_no_message_and_no_repr() -> None:
+    with pytest.raises(momopay.ConfigurationError) as caught:
+        Client(KEY, base_url=BASE, proxy="http://clerk:hidden@proxy.example/path")
+    assert "hidden" not in f"{caught.value!r}"
+    client = Client(KEY, base_url=BASE, proxy="http://clerk:hidden@proxy.example")
+    backend = client._session.backend
+    assert "hidden" not in f"{client!r}{backend._route!r}"
+    assert base64.b64encode(b"clerk:hidden").decode() not in repr(backend._route)
+
+
+@pytest.mark.parametrize("verify", [True, False, "ca.pem", ssl.SSLContext], ids=repr)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_verify_takes_a_context_alone(kind: Any, verify: Any) -> None:
+    with pytest.raises(momopay.ConfigurationError, match=r"ssl\.SSLContext"):
+        kind(KEY, base_url=BASE, verify=verify)
+
+
+@pytest.mark.parametrize("options", [{"proxy": "http://proxy.example"}, {"verify": ssl.create_default_context()}])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_transport_excludes_both(kind: Any, options: dict[str, Any]) -> None:
+    def answer(_request: httpx.Request) -> httpx.Response:
+        raise NotImplementedError
+
+    with pytest.raises(momopay.ConfigurationError, match="configure the transport"):
+        kind(KEY, base_url=BASE, transport=httpx.MockTransport(answer), **options)
