@@ -105,8 +105,12 @@ def test_a_service_that_is_not_there(momopay: Shell) -> None:
 
 
 def test_an_address_that_leads_elsewhere_gets_no_key(momopay: Shell, sandbox: Sandbox) -> None:
-    found = diagnose(momopay, 3, MOMOPAY_BASE_URL=sandbox.url + "/v2").verdicts
-    assert (found["address"], found["reachable"], found["wallet"]) == ("warn", "fail", "skipped")
+    found = diagnose(momopay, 3, MOMOPAY_BASE_URL=sandbox.url + "/v2/v1").verdicts
+    assert (found["address"], found["reachable"], found["wallet"]) == ("ok", "fail", "skipped")
+
+
+def test_an_address_that_does_not_end_in_v1(momopay: Shell, sandbox: Sandbox) -> None:
+    assert diagnose(momopay, 3, MOMOPAY_BASE_URL=sandbox.url + "/v2").verdicts["address"] == "fail"
 
 
 def test_an_account_in_need(momopay: Shell, account: Account) -> None:

@@ -150,8 +150,6 @@ def _address(base_url: str | None) -> Check:
         address = check_base_url(base_url)
     except ValueError as error:
         return Check("address", Verdict.fail, f"base_url {error}", "take it from the account console")
-    if not address.endswith("/v1"):
-        return Check("address", Verdict.warn, address, "the service's base address ends in /v1")
     return Check("address", Verdict.ok, address)
 
 
