@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from campaign.judge import Payment
 from campaign.settings import TIMEOUT
-from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _sandbox, _wrong_answers
+from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _runner, _wrong_answers
 from momopay.sandbox._fault_middleware import EFFECT, FaultMiddleware
 from momopay.sandbox._faults import FaultPlan, PlannedFault
 
@@ -61,6 +61,7 @@ class Storm(FaultPlan):
     """Draws for each request whether a fault strikes it. `path` is where payments, or prompts, are asked for."""
 
     path: ClassVar[str] = "/b2c/payouts"
+    what: ClassVar[str] = "payout"
 
     def __init__(self, seed: int, *, fierce: bool = False) -> None:
         """`fierce`: faults strike more often, and all after the commit, where a broken safety costs money."""
@@ -85,7 +86,7 @@ class Storm(FaultPlan):
         fault = self.rng.choice(self._payout_faults if pays else READ_FAULTS)
         if fault is Fault.other_transaction and not self.known_ids:
             return None
-        self.struck[f"{'payout' if pays else 'read'}: {fault.value}"] += 1
+        self.struck[f"{self.what if pays else 'read'}: {fault.value}"] += 1
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
         return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=self.rng.choice(REFUSING))
 
@@ -111,7 +112,7 @@ class Storm(FaultPlan):
 
     def _own(self, name: str, likelihood: float) -> bool:
         strikes = self._strikes(likelihood)
-        self.struck[f"payout: {name}"] += strikes
+        self.struck[f"{self.what}: {name}"] += strikes
         return strikes
 
     def _strikes(self, likelihood: float) -> bool:
@@ -185,9 +186,9 @@ class Service:
         """Count the faults by kind; a twist of what follows counts where there was a payout for it to follow."""
         counts = Counter(self.storm.struck)
         for transaction in self._engine.state.transactions.values():
-            counts["payout: list_lag"] += transaction.listed_from is not None
+            counts[f"{self.storm.what}: list_lag"] += transaction.listed_from is not None
             if transaction.callback_mode:
-                counts[f"payout: callback_{transaction.callback_mode}"] += 1
+                counts[f"{self.storm.what}: callback_{transaction.callback_mode}"] += 1
         return counts
 
     def deliveries(self) -> int:
@@ -231,7 +232,7 @@ S = TypeVar("S", bound=Service)
 def service_in_storm(storm: Storm, kind: Callable[[Sandbox, Storm], S]) -> Generator[S]:
     """Run the service on loopback, in this process."""
     sandbox = Sandbox(speed=SPEED)
-    with patch.object(_sandbox, "FaultMiddleware", _middleware_in(storm)):
+    with patch.object(_runner, "FaultMiddleware", _middleware_in(storm)):
         sandbox.start()
     try:
         sandbox._running.faults = storm

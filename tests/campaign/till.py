@@ -1,0 +1,181 @@
+"""The service of a campaign of collections, and its customers, who pay, cancel, forget, or pay when it is too late."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+from campaign.storm import SPEED, Service, Storm
+from momopay.sandbox import Refusal, Sandbox, _lifecycle
+from momopay.sandbox._transactions import COMPLETED, Kind, Status, Transaction
+
+BY_HAND = "9945"
+"""The last digits of a phone whose owner decides at the time."""
+WAYS = {"pays": 4, "cancels": 4, "forgets": 2, "leaves it open": 1}
+"""What a customer does about a prompt, and how often; one that is left open is decided when the storm is over."""
+LATE_PIN = 0.25
+"""How likely a prompt that was cancelled or has expired is paid after all."""
+SOON = (0.1, 2.5)
+"""Seconds until the customer decides."""
+LATE = (0.5, 8.0)
+"""Seconds from the end of a prompt to its late PIN: within ten minutes of the service's time."""
+
+
+class PromptStorm(Storm):
+    """The storm, over prompts."""
+
+    path: ClassVar[str] = "/payments/stk"
+    what: ClassVar[str] = "prompt"
+
+
+@dataclass
+class Prompt:
+    """One prompt as the service has it; times are by the monotonic clock. `ended` is its first end."""
+
+    reference: str
+    amount: Decimal
+    phone: str
+    transaction_id: str
+    call: str
+    created: float
+    ended: float | None
+    is_paid: bool
+    was_late: bool
+
+
+class Till(Service):
+    """The service of collections."""
+
+    def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
+        super().__init__(sandbox, storm)
+        self._account.switches.health_rule = False
+        self._ends: dict[str, datetime] = {}
+        self._late: set[str] = set()
+
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Note when each prompt ends for the first time."""
+        enter = _lifecycle.enter
+
+        def noting(state: Any, transaction: Transaction, status: Status, code: str | None, now: datetime) -> None:
+            if status in COMPLETED:
+                self._ends.setdefault(transaction.id, now)
+            enter(state, transaction, status, code, now)
+
+        with patch.object(_lifecycle, "enter", noting):
+            yield
+
+    def prompts(self) -> list[Prompt]:
+        """Return every prompt that was made, oldest first."""
+        return [
+            Prompt(
+                each.reference,
+                each.amount,
+                each.phone,
+                each.id,
+                each.description,
+                self._seconds(each.created_at),
+                None if each.id not in self._ends else self._seconds(self._ends[each.id]),
+                each.status is Status.SUCCESS,
+                each.id in self._late,
+            )
+            for each in self._stk()
+        ]
+
+    def pay_late(self, transaction_id: str) -> bool:
+        """Let a prompt that ended without success be paid after all; return whether it was."""
+        return bool(self.sandbox._started.on_loop(lambda: self._pay_late(transaction_id)))
+
+    def _pay_late(self, transaction_id: str) -> bool:
+        state, now = self._engine.state, self._engine.catch_up()
+        transaction = state.transactions[transaction_id]
+        if transaction.status not in COMPLETED - {Status.SUCCESS}:
+            return False
+        self._late.add(transaction_id)
+        if len(self._late) % 2:
+            transaction.callback_mode = "lost"
+        transaction.plan = []
+        _lifecycle.enter(state, transaction, Status.SUCCESS, "0", now)
+        self._engine.commit()
+        return True
+
+    def open_ids(self) -> list[str]:
+        """Return the prompts that nobody has answered."""
+        return [each.id for each in self._stk() if each.status is Status.PENDING]
+
+    def is_busy(self) -> bool:
+        """Return whether a prompt has not ended."""
+        return any(each.status not in COMPLETED for each in self._stk())
+
+    def ended_ids(self) -> list[str]:
+        """Return the prompts that ended without success."""
+        return [each.id for each in self._stk() if each.status in COMPLETED - {Status.SUCCESS}]
+
+    def _stk(self) -> list[Transaction]:
+        return [each for each in list(self._engine.state.transactions.values()) if each.kind is Kind.STK]
+
+    def _seconds(self, at: datetime) -> float:
+        base, since = self._engine.clock._origin
+        assert since is not None
+        return since + (at - base).total_seconds() / SPEED
+
+
+class Customers:
+    """Everybody who was prompted."""
+
+    def __init__(self, till: Till, seed: int) -> None:
+        self.events: Counter[str] = Counter()
+        self._till = till
+        self._rng = random.Random(f"customers {seed}")
+        self._due: dict[str, tuple[float, str]] = {}
+        self._late: dict[str, float] = {}
+        self._over = threading.Event()
+        self.eager = False
+        """The storm is over: everybody pays at once, and nobody pays late."""
+
+    @contextmanager
+    def at_home(self) -> Generator[None]:
+        """Answer prompts in a thread of their own."""
+        thread = threading.Thread(target=self._live)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _live(self) -> None:
+        while not self._over.wait(0.05):
+            now = time.monotonic()
+            for prompt in self._till.open_ids():
+                due, way = self._due.setdefault(prompt, self._decided(now))
+                if self.eager and way == "leaves it open":
+                    self._act(prompt, "pays")
+                elif now >= due:
+                    self._act(prompt, way)
+            for prompt in self._till.ended_ids():
+                drawn = self._rng.uniform(*LATE) if self._rng.random() < LATE_PIN else float("inf")
+                if now >= self._late.setdefault(prompt, now + drawn) and not self.eager and self._till.pay_late(prompt):
+                    self.events["pays late, after the end"] += 1
+
+    def _decided(self, now: float) -> tuple[float, str]:
+        (way,) = self._rng.choices(list(WAYS), list(WAYS.values()))
+        return now + self._rng.uniform(*SOON), "pays" if self.eager else way
+
+    def _act(self, prompt: str, way: str) -> None:
+        sandbox = self._till.sandbox
+        acts = {"pays": sandbox.enter_pin, "cancels": sandbox.cancel, "forgets": sandbox.ignore}
+        if way in acts:
+            self._due[prompt] = (float("inf"), way)
+            with suppress(Refusal):
+                acts[way](prompt)
+                self.events[way] += 1
