@@ -1,7 +1,8 @@
-"""A Django shop in one file: orders in the ORM, signed callbacks handled once, refunds paid once.
+"""A Django shop in one file: orders in the ORM, each end handled once, refunds paid once.
 
     python examples/django_shop.py [--port 8002]
     python examples/django_shop.py refund ORDER
+    python examples/django_shop.py sweep           from cron, every minute: what no callback brought
 
 A refund is a payout with `pay_once` and its journal. Run the command again after any error, or twice by mistake: the
 customer gets the money once. In a project, the parts are in the usual files of Django. Without MOMOPAY_* settings it
@@ -93,14 +94,18 @@ def move(order_id: str, before: str, after: str, **conditions: Any) -> bool:
 
 def on_callback(callback: Callback) -> None:
     """Act on the service's own record, never on the callback. After an error here the service sends it again."""
-    transaction: Transaction = client().transactions.confirm(callback)
+    on_end(client().transactions.confirm(callback))
+
+
+def on_end(transaction: Transaction) -> None:
+    """Act on the end of a payment, whether a callback or the sweep brings it."""
     reference = transaction.account_reference or ""
     if transaction.type == "B2C":
-        journal.settle(transaction)
         if transaction.status == "SUCCESS":
             move(reference.removeprefix("REFUND-"), "REFUNDING", "REFUNDED")
     elif transaction.status == "SUCCESS":
-        move(reference, "WAITING", "PAID", amount=transaction.amount)
+        for before in ("WAITING", "FAILED"):  # a late PIN may pay an order that had failed
+            move(reference, before, "PAID", amount=transaction.amount)
     elif transaction.status.ended_without_success:
         move(reference, "WAITING", "FAILED")
 
@@ -137,8 +142,12 @@ def front(request: HttpRequest) -> HttpResponse:
 def prompt(order: Order) -> None:
     """Send the prompt. If its outcome is unknown, the order stays WAITING."""
     try:
-        client().stk.initiate(
-            amount=order.amount, phone=order.phone, account_reference=order.id, callback_url=callback_url(order.id)
+        client().stk.collect_once(
+            journal=journal,
+            reference=order.id,
+            amount=order.amount,
+            phone=order.phone,
+            callback_url=callback_url(order.id),
         )
     except OutcomeUnknownError:
         pass
@@ -190,15 +199,30 @@ class Refund(BaseCommand):
         self.stdout.write(f"KES {paid.amount} to {order.id}: {paid.status}, transaction {paid.transaction_id}")
 
 
+class Sweep(BaseCommand):
+    """`manage.py sweep`, in shop/management/commands/sweep.py of a project."""
+
+    help = "Bring the ends that no callback brought."
+
+    def handle(self, *_args: object, **_options: Any) -> None:
+        """Sweep once. Several at once are safe."""
+        report = client().transactions.sweep(journal=journal, handler=on_end)
+        self.stdout.write(f"{report.handled} handled, {report.open} open, {report.unknown} in doubt")
+
+
+COMMANDS: dict[str, type[BaseCommand]] = {"refund": Refund, "sweep": Sweep}
+
+
 def main() -> None:
-    """Serve the shop, or run the command."""
+    """Serve the shop, or run a command."""
     if Order._meta.db_table not in connection.introspection.table_names():  # noqa: SLF001  a project has migrations
         with connection.schema_editor() as editor:
             editor.create_model(Order)
     port = sys.argv[2] if sys.argv[1:2] == ["--port"] else "8002"
     os.environ.setdefault("SHOP_URL", f"http://127.0.0.1:{port}")
-    if sys.argv[1:2] == ["refund"]:
-        Refund().run_from_argv(["manage.py", *sys.argv[1:]])
+    command = COMMANDS.get(sys.argv[1]) if sys.argv[1:] else None
+    if command is not None:
+        command().run_from_argv(["manage.py", *sys.argv[1:]])
     elif "MOMOPAY_BASE_URL" in os.environ:
         call_command("runserver", f"127.0.0.1:{port}", use_reloader=False)
     else:

@@ -1,12 +1,12 @@
-"""A Flask shop: orders in SQLite, signed callbacks, and a sweep for lost callbacks.
+"""A Flask shop: orders in SQLite, signed callbacks, and a sweep for what is lost, with one handler for both.
 
     python examples/flask_shop.py [--port 8001]
     python examples/flask_shop.py --sweep          on the real service, from cron, every few minutes
 
-The shop stores the order before it sends the prompt. The callback and the sweep end the order with the same statement,
-which only the first of them can execute. It creates the parcel too, so an order ships once. Without MOMOPAY_* settings
-it runs on the embedded sandbox. On the real service set SHOP_URL, the public https:// address, and SHOP_SECRET, 16
-random characters or more.
+The shop stores the order before it sends the prompt, and the prompt goes through a journal. Callbacks and the sweep
+bring each end to `on_end`, once. Order and parcel change in one transaction, so an order ships once. Without MOMOPAY_*
+settings it runs on the embedded sandbox. On the real service set SHOP_URL, the public https:// address, and
+SHOP_SECRET, 16 random characters or more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from flask import Flask, abort, redirect, render_template_string, request, url_for
@@ -29,10 +28,12 @@ from momopay import (
     Callback,
     CallbackSigner,
     Client,
+    Journal,
     MomoPayError,
     OutcomeUnknownError,
     RequestValidationError,
-    TransactionSummary,
+    SweepReport,
+    Transaction,
     normalise_phone,
 )
 from momopay.integrations.flask import callback_endpoint
@@ -40,7 +41,7 @@ from momopay.integrations.flask import callback_endpoint
 PRICES = {"beans": 950, "cup": 250, "filter": 120}  # KES; a price never comes from a form
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, item TEXT NOT NULL, amount INTEGER NOT NULL,
-    made_at TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'WAITING', transaction_id TEXT);
+    state TEXT NOT NULL DEFAULT 'WAITING');
 CREATE TABLE IF NOT EXISTS parcels (number INTEGER PRIMARY KEY, order_id TEXT NOT NULL);
 """
 PAGE = """<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">
@@ -65,6 +66,7 @@ class Shop:
         """Create the tables. The service sends callbacks to `url`."""
         self._client, self._database, self._url = client, database, url
         self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
+        self.journal = Journal(f"sqlite:///{database}.journal")
         with self._db() as db:
             db.executescript(SCHEMA)
 
@@ -83,14 +85,15 @@ class Shop:
         """Store the order, then prompt."""
         phone = normalise_phone(phone)
         with self._db() as db:
-            new = "INSERT OR IGNORE INTO orders (id, item, amount, made_at) VALUES (?, ?, ?, ?)"
-            if not db.execute(new, (order_id, item, PRICES[item], datetime.now(UTC).isoformat())).rowcount:
+            new = "INSERT OR IGNORE INTO orders (id, item, amount) VALUES (?, ?, ?)"
+            if not db.execute(new, (order_id, item, PRICES[item])).rowcount:
                 return  # the form was sent twice: one prompt is enough
         try:
-            prompt = self._client.stk.initiate(
+            self._client.stk.collect_once(
+                journal=self.journal,
+                reference=order_id,
                 amount=PRICES[item],
                 phone=phone,
-                account_reference=order_id,
                 transaction_desc=item,
                 callback_url=self.signer.url(f"{self._url}/momo", reference=order_id),
             )
@@ -99,42 +102,35 @@ class Shop:
         except MomoPayError:
             self._end(order_id, "FAILED")
             raise
-        with self._db() as db:
-            db.execute("UPDATE orders SET transaction_id = ? WHERE id = ?", (prompt.transaction_id, order_id))
 
     def on_callback(self, callback: Callback) -> None:
         """Act on the service's own record, never on the callback. After an error here the service sends it again."""
-        self.settle(self._client.transactions.confirm(callback))
+        self.on_end(self._client.transactions.confirm(callback))
 
-    def settle(self, transaction: TransactionSummary) -> None:
-        """End the order of a transaction that has ended, if it has not been ended before."""
+    def on_end(self, transaction: Transaction) -> None:
+        """End the order of a transaction, whether a callback or the sweep brings it."""
         if transaction.status == "SUCCESS":
             self._end(transaction.account_reference or "", "PAID", int(transaction.amount))
         elif transaction.status.ended_without_success:
             self._end(transaction.account_reference or "", "FAILED")
 
     def _end(self, order_id: str, state: str, paid: int | None = None) -> None:
-        end = "UPDATE orders SET state = ? WHERE id = ? AND state = 'WAITING' AND amount = coalesce(?, amount)"
+        # A late PIN may pay an order that had failed.
+        end = "UPDATE orders SET state = ? WHERE id = ? AND state IN ('WAITING', ?) AND amount = coalesce(?, amount)"
+        before = "FAILED" if state == "PAID" else "WAITING"
         with self._db() as db:  # one database transaction: order and parcel, or neither
-            if db.execute(end, (state, order_id, paid)).rowcount and state == "PAID":
+            if db.execute(end, (state, order_id, before, paid)).rowcount and state == "PAID":
                 db.execute("INSERT INTO parcels (order_id) VALUES (?)", (order_id,))
 
-    def sweep(self) -> int:
-        """Read the service's list once for all open orders. Return how many are still open."""
-        with self._db() as db:
-            opened = dict(db.execute("SELECT id, made_at FROM orders WHERE state = 'WAITING'"))
-        if opened:
-            since = datetime.fromisoformat(min(opened.values()))
-            for transaction in self._client.transactions.iter(type="STK", from_=since.date()):
-                if transaction.account_reference in opened:
-                    self.settle(transaction)
-        return sum(self.state(order_id) == "WAITING" for order_id in opened)
+    def sweep(self) -> SweepReport:
+        """Bring the ends that no callback brought."""
+        return self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
 
 
 def create_app(shop: Shop) -> Flask:
     """Return the app with its pages and its callback URL."""
     app = Flask(__name__)
-    app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer))
+    app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer, journal=shop.journal))
 
     @app.route("/", methods=["GET", "POST"])
     def front() -> str | Response:
@@ -170,7 +166,7 @@ def main() -> int:
     if "MOMOPAY_BASE_URL" in os.environ:
         shop = Shop(Client(), os.environ.get("SHOP_DATABASE", "flask_shop.db"), url)
         if options.sweep:
-            print(f"{shop.sweep()} orders are still open")
+            print(f"{shop.sweep().open} orders are still open")
         else:
             create_app(shop).run(port=options.port)
         return 0

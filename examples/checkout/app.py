@@ -2,10 +2,10 @@
 
     python examples/checkout/app.py [--port 8000]
 
-The shop stores the order before it sends the prompt. The signed callback and a wait then compete to end the order. One
-statement in the database decides, so the order ships once (shop.py). The page works without JavaScript too. Without
-MOMOPAY_* settings it runs on the embedded sandbox. On the real service set SHOP_URL, the public https:// address for
-callbacks, and SHOP_SECRET, 16 random characters or more, the same at every start.
+The shop stores the order before it sends the prompt. A signed callback ends the order, or a sweep if the callback was
+lost, with the same handler. One statement in the database decides, so the order ships once (shop.py). The page works
+without JavaScript too. Without MOMOPAY_* settings it runs on the embedded sandbox. On the real service set SHOP_URL,
+the public https:// address for callbacks, and SHOP_SECRET, 16 random characters or more, the same at every start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from shop import Order, Shop
 
-from momopay import PollSchedule, normalise_phone
+from momopay import normalise_phone
 from momopay.integrations.fastapi import callback_endpoint
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ async def changes(shop: Shop, order_id: str) -> AsyncIterator[str]:
 def create_app(shop: Shop) -> FastAPI:
     """Return the app with its pages and its callback URL."""
     app = FastAPI(lifespan=lambda _app: shop.open(), docs_url=None, redoc_url=None, openapi_url=None)
-    app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer))
+    app.post("/momo")(callback_endpoint(shop.on_callback, signer=shop.signer, journal=shop.journal))
 
     def known(order_id: str) -> Order:
         try:
@@ -151,7 +151,9 @@ def main() -> None:
     port = parser.parse_args().port
     url = os.environ.get("SHOP_URL", f"http://127.0.0.1:{port}")
     if "MOMOPAY_BASE_URL" in os.environ:
-        shop = Shop(os.environ.get("SHOP_DATABASE", "checkout.db"), url, PollSchedule())
+        shop = Shop(
+            os.environ.get("SHOP_DATABASE", "checkout.db"), url, every=float(os.environ.get("SHOP_SWEEP_SECONDS", "60"))
+        )
         uvicorn.run(create_app(shop), port=port, timeout_graceful_shutdown=1)
         return
     from momopay.sandbox import Sandbox
@@ -159,7 +161,7 @@ def main() -> None:
     with Sandbox(speed=20) as sandbox, tempfile.TemporaryDirectory() as folder:
         os.environ |= {"MOMOPAY_API_KEY": "pk_test_checkout", "MOMOPAY_BASE_URL": sandbox.base_url}
         print(f"Shop {url}  Phone {sandbox.url}  (0712349932 cancels, 0712349945 waits for your PIN)", flush=True)
-        shop = Shop(f"{folder}/orders.db", url, PollSchedule(first=1, every=1, limit=60))
+        shop = Shop(f"{folder}/orders.db", url, every=1)
         uvicorn.run(create_app(shop), port=port, timeout_graceful_shutdown=1, log_level="warning")
 
 

@@ -9,16 +9,15 @@ import secrets
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from momopay import (
     AsyncClient,
     Callback,
     CallbackSigner,
+    Journal,
     MomoPayError,
     OutcomeUnknownError,
-    PollSchedule,
     Transaction,
 )
 
@@ -26,9 +25,9 @@ logger = logging.getLogger("checkout")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
-    id TEXT PRIMARY KEY, phone TEXT NOT NULL, amount INTEGER NOT NULL, made_at TEXT NOT NULL,
+    id TEXT PRIMARY KEY, phone TEXT NOT NULL, amount INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'WAITING' CHECK (state IN ('WAITING', 'PAID', 'FAILED')),
-    note TEXT NOT NULL DEFAULT '', transaction_id TEXT
+    note TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS parcels (number INTEGER PRIMARY KEY, order_id TEXT NOT NULL);
 """
@@ -40,36 +39,42 @@ class Order(NamedTuple):
     id: str
     phone: str
     amount: int
-    made_at: str
     state: str
     note: str
-    transaction_id: str | None
 
 
 class Shop:
     """The orders and their states. Belongs to one event loop."""
 
-    def __init__(self, database: str, url: str, schedule: PollSchedule) -> None:
-        """Open the database. The service sends callbacks to `url`; the shop polls by `schedule` as well."""
+    def __init__(self, database: str, url: str, *, every: float) -> None:
+        """Open the database. The service sends callbacks to `url`; the shop sweeps every so many seconds as well."""
         self._client = AsyncClient()
         self._url = url
-        self._schedule = schedule
+        self._every = every
         self._db = sqlite3.connect(database)  # a local file is fast; use an async driver for a remote database
         self._db.executescript(SCHEMA)
         self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
-        self._waits: set[asyncio.Task[None]] = set()
+        self.journal = Journal(f"sqlite:///{database}.journal")
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Resume the open orders. They stay open when the shop closes."""
+        """Sweep for as long as the shop is open. Orders that wait stay open when it closes."""
         async with self._client:
-            for order in self._orders("state = 'WAITING'"):
-                self._start_waiting(order)
+            sweeping = asyncio.create_task(self._sweep())
             yield
-            for wait in self._waits:
-                wait.cancel()
-            await asyncio.gather(*self._waits, return_exceptions=True)
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
         self._db.close()
+        self.journal.close()
+
+    async def _sweep(self) -> None:
+        """Bring the ends that no callback brought, also those of the time when the shop was closed."""
+        while True:
+            try:
+                await self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
+            except MomoPayError as error:
+                logger.warning("the next sweep goes on: %s", error)
+            await asyncio.sleep(self._every)
 
     def _orders(self, where: str, *values: str) -> list[Order]:
         return [Order(*row) for row in self._db.execute(f"SELECT * FROM orders WHERE {where}", values)]  # noqa: S608  literals
@@ -87,16 +92,16 @@ class Shop:
     async def buy(self, order_id: str, phone: str, amount: int) -> None:
         """Store the order, then prompt: a stored order can be paid at any moment and is never lost."""
         with self._db:
-            made_at = datetime.now(UTC).isoformat()
-            new = "INSERT OR IGNORE INTO orders (id, phone, amount, made_at) VALUES (?, ?, ?, ?)"
-            if self._db.execute(new, (order_id, phone, amount, made_at)).rowcount == 0:
+            new = "INSERT OR IGNORE INTO orders (id, phone, amount) VALUES (?, ?, ?)"
+            if self._db.execute(new, (order_id, phone, amount)).rowcount == 0:
                 return  # the form was sent twice, and the prompt is already on the phone
         callback_url = self.signer.url(f"{self._url}/momo", reference=order_id)
         try:
-            prompt = await self._client.stk.initiate(
+            await self._client.stk.collect_once(
+                journal=self.journal,
+                reference=order_id,
                 amount=amount,
                 phone=phone,
-                account_reference=order_id,
                 transaction_desc="Coffee",
                 callback_url=callback_url,
             )
@@ -105,42 +110,15 @@ class Shop:
         except MomoPayError as refused:
             self._end(order_id, "FAILED", "We could not reach your phone. Please try again later.")
             logger.warning("order %s: no prompt was sent: %s", order_id, refused)
-            return
-        else:
-            with self._db:
-                known = "UPDATE orders SET transaction_id = ? WHERE id = ?"
-                self._db.execute(known, (prompt.transaction_id, order_id))
-        self._start_waiting(self.order(order_id))
-
-    def _start_waiting(self, order: Order) -> None:
-        wait = asyncio.create_task(self._follow(order))
-        self._waits.add(wait)
-        wait.add_done_callback(self._waits.discard)
-
-    async def _follow(self, order: Order) -> None:
-        """Wait for the result, in case the callback is lost."""
-        try:
-            transaction_id = order.transaction_id
-            if transaction_id is None:
-                await asyncio.sleep(self._schedule.first)  # a new transaction may not be listed yet
-                since = datetime.fromisoformat(order.made_at)
-                found = await self._client.transactions.find(reference=order.id, since=since, type="STK")
-                if not found:
-                    return  # absence proves nothing: a callback or the nightly reconciliation may still end it
-                transaction_id = found[0].transaction_id
-            self.settle(await self._client.transactions.wait(transaction_id, schedule=self._schedule))
-        except MomoPayError as error:
-            logger.warning("order %s stays open: %s", order.id, error)
 
     async def on_callback(self, callback: Callback) -> None:
-        """Confirm a callback and end its order. After an error here the service sends it again."""
-        self._client.transactions.notify(callback)
-        self.settle(await self._client.transactions.confirm(callback))
+        """Confirm a callback and act on it. After an error here the service sends it again."""
+        await self.on_end(await self._client.transactions.confirm(callback))
 
-    def settle(self, transaction: Transaction) -> None:
-        """End the order of a transaction that has ended."""
+    async def on_end(self, transaction: Transaction) -> None:
+        """End the order of a transaction, whether a callback or the sweep brings it."""
         order = self.order(transaction.account_reference or "")
-        if transaction.amount != order.amount or order.transaction_id not in {None, transaction.transaction_id}:
+        if transaction.amount != order.amount:
             logger.error("order %s: transaction %s does not fit", order.id, transaction.transaction_id)
         elif transaction.status == "SUCCESS":
             self._end(order.id, "PAID", "")
@@ -149,7 +127,9 @@ class Shop:
 
     def _end(self, order_id: str, state: str, note: str) -> None:
         """End an order and ship it in one transaction. Only the first of several callers changes anything."""
+        # A late PIN may pay an order that had failed.
+        before = "FAILED" if state == "PAID" else "WAITING"
         with self._db:
-            end = "UPDATE orders SET state = ?, note = ? WHERE id = ? AND state = 'WAITING'"
-            if self._db.execute(end, (state, note, order_id)).rowcount == 1 and state == "PAID":
+            end = "UPDATE orders SET state = ?, note = ? WHERE id = ? AND state IN ('WAITING', ?)"
+            if self._db.execute(end, (state, note, order_id, before)).rowcount == 1 and state == "PAID":
                 self._db.execute("INSERT INTO parcels (order_id) VALUES (?)", (order_id,))

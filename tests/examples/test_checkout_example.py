@@ -67,7 +67,7 @@ def web(service: Service, tmp_path: Path) -> Iterator[Web]:
         yield web
 
 
-def test_callback_and_wait_compete_and_one_parcel_ships(web: Web, service: Service, tmp_path: Path) -> None:
+def test_a_callback_that_comes_twice_ships_one_parcel(web: Web, service: Service, tmp_path: Path) -> None:
     service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     order_id = buy(web, phone_for(Outcome.by_hand))
     again = web.http.post("/", data={"order": order_id, "phone": "0712345678", "amount": "250"})
@@ -88,15 +88,30 @@ def test_callback_and_wait_compete_and_one_parcel_ships(web: Web, service: Servi
     assert (state_of(web, order_id), parcels(tmp_path, order_id), service.moved("stk")[order_id]) == ("PAID", 1, 1)
 
 
-def test_without_the_condition_on_the_state_it_would_ship_twice(service: Service, tmp_path: Path) -> None:
+def test_a_lost_callback_is_made_up_for_by_the_sweep(service: Service, tmp_path: Path) -> None:
+    with serving(APP, tmp_path, env=settings(service) | {"SHOP_SWEEP_SECONDS": "0.2"}) as web:
+        unheard = buy(web, phone_for(Outcome.callback_lost))
+        service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+        neither = buy(web, phone_for(Outcome.callback_lost))
+        service.sandbox.advance(600)
+        ends(web, unheard, "PAID")
+        ends(web, neither, "PAID")
+    assert (parcels(tmp_path, unheard), parcels(tmp_path, neither)) == (1, 1)
+
+
+def test_without_either_guard_it_would_ship_twice(service: Service, tmp_path: Path) -> None:
+    """The journal hands each end to one, and the condition on the state is the second line."""
     shutil.copytree(EXAMPLES / "checkout", tmp_path / "checkout")
-    shop = tmp_path / "checkout" / "shop.py"
-    careless = shop.read_text().replace(" AND state = 'WAITING'", "")
-    assert careless != shop.read_text()
-    shop.write_text(careless)
+    for name, guard in [("shop.py", " AND state IN ('WAITING', ?)"), ("app.py", ", journal=shop.journal")]:
+        file = tmp_path / "checkout" / name
+        careless = (
+            file.read_text().replace(guard, "").replace("(state, note, order_id, before)", "(state, note, order_id)")
+        )
+        assert careless != file.read_text()
+        file.write_text(careless)
+    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     with serving(tmp_path / APP, tmp_path, env=settings(service)) as web:
         order_id = buy(web)
-        ends(web, order_id, "PAID")
         until(lambda: parcels(tmp_path, order_id) > 1, "the second parcel")
 
 

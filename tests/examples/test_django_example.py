@@ -44,8 +44,14 @@ def test_an_order_is_paid_and_refunded_once(service: Service, tmp_path: Path) ->
         until(lambda: state_of(web, order_id) == "REFUNDED", "the callback of the refund")
         assert run("django_shop.py", "refund", order_id, env=env).returncode == 1
         assert web.http.post("/momo", json={}).status_code == 403
+        unheard = buy(web, phone_for(Outcome.callback_lost))
+        service.sandbox.advance(60)
+        assert state_of(web, unheard) == "WAITING"
+        swept = run("django_shop.py", "sweep", env=env)
+        assert swept.stdout == "1 handled, 1 open, 0 in doubt\n", swept.stderr
+        assert state_of(web, unheard) == "PAID"
     assert service.moved("payout") == {f"REFUND-{order_id}": 1}
-    assert service.moved("stk") == {order_id: 1}
+    assert service.moved("stk") == {order_id: 1, unheard: 1}
 
 
 def test_the_plain_command_and_the_refund_that_it_prints(tmp_path: Path) -> None:
