@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import collect_controls, collector
 from campaign.clocks import A_DAY, SKEWS, Clock, end_lease, hasten, unwind, wind
-from campaign.collect_judge import Finding, Said, Verdict, Word, judge_journal, judge_prompts, judge_words, table
+from campaign.collect_judge import Finding, Verdict, Word, judge_journal, judge_prompts, judge_words, table
+from campaign.collect_plan import Plan, Result, read_word
 from campaign.freezer import Freezer
 from campaign.herd import Child, Herd, dead_port, free_port
 from campaign.network import enter_namespace
@@ -54,33 +55,6 @@ TRIES = 6
 BY = "the campaign's human"
 CAUGHT = frozenset({Finding.TWO_OPEN, Finding.TWICE, Finding.UNPAID, Finding.FORGOTTEN})
 """What a control must be caught at."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the campaign is asked for."""
-
-    orders: int
-    seconds: float
-    seed: int
-    database: str = "sqlite"
-    control: str | None = None
-    network: bool = False
-
-    @property
-    def arguments(self) -> list[str]:
-        """The command line of the campaign."""
-        counted = ["--orders", str(self.orders), "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)]
-        return [*counted, "--database", self.database, *(["--control", self.control] if self.control else [])]
-
-
-@dataclass
-class Result:
-    """What it came to."""
-
-    verdict: Verdict
-    counts: dict[str, Counter[str]]
-    report: str = ""
 
 
 class Shop:
@@ -259,11 +233,6 @@ class Shop:
         judge_prompts(verdict, self.orders, prompts)
         judge_words(verdict, self.words, prompts)
         judge_journal(verdict, self.orders, entries, prompts, closed=closed)
-
-
-def read_word(fields: dict[str, Any]) -> Word:
-    """Read a word back from its line."""
-    return Word(**{**fields, "said": Said(fields["said"])})
 
 
 def campaign(plan: Plan) -> Result:

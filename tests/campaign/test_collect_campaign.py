@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign import collect
-from campaign.collect import Plan, Result
 from campaign.collect_controls import BY_HAND, CONTROLS
+from campaign.collect_plan import Plan, Result
 from postgresql import required_programs
 
 pytestmark = pytest.mark.campaign
