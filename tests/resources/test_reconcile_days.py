@@ -135,6 +135,42 @@ def test_every_difference_of_a_collection_is_found(sdk: Driver, sandbox: Sandbox
     assert without.keys() == {"CHEAP", "STRAY", "TWICE"}
 
 
+def test_an_order_that_was_paid_on_another_day_was_paid(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    for reference in ("SHIPPED", "FORGOTTEN"):
+        collect(sdk, journal, reference)
+    sandbox.advance(600)
+    reconcile(sdk, sandbox, journal)
+    orders = booked(SHIPPED="PAID", FORGOTTEN="WAITING")
+    after = reconcile(sdk, sandbox, journal, day=today(sandbox) + timedelta(days=1), orders=orders)
+    assert remedies(after) == {"FORGOTTEN": "paid and not shipped: ship"}
+
+
+@pytest.mark.parametrize("state", ["PAID", "WAITING"])
+def test_an_order_that_may_be_paid_is_not_given_up(sdk: Driver, sandbox: Sandbox, journal: Journal, state: str) -> None:
+    collect(sdk, journal, "OPEN", phone=phone_for(Outcome.never_answers))
+    collect(sdk, journal, "DOUBT", phone=phone_for(Outcome.cancelled))
+    execute(journal, "UPDATE momopay_payments SET state = 'UNKNOWN' WHERE reference = 'DOUBT'")
+    orders = booked(OPEN=state, DOUBT=state)
+    report = reconcile(sdk, sandbox, journal, day=today(sandbox) + timedelta(days=1), orders=orders)
+    assert [each.remedy for each in report.differences[:2]] == ["check again tomorrow"] * 2
+
+
+def test_an_order_that_was_paid_back_is_not_to_be_shipped(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    for reference in ("PART", "WHOLE", "NO-ORDER"):
+        collect(sdk, journal, reference)
+    sandbox.advance(600)
+    reconcile(sdk, sandbox, journal)
+    for reference, amount in {"PART": 200, "WHOLE": None, "NO-ORDER": None}.items():
+        sdk(partial(_refund, journal=journal, of=reference, amount=amount))
+    sandbox.advance(600)
+    report = reconcile(sdk, sandbox, journal, orders=booked(PART="FAILED", WHOLE="FAILED"))
+    assert remedies(report) == {"PART": "paid and not shipped: ship"}
+
+
+def _refund(client: Any, **arguments: Any) -> Any:
+    return client.payouts.refund(**arguments)
+
+
 def _prompt(client: Any, *, reference: str) -> Any:
     return client.stk.initiate(amount=500, phone=PHONE, account_reference=reference)
 

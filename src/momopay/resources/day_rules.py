@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import OPEN, EntryKind, JournalEntry, JournalState
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
 from momopay.resources.day_report import BookedOrder, Difference
+
+_NOT_SOLD: Final = "nobody knows what was sold: find out, or refund"
+_NOT_SHIPPED: Final = "paid and not shipped: ship"
+_UNLESS_REFUNDED: Final = frozenset({_NOT_SOLD, _NOT_SHIPPED})
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ def compare(
     missing: Iterable[JournalEntry],
     in_doubt: Iterable[JournalEntry],
     owed: Mapping[str, Decimal],
+    unlisted: Mapping[str, JournalEntry],
+    refunded: Collection[str],
 ) -> Iterator[Difference]:
     """Yield the differences.
 
@@ -62,6 +69,8 @@ def compare(
         missing: Entries with a transaction that the service does not have.
         in_doubt: Entries that read as UNKNOWN.
         owed: What was paid too often of orders, and not paid back, KES.
+        unlisted: The entries of orders of which these days have no transaction.
+        refunded: The orders that were paid, and paid back.
     """
     collections: defaultdict[str, list[Seen]] = defaultdict(list)
     for each in seen:
@@ -69,8 +78,10 @@ def compare(
             collections[each.reference].append(each)
     booked = orders or {}
     for reference in sorted(collections.keys() | booked.keys()):
-        remedy = _of_order(booked.get(reference), collections[reference], owed, has_orders=orders is not None)
-        if remedy:
+        entry = next((each.entry for each in collections[reference] if each.entry), unlisted.get(reference))
+        is_known = orders is None or reference in booked
+        remedy = _of_order(booked.get(reference), collections[reference], entry, owed, is_known=is_known)
+        if remedy and not (reference in refunded and remedy in _UNLESS_REFUNDED):
             yield _difference(reference, booked.get(reference), collections[reference], remedy)
     for each in seen:
         if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(each)):
@@ -98,13 +109,17 @@ def _of_payout(seen: Seen) -> str:
 
 
 def _of_order(  # noqa: PLR0911  one for each remedy
-    booked: BookedOrder | None, seen: Sequence[Seen], owed: Mapping[str, Decimal], *, has_orders: bool
+    booked: BookedOrder | None,
+    seen: Sequence[Seen],
+    entry: JournalEntry | None,
+    owed: Mapping[str, Decimal],
+    *,
+    is_known: bool,
 ) -> str:
-    entry = next((each.entry for each in seen if each.entry is not None), None)
     paid = [each for each in seen if each.is_paid]
     reference = seen[0].reference if seen else ""
-    if paid and booked is None and (has_orders or entry is None):
-        return "nobody knows what was sold: find out, or refund"
+    if paid and booked is None and not (is_known and entry is not None):
+        return _NOT_SOLD
     if owed.get(reference):
         return f"paid more than once: refund KES {format_amount(owed[reference])}"
     if entry is None and len(paid) > 1:
@@ -114,24 +129,30 @@ def _of_order(  # noqa: PLR0911  one for each remedy
         return "another amount was paid: ask the customer, or refund"
     if any(each.entry is None and each.namesake is not None for each in paid):
         return "paid from another phone than we asked, or not by our prompt: find out"
-    if booked is not None and (remedy := _of_books(booked, seen, is_paid=bool(paid) or _was_paid(entry))):
+    if booked is not None and (remedy := _of_books(booked, seen, entry)):
         return remedy
     return "now in the journal: nothing to do" if any(each.is_news for each in seen) else ""
 
 
-def _of_books(booked: BookedOrder, seen: Sequence[Seen], *, is_paid: bool) -> str:
-    if is_paid:
-        return "" if booked.state == "PAID" else "paid and not shipped: ship"
-    if booked.state == "PAID":
-        return "shipped and not paid: ask the customer"
-    if booked.state == "WAITING":
-        has_ended = all(each.transaction.status.is_terminal for each in seen)
-        return "never paid: close" if has_ended else "check again tomorrow"
-    return ""
+def _of_books(booked: BookedOrder, seen: Sequence[Seen], entry: JournalEntry | None) -> str:
+    # It may have been paid on another day.
+    if any(each.is_paid for each in seen) or _was_paid(entry):
+        return "" if booked.state == "PAID" else _NOT_SHIPPED
+    if booked.state == "FAILED":
+        return ""
+    if not all(each.transaction.status.is_terminal for each in seen) or _may_be_paid(entry):
+        return "check again tomorrow"
+    return "never paid: close" if booked.state == "WAITING" else "shipped and not paid: ask the customer"
 
 
 def _was_paid(entry: JournalEntry | None) -> bool:
     return entry is not None and entry.status is TransactionStatus.SUCCESS
+
+
+def _may_be_paid(entry: JournalEntry | None) -> bool:
+    if entry is None:
+        return False
+    return entry.state in OPEN or any(prompt.is_open for prompt in entry.prompts)
 
 
 def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen], remedy: str) -> Difference:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -58,6 +58,8 @@ async def reconcile_days(
     seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
     in_doubt = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
     owed = await in_thread(partial(_owed, journal, seen))
+    unlisted = await in_thread(partial(_unlisted, journal, booked or {}, seen))
+    refunded = await in_thread(partial(_refunded, journal, booked, seen))
     payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
     paid = [each for each in payouts if each.is_paid]
     refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]
@@ -71,7 +73,7 @@ async def reconcile_days(
         fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
         came_back=total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
-        differences=tuple(compare(seen, booked, missing, in_doubt, owed)),
+        differences=tuple(compare(seen, booked, missing, in_doubt, owed, unlisted, refunded)),
     )
 
 
@@ -133,3 +135,20 @@ def _owed(journal: Journal, seen: Iterable[Seen]) -> dict[str, Decimal]:
         refundable = refunds_of(journal, reference).refundable(besides="")
         owed[reference] = max(Decimal(0), refundable.left - refundable.amount)
     return owed
+
+
+def _unlisted(journal: Journal, booked: Iterable[str], seen: Iterable[Seen]) -> dict[str, JournalEntry]:
+    """Return the entries of orders that have no transaction: they may have been paid on another day, or be in doubt."""
+    others = set(booked).difference(each.reference for each in seen)
+    entries = (journal.get(reference, EntryKind.COLLECTION) for reference in others)
+    return {entry.reference: entry for entry in entries if entry is not None}
+
+
+def _refunded(journal: Journal, booked: Mapping[str, BookedOrder] | None, seen: Iterable[Seen]) -> set[str]:
+    """Return the orders that were paid, though not booked so, and of which nothing is left to refund."""
+    if booked is None:
+        return set()
+    shipped = {each.reference for each in booked.values() if each.state == "PAID"}
+    entries = (each.entry for each in seen if each.entry is not None and each.is_paid)
+    paid = {entry.reference for entry in entries if entry.kind is EntryKind.COLLECTION} - shipped
+    return {reference for reference in paid if not refunds_of(journal, reference).refundable(besides="").left}
