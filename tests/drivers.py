@@ -51,7 +51,7 @@ class Driver:
 
 def hasty(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Make a call that does not wait long for what a server leaves hanging."""
-    return lambda client: use(client.with_options(timeout=0.8))
+    return lambda client: use(client.with_options(timeout=0.3))
 
 
 async def _awaited(use: Callable[[Any], Any], client: Any) -> Any:

@@ -126,7 +126,15 @@ def running_postgresql() -> Generator[PostgresqlServer]:
             shutil.chown(folder, "nobody", "nogroup")
         data = Path(folder) / "data"
         subprocess.run(
-            [programs / "initdb", "--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8"],
+            [
+                programs / "initdb",
+                "--pgdata",
+                data,
+                "--username=postgres",
+                "--auth=trust",
+                "--encoding=UTF8",
+                "--no-sync",
+            ],
             check=True,
             capture_output=True,
             cwd=folder,
@@ -138,6 +146,7 @@ def running_postgresql() -> Generator[PostgresqlServer]:
             "unix_socket_directories=",
             "max_connections=200",
             "fsync=off",  # clients are killed here, never the machine
+            "autovacuum=off",  # nothing here lives long enough
         )
         log = Path(folder) / "log"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,17 @@ def package_of(module: str) -> str:
 MODULES = {module_of(path): path for path in FILES}
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Every node of a file's code."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports_of(path: Path) -> set[str]:
     """Every module of this package that a file imports, for type checkers or at run time."""
     found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "momopay":
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= names & MODULES.keys()
@@ -126,7 +134,7 @@ def test_the_sandbox_imports_nothing_of_the_rest_and_nothing_imports_it() -> Non
 def test_each_library_is_known_in_one_place(library: str, packages: set[str]) -> None:
     importing = set[str]()
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == library for name in names):
@@ -140,7 +148,7 @@ def test_imports_stand_at_the_top_of_files() -> None:
         relative = path.relative_to(SOURCE)
         if relative.parts[0] == "cli":
             continue
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in nodes_of(path):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and any(
                 isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(function)
             ):

@@ -92,6 +92,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("answer", HANDLERS)
 @pytest.mark.parametrize("call", CALLS)
 def test_no_error_shows_the_key_or_a_phone(

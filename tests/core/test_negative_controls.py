@@ -40,7 +40,7 @@ def top_up(client: Any) -> Any:
 
 def paid(drive: Drive, server: Server, call: Call, **options: Any) -> int:
     """How many payments the server counts after one call, however it ends."""
-    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.3, **options)
+    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.15, **options)
     try:
         driver(call)
     except momopay.MomoPayError:

@@ -15,6 +15,11 @@ from journal.kit import callback_body, found
 from momopay import Journal, JournalState
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 
+each_app_once = pytest.mark.parametrize(
+    "adapter", ["fastapi async", "flask blocking", "django-wsgi blocking", "django-asgi async"], indirect=True
+)
+"""Where the kind of the handler changes nothing."""
+
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
@@ -36,6 +41,7 @@ def test_a_payment_is_called_back_confirmed_and_handled(shop: Shop, sandbox: San
     assert shop.calls[0].transaction.external_reference == "&=c #?/%41+☕"
 
 
+@each_app_once
 def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop, sandbox: Sandbox, http: httpx.Client) -> None:
     signed = shop.signer.url(shop.url, reference="SAL-1")
     assert http.post(signed, content=b"{").status_code == 400
@@ -51,6 +57,7 @@ def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop, sandbox: S
     assert len(sandbox.requests) == 1
 
 
+@each_app_once
 def test_a_failed_handler_is_called_again_and_a_duplicate_is_not(shop: Shop, sandbox: Sandbox) -> None:
     shop.troubles = [RuntimeError("the database is away")]
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
@@ -61,6 +68,7 @@ def test_a_failed_handler_is_called_again_and_a_duplicate_is_not(shop: Shop, san
     assert len(shop.calls) == 2
 
 
+@each_app_once
 def test_a_callback_settles_the_payout_whose_response_was_lost(
     shop: Shop, sandbox: Sandbox, journal: Journal, http: httpx.Client
 ) -> None:

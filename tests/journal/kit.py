@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
 
-import pytest
 from sqlalchemy import event
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
@@ -27,8 +25,6 @@ from momopay.journal.lease import Lease
 T = TypeVar("T")
 PHONE = "254712345678"
 TESTS = Path(__file__).parents[1]
-
-forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
@@ -153,14 +149,6 @@ def in_threads(count: int, work: Callable[[], T]) -> list[T]:
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(start, range(count)))
-
-
-def in_a_fork(work: Callable[[], object]) -> int | None:
-    """Do something in a forked child; return its exit status."""
-    child = multiprocessing.get_context("fork").Process(target=work)
-    child.start()
-    child.join(30)
-    return child.exitcode
 
 
 def payout(reference: str | None = "r", **fields: Any) -> Transaction:

@@ -46,6 +46,7 @@ def test_the_first_use_binds(journal: Journal, url: str) -> None:
                     accounts_of(later).check(other)
 
 
+@pytest.mark.both_databases
 def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
     journal.get("r")
 
@@ -132,6 +133,7 @@ def test_no_key_is_kept(journal: Journal) -> None:
     assert tuple(bound) == ("default", "live", "api.example", "t")
 
 
+@pytest.mark.both_databases
 def test_a_namespace_that_vanishes_is_bound_anew(journal: Journal, url: str) -> None:
     accounts_of(journal).check(HERE)
     execute(journal, "DELETE FROM momopay_accounts")

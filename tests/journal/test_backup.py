@@ -73,6 +73,7 @@ def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 
 
+@pytest.mark.both_databases
 def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal, tmp_path: Path) -> None:
     """A writer adds a payout, then a prompt with its number: a copy never has a prompt whose payout is missing."""
     put(journal, "0", ACCEPTED)

@@ -25,7 +25,8 @@ from momopay.journal.postgresql import PostgresqlDatabase
 from momopay.journal.sqlite import SqliteDatabase
 from postgresql import PostgresqlServer
 
-BOUND = 0.4
+pytestmark = pytest.mark.both_databases
+BOUND = 0.2
 """Seconds for which the tests wait."""
 MUCH = 8.0
 """Seconds that a busy machine may need more. Whatever does not end takes longer."""
@@ -303,7 +304,7 @@ def test_a_set_up_that_another_machine_makes(server_url: str, on_a_server: Journ
 
 
 def test_a_short_bound_does_not_stay_with_the_connection(on_a_server: Journal) -> None:
-    with bound(on_a_server):
+    with on_a_server._database.bounded(MUCH):
         on_a_server.get("r")
     with on_a_server._database.connection() as connection:
         timeouts = "SELECT setting FROM pg_settings WHERE name IN ('lock_timeout', 'statement_timeout')"

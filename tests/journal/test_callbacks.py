@@ -66,6 +66,7 @@ def test_a_transaction_that_was_handled_is_not_handled_again_as_a_callback(journ
     assert is_handled(journal)
 
 
+@pytest.mark.both_databases
 def test_a_callback_is_new_to_one_of_many_threads(journal: Journal) -> None:
     assert sorted(in_threads(8, lambda: journal.first_seen(callback()))) == [False] * 7 + [True]
 
@@ -91,6 +92,7 @@ def test_what_is_being_handled_is_left_alone(journal: Journal, url: str) -> None
         assert is_handled(journal)
 
 
+@pytest.mark.both_databases
 def test_what_a_killed_process_was_handling_is_handled_again(journal: Journal, url: str) -> None:
     with sender(url, "callback") as process:
         assert process.says() == "held"
@@ -118,6 +120,7 @@ def test_a_late_handler_leaves_its_successors_callback_alone(
     assert is_handled(journal)
 
 
+@pytest.mark.both_databases
 def test_one_of_two_takes_an_abandoned_callback_over(journal: Journal, other: Journal, url: str) -> None:
     with ExitStack() as taken:
         with Journal(url) as died:

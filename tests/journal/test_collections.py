@@ -114,6 +114,7 @@ def test_an_accepted_prompt_is_kept_with_its_order(orders: Collections) -> None:
     assert not entry.has_settled
 
 
+@pytest.mark.both_databases
 def test_a_second_prompt_follows_the_first(orders: Collections) -> None:
     first = prompt(orders)
     assert orders.report("order", CANCELLED)
@@ -169,6 +170,7 @@ def test_what_was_paid_meanwhile_is_not_prompted_again(orders: Collections, stat
     assert found(orders).state is state
 
 
+@pytest.mark.both_databases
 def test_a_payment_at_the_moment_of_the_begin_statement_stops_it(orders: Collections, journal: Journal) -> None:
     prompt(orders)
     orders.report("order", CANCELLED)
@@ -339,12 +341,14 @@ def test_an_order_is_found_by_what_the_service_has(orders: Collections) -> None:
     assert orders.by_wire_reference("order") is None
 
 
+@pytest.mark.both_databases
 def test_two_orders_never_have_the_same_reference_at_the_service(orders: Collections) -> None:
     prompt(orders)
     with orders.leases.lease() as lease, pytest.raises(JournalError, match="neither took the row"):
         begin(orders, lease, None, "another", "w-order")
 
 
+@pytest.mark.both_databases
 def test_what_is_in_doubt_is_listed_with_its_prompts(orders: Collections, journal: Journal) -> None:
     put(journal, "payout", UNKNOWN)
     prompt(orders)
@@ -362,6 +366,7 @@ def test_a_person_releases_an_order_by_its_kind(orders: Collections, journal: Jo
     assert found(orders).released_by == "Amina"
 
 
+@pytest.mark.both_databases
 def test_reports_at_once_are_all_recorded(orders: Collections) -> None:
     prompt(orders)
     assert all(in_threads(6, lambda: orders.accept("order", PAID)))

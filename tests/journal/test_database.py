@@ -15,9 +15,12 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from journal.kit import PHONE, TESTS, begin, execute, forks, found, in_a_fork, lease_of, put, record
+from journal.forking import forks, in_a_fork
+from journal.kit import PHONE, TESTS, begin, execute, found, lease_of, put, record
 from momopay import ConfigurationError, Journal, JournalError, JournalState, RequestValidationError
 from test_redaction import shown
+
+pytestmark = pytest.mark.both_databases
 
 
 def everything(error: BaseException | None) -> Iterator[BaseException]:

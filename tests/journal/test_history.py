@@ -52,6 +52,7 @@ def names(entries: Iterable[JournalEntry]) -> list[str]:
     return [entry.reference for entry in entries]
 
 
+@pytest.mark.both_databases
 def test_entries_come_newest_first_and_can_be_filtered(journal: Journal) -> None:
     for hour, (reference, state, status) in enumerate(
         [("a", ACCEPTED, "SUCCESS"), ("b", REFUSED, ""), ("c", UNKNOWN, ""), ("d", ACCEPTED, "FAILED")]
@@ -98,6 +99,7 @@ def test_a_filter_that_cannot_be_is_refused_at_once(journal: Journal, filters: d
         journal.entries(**filters)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.both_databases
 def test_every_entry_comes_once_over_many_pages_while_others_write(journal: Journal) -> None:
     fill(journal, 1999)
     found: list[str] = []
@@ -110,6 +112,7 @@ def test_every_entry_comes_once_over_many_pages_while_others_write(journal: Jour
     assert set(found) == {"first", *(f"p-{number}" for number in range(1, 2000))}
 
 
+@pytest.mark.both_databases
 def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journal) -> None:
     day, old = timedelta(days=1), NOON - timedelta(days=1)
     for reference, when, state, status in [

@@ -14,6 +14,7 @@ from momopay import CallbackMismatchError, Journal, JournalState
 ACCEPTED, UNKNOWN = JournalState.ACCEPTED, JournalState.UNKNOWN
 
 
+@pytest.mark.both_databases
 def test_all_that_a_callback_says_is_kept(journal: Journal) -> None:
     put(journal, "r", ACCEPTED, transaction_id="the-id")
     entry = journal.record(callback(momo_receipt="QK12", transaction_fee=15, result_code="0"))

@@ -93,6 +93,7 @@ def test_a_live_sender_counts(journal: Journal, url: str) -> None:
         assert left(refunds_of(journal, "o")) == 90
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("mine", "other", "fits"), [(60, 60, False), (100, 100, False), (60, 40, True)])
 def test_two_that_begin_at_once_never_exceed_what_was_paid(
     journal: Journal, refunds: Refunds, mine: int, other: int, fits: bool

@@ -11,6 +11,8 @@ from journal.kit import begin, found, lease_of, put
 from momopay import Journal, JournalState
 from momopay.journal.schema import insert_new, lease_left, payments, update_one
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
     put(journal, "r", JournalState.REFUSED)

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from journal.kit import begin, forks, found, in_a_fork, in_threads, just_before, lease_of, put, sender
+from journal.forking import forks, in_a_fork
+from journal.kit import begin, found, in_threads, just_before, lease_of, put, sender
 from momopay import ConfigurationError, Journal, JournalError, JournalState
 from momopay.journal.sqlite import SqliteDatabase
 
@@ -49,7 +50,7 @@ def test_commits_wait_for_the_disk(journal: Journal) -> None:
 def test_what_is_written_after_an_interrupt_is_committed(path: Path, url: str, event: str) -> None:
     """SQLite commits nothing while a statement that writes is open, and an error that is kept keeps it open."""
     kept: list[BaseException] = []
-    for moment in count(step=11):
+    for moment in count(step=29):
         with Journal(url) as journal:
             put(journal, f"interrupted {moment}", JournalState.UNKNOWN)
             fired: list[int] = []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.kit import forks, found, in_a_fork, put
+from journal.forking import forks, in_a_fork
+from journal.kit import found, put
 from momopay import Journal, JournalError, JournalState
 from momopay.journal import sqlite_fork
 from momopay.journal.sqlite_fork import TrackedConnection

@@ -209,7 +209,7 @@ def test_processes_overrun_the_service_unless_they_share_a_budget(tmp_path: Path
         key, base_url, *path = sys.argv[1:]
         options = {"budget": FileRateBudget(*path)} if path else {}
         client = Client(key, base_url=base_url, deadline=20.0, **options)
-        for _ in range(25):
+        for _ in range(35):
             with contextlib.suppress(BudgetExhaustedError, RateLimitExceededError):
                 client.wallet.balance()
     """
@@ -219,8 +219,8 @@ def test_processes_overrun_the_service_unless_they_share_a_budget(tmp_path: Path
             sandbox.account(key).switches.rate_window = "sliding"
             before = len(sandbox.requests)
             command = [sys.executable, "-c", code, key, sandbox.base_url, *path]
-            children = [subprocess.Popen(command) for _ in range(3)]
-            assert [child.wait(timeout=60) for child in children] == [0, 0, 0]
+            children = [subprocess.Popen(command) for _ in range(2)]
+            assert [child.wait(timeout=60) for child in children] == [0, 0]
             answers = Counter(request.status for request in sandbox.requests[before:])
             assert answers[200] == (58 if path else 60)
             assert (answers[429] == 0) == bool(path)
@@ -232,13 +232,13 @@ def test_a_worker_in_a_crash_loop_stays_within_the_budget(tmp_path: Path) -> Non
         from momopay import FileRateBudget, Lane
         from momopay._ratelimit.lane import ALONE
         from momopay._transport.sync_backend import SyncBackend
-        slots = FileRateBudget(sys.argv[1], requests=5, window=60.0).slots(SyncBackend(), "ab" * 32)
+        slots = FileRateBudget(sys.argv[1], requests=2, window=60.0).slots(SyncBackend(), "ab" * 32)
         print(slots.reserve_now(0.0, Lane.PAYMENT, ALONE) == 0, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     command = [sys.executable, "-c", code, str(tmp_path / "budget")]
-    taken = [subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout == b"True\n" for _ in range(8)]
-    assert taken == [True] * 5 + [False] * 3
+    taken = [subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout == b"True\n" for _ in range(3)]
+    assert taken == [True, True, False]
 
 
 def test_with_a_link_in_its_place_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

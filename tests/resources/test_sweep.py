@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from drivers import Driver
-from journal.kit import PHONE, callback, execute, forks, found, in_a_fork, payout, put
+from journal.forking import forks, in_a_fork
+from journal.kit import PHONE, callback, execute, found, payout, put
 from momopay import (
     Client,
     ConfigurationError,

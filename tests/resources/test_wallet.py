@@ -13,6 +13,8 @@ from momopay.sandbox import Fault, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
 from resources.sandbox_kit import AMBIGUOUS, AT_ONCE, LOCAL_PHONE, paid, top_up
 
+pytestmark = pytest.mark.usefixtures("no_backoff")
+
 
 def test_the_balance_is_read(drive: Callable[..., Driver]) -> None:
     service = Recorder(BALANCE.camel)

@@ -271,12 +271,12 @@ def test_an_event_loop_that_was_blocked_past_the_deadline_sends_nothing(
     server: Server, stands_still: Any, loop: str, number: int
 ) -> None:
     async def main() -> None:
-        async with AsyncClient(KEY, base_url=server.base_url, budget=None, deadline=0.3) as client:
+        async with AsyncClient(KEY, base_url=server.base_url, budget=None, deadline=0.2) as client:
             with pytest.raises(momopay.APIConnectionError) as caught:
                 await payout(client)
             assert not caught.value.may_have_executed
 
-    stands_still(number, lambda: time.sleep(0.35))
+    stands_still(number, lambda: time.sleep(0.22))
     anyio.run(main, backend=loop)
     until(lambda: server.ends, "the connection ends")
     assert b"INV-42" not in b"".join(server.received)
