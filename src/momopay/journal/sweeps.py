@@ -63,9 +63,7 @@ _COLUMNS: Final = ("transaction_id", "status", "sent_at", "ended_at")
 _row: Final = payments.c
 _OF_ACCOUNT: Final = _row.account == bindparam("the_account")
 # Payouts have their transaction themselves. The columns that a text condition names are those of one table here.
-_PAYOUTS: Final = select(payments).where(
-    _OF_ACCOUNT, _row.kind == EntryKind.PAYOUT.value, _row.transaction_id.is_not(None)
-)
+_PAYOUTS: Final = select(payments).where(_OF_ACCOUNT, _row.kind == EntryKind.PAYOUT.value)
 _PROMPTS: Final = select(prompts).where(prompts.c.account == bindparam("the_account"))
 
 
@@ -86,7 +84,11 @@ def _unhandled(of: Select[Any], columns: Any, ends: Iterable[str]) -> Select[Any
     return of.where(*recorded).order_by(columns.unhandled_since)
 
 
-_OPEN: Final = (_PAYOUTS.where(HAS_NOT_SETTLED), _targets_of_prompts(_PROMPTS.where(PROMPT_IS_OPEN)))
+# Without the order, SQLite reads the whole account.
+_OPEN: Final = (
+    _PAYOUTS.where(HAS_NOT_SETTLED).order_by(_row.sent_at),
+    _targets_of_prompts(_PROMPTS.where(PROMPT_IS_OPEN)),
+)
 _TO_CHECK: Final = _targets_of_prompts(_PROMPTS.where(PROMPT_IS_TO_CHECK))
 _ENDS: Final = ("SUCCESS", "REVERSED", *sorted(FAILURES))
 _UNHANDLED: Final = (
@@ -167,7 +169,8 @@ class Sweeps:
     def _targets(self, statement: Select[Any], **parameters: object) -> list[Target]:
         with self._database.connection() as connection:
             rows = connection.execute(statement, {"the_account": self._account, **parameters}).mappings().all()
-        return [_target(row) for row in rows]
+        # Version 1 has accepted payouts of which it did not know the transaction.
+        return [_target(row) for row in rows if row["transaction_id"] is not None]
 
 
 def _target(row: Any) -> Target:
