@@ -50,6 +50,8 @@ WAITS = 2.5
 LATE_ENOUGH = 700.0
 """Seconds of the service's time that pass before the last sweep: it runs more than ten minutes after every end."""
 FREEZES, DIES, CUTS = 0.004, 0.012, 0.01
+LATE_PIN, OFTEN_LATE = 0.25, 0.9
+"""How likely a prompt that was cancelled or has expired is paid after all; and in a control that needs it."""
 TRIES = 6
 """How often every order is asked for in the end."""
 BY = "the campaign's human"
@@ -70,7 +72,8 @@ class Shop:
         self.clock = Clock(settings.epoch, settings.speed)
         self.journal = Journal(settings.database)
         self.orders = collector.collections_of(plan.seed, plan.orders)
-        self.customers = Customers(till, plan.seed)
+        late_pin = OFTEN_LATE if plan.control == "end_not_read_again" else LATE_PIN
+        self.customers = Customers(till, plan.seed, late_pin=late_pin)
         self.client = Client(KEY, base_url=till.base_url, budget=None)
         self.words: list[Word] = []
         self.released: Counter[str] = Counter()

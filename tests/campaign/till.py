@@ -22,8 +22,6 @@ BY_HAND = "9945"
 """The last digits of a phone whose owner decides at the time."""
 WAYS = {"pays": 4, "cancels": 4, "forgets": 2, "leaves it open": 1}
 """What a customer does about a prompt, and how often; one that is left open is decided when the storm is over."""
-LATE_PIN = 0.25
-"""How likely a prompt that was cancelled or has expired is paid after all."""
 SOON = (0.1, 2.5)
 """Seconds until the customer decides."""
 LATE = (0.5, 8.0)
@@ -132,9 +130,11 @@ class Till(Service):
 class Customers:
     """Everybody who was prompted."""
 
-    def __init__(self, till: Till, seed: int) -> None:
+    def __init__(self, till: Till, seed: int, *, late_pin: float) -> None:
+        """`late_pin`: how likely a prompt that was cancelled or has expired is paid after all."""
         self.events: Counter[str] = Counter()
         self._till = till
+        self._late_pin = late_pin
         self._rng = random.Random(f"customers {seed}")
         self._due: dict[str, tuple[float, str]] = {}
         self._late: dict[str, float] = {}
@@ -163,7 +163,7 @@ class Customers:
                 elif now >= due:
                     self._act(prompt, way)
             for prompt in self._till.ended_ids():
-                drawn = self._rng.uniform(*LATE) if self._rng.random() < LATE_PIN else float("inf")
+                drawn = self._rng.uniform(*LATE) if self._rng.random() < self._late_pin else float("inf")
                 if now >= self._late.setdefault(prompt, now + drawn) and not self.eager and self._till.pay_late(prompt):
                     self.events["pays late, after the end"] += 1
 

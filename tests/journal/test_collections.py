@@ -313,6 +313,13 @@ def test_a_prompt_is_found_though_an_unclear_answer_named_that_of_another_order(
     assert (found(orders).state, found(orders).transaction_id) == (ACCEPTED, "a")
 
 
+def test_the_offset_is_that_of_the_clock_that_dated_the_latest_attempt(orders: Collections) -> None:
+    for offset in (0.0, 86_400.0):
+        with sending(orders) as lease:
+            orders.record_outcome(lease, "order", REFUSED, clock_offset=offset)
+        assert found(orders).clock_offset == offset
+
+
 def test_a_prompt_and_its_row_are_written_together(orders: Collections, journal: Journal) -> None:
     if journal._database._own.database.engine.dialect.name == "sqlite":
         fails = "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"

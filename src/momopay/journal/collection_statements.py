@@ -14,7 +14,7 @@ from momopay.journal.collection_rules import COLLECTION_TRANSITIONS, Stage
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause
 from momopay.journal.schema import PROMPT_IS_OPEN, TAKE_LEASE, lease_left, payments, prompts
-from momopay.journal.statements import FIRST_OFFSET, OFFSET, ROW, SAME_CLAIM, change, kept_or
+from momopay.journal.statements import ROW, SAME_CLAIM, change, kept_or
 
 _row: Final = payments.c
 _prompt: Final = prompts.c
@@ -23,6 +23,10 @@ _PAID: Final = "SUCCESS"
 _OF_PROMPT: Final = ("status", "result_code", "receipt", "fee", "ended_at")
 _new_transaction: Final[BindParameter[str]] = bindparam("new_transaction_id", type_=Text())
 _ROW_IS_NOT_PAID: Final = _row.status.is_(None) | (_row.status != _PAID)
+
+# Of the clock that wrote `sent_at`, which is that of the latest attempt.
+_NEW_OFFSET: Final[BindParameter[float]] = bindparam("new_clock_offset", type_=_row.clock_offset.type)
+_OFFSET: Final = func.coalesce(_row.clock_offset, _NEW_OFFSET)
 
 BEGIN_PROMPT: Final = change(
     Cause.BEGIN,
@@ -45,7 +49,7 @@ BEGIN_PROMPT: Final = change(
     attempts=_row.attempts + 1,
     sent_at=bindparam("now"),
     metadata=kept_or("metadata"),
-    clock_offset=FIRST_OFFSET,
+    clock_offset=_NEW_OFFSET,
     body_hash=bindparam("new_body_hash"),
     **TAKE_LEASE,
 )
@@ -58,7 +62,7 @@ PROMPT_OUTCOMES: Final = {
         transaction_id=case((_row.status == _PAID, _row.transaction_id), else_=_new_transaction),
         code=bindparam("new_code"),
         attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
-        clock_offset=OFFSET,
+        clock_offset=_OFFSET,
     )
     for to in COLLECTION_TRANSITIONS[Cause.OUTCOME]
 }
@@ -70,7 +74,7 @@ ACCEPT_PROMPT: Final = change(
     # What an unclear response named may be the transaction of another row, which only one accepted row may have.
     transaction_id=case((_row.status == _PAID, _row.transaction_id)),
     code=None,
-    clock_offset=OFFSET,
+    clock_offset=_OFFSET,
 )
 # The sender's own response: a later attempt is not touched.
 ACCEPT_OWN_PROMPT: Final = ACCEPT_PROMPT.where(SAME_CLAIM)
