@@ -6,11 +6,14 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import GenericAlias
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import momopay
+from momopay.models.records import Record
 
 MODULES = vars(momopay)["_PUBLIC"]
 MADE_BY_THE_PACKAGE = {
@@ -61,14 +64,33 @@ def names_in(annotation: object) -> Iterator[type]:
         yield annotation
 
 
+@pytest.mark.parametrize("name", sorted(set(momopay.__all__) - {"__version__"}))
+def test_type_hints_resolve(name: str) -> None:
+    value: Any = getattr(momopay, name)
+    if callable(value) and not isinstance(value, GenericAlias):
+        typing.get_type_hints(value)
+    if inspect.isclass(value):
+        for _, member in inspect.getmembers_static(value):
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if (getattr(function, "__module__", None) or "").startswith("momopay") and callable(function):
+                typing.get_type_hints(function)
+
+
+@pytest.mark.parametrize("kind", [momopay.Client, momopay.AsyncClient])
+def test_type_hints_of_operations_resolve(kind: Any) -> None:
+    for resource in ("stk", "payouts", "transactions", "wallet", "channels"):
+        for of in (kind("pk_test_x", base_url="http://127.0.0.1:1/v1"), kind):
+            operations = getattr(of, resource)
+            for name in dir(operations):
+                if not name.startswith("_"):
+                    assert typing.get_type_hints(getattr(operations, name))["return"] is not None
+                    typing.get_type_hints(getattr(operations.__class__, name))
+
+
 def test_every_type_in_a_public_signature_is_exported() -> None:
     missing = set[str]()
     for function in public_callables():
-        try:
-            hints = typing.get_type_hints(function)
-        except (NameError, TypeError):  # a name for type checkers alone, or no function
-            continue
-        for hint in hints.values():
+        for hint in typing.get_type_hints(function).values():
             for kind in names_in(hint):
                 if kind.__module__.startswith("momopay") and kind.__name__ not in momopay.__all__:
                     missing.add(f"{function.__qualname__}: {kind.__module__}.{kind.__name__}")
@@ -96,3 +118,14 @@ def test_completion_shows_operations_alone(resource: str) -> None:
         names = [name for name in dir(getattr(client, resource)) if not name.startswith("_")]
         assert all(callable(getattr(getattr(client, resource), name)) for name in names)
     assert names
+
+
+def test_completion_of_a_record_shows_its_fields_alone() -> None:
+    for name in momopay.__all__:
+        kind: Any = getattr(momopay, name)
+        if inspect.isclass(kind) and issubclass(kind, Record):
+            names = {each for each in dir(kind) if not each.startswith("_")} - set(dir(BaseModel))
+            # And the properties of callbacks, by which they are taken where a record is.
+            assert names <= {*kind.model_fields, "response", "key", "transaction_id", "account_reference", "phone"}, (
+                name
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import momopay
 from models.kit import CHANNEL, ID, PAYBILL, parse
 from momopay.models.channels import ChannelItems
+from momopay.models.records import note_response
 
 TILL = {**PAYBILL.camel, "id": ID, "type": "TILL_NUMBER", "accountNumber": None, "isDefault": False}
 
@@ -24,5 +25,5 @@ def test_a_channel_is_not_the_default_unless_it_is_said() -> None:
 def test_each_channel_of_a_list_knows_its_response() -> None:
     info = momopay.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
     listed = parse(ChannelItems, {"items": [PAYBILL.camel, TILL]})
-    listed.received(info)
+    note_response(listed, info)
     assert [each.response for each in listed.items] == [info, info]

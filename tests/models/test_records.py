@@ -14,7 +14,7 @@ import pytest
 
 import momopay
 from models.kit import ID, MASKED, READ, SAMPLES, STK, Sample, parse, with_literal
-from momopay.models.records import Items, Record, describe
+from momopay.models.records import Items, Record, describe, note_response
 
 INFO = momopay.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
@@ -22,7 +22,7 @@ each_record = pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 
 def received(sample: Sample, **changes: Any) -> Any:
     record = parse(sample.kind, {**sample.camel, **changes})
-    record.received(INFO)
+    note_response(record, INFO)
     return record
 
 
@@ -102,7 +102,7 @@ def test_a_copy_equals_the_record_and_keeps_all(sample: Sample, duplicate: Calla
 
 def test_records_are_equal_by_their_data_and_not_by_their_response() -> None:
     record, other = received(READ), parse(READ.kind, READ.camel)
-    other.received(momopay.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
+    note_response(other, momopay.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
     assert record == other
     assert record != received(READ, status="FAILED")
     assert record != received(READ, loyalty="gold")

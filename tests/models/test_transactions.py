@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
 import momopay
 from models.kit import ITEM, PAGE, READ, parse
+from momopay.models.records import note_response
+from momopay.models.transactions import transaction_from
 
 INFO = momopay.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
 
@@ -22,6 +25,15 @@ def test_a_page_has_items_overview_and_cursor(item: dict[str, Any], cursor_name:
     assert [type(each) for each in page.items] == [momopay.TransactionSummary] * 2
 
 
+def test_a_page_iterates_over_its_items_and_is_otherwise_as_other_records() -> None:
+    page = parse(momopay.TransactionPage, {**PAGE, "items": [ITEM.camel, ITEM.camel]})
+    assert list(page) == page.items
+    assert [item.transaction_id for item in page] == [item.transaction_id for item in page.items]
+    assert parse(momopay.TransactionPage, page.model_dump(mode="json")) == page == page.model_copy()
+    assert pickle.loads(pickle.dumps(page)) == page
+    assert "items=" in repr(page)
+
+
 def test_the_last_page_has_no_cursor() -> None:
     page = parse(momopay.TransactionPage, {**PAGE, "items": [], "nextCursor": None})
     assert (page.items, page.next_cursor) == ([], None)
@@ -29,18 +41,18 @@ def test_the_last_page_has_no_cursor() -> None:
 
 def test_a_page_its_overview_and_its_items_know_their_response() -> None:
     page = parse(momopay.TransactionPage, PAGE)
-    page.received(INFO)
+    note_response(page, INFO)
     assert all(each.response is INFO for each in (page, page.overview, *page.items))
 
 
 def summary(**more: Any) -> momopay.TransactionSummary:
     item: momopay.TransactionSummary = parse(momopay.TransactionSummary, {**ITEM.camel, **more})
-    item.received(INFO)
+    note_response(item, INFO)
     return item
 
 
 def test_a_transaction_from_a_list_item_has_its_fields_and_no_others() -> None:
-    transaction = momopay.Transaction.from_summary(summary(loyalty="gold"))
+    transaction = transaction_from(summary(loyalty="gold"))
     assert type(transaction) is momopay.Transaction
     assert {name: getattr(transaction, name) for name in ITEM.fields} == ITEM.fields
     assert (transaction.result_code, transaction.channel_id, transaction.provider) == (None, None, None)
@@ -49,8 +61,8 @@ def test_a_transaction_from_a_list_item_has_its_fields_and_no_others() -> None:
 
 
 def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parses() -> None:
-    assert momopay.Transaction.from_summary(summary(resultCode="17")).result_code == "17"
-    assert momopay.Transaction.from_summary(summary(resultCode=["17"], provider=5)).result_code is None
+    assert transaction_from(summary(resultCode="17")).result_code == "17"
+    assert transaction_from(summary(resultCode=["17"], provider=5)).result_code is None
 
 
 @pytest.mark.parametrize("name", ["transactionId", "type", "status", "amount", "phone", "createdAt", "updatedAt"])

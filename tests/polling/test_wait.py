@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import anyio
@@ -394,3 +395,22 @@ def test_what_has_already_ended_is_returned_at_once() -> None:
     assert next(iter(client.transactions.wait_all(["b", ended]))) is ended
     assert service.paths == ["/transactions/a"]
     assert backend.slept == []
+
+
+def test_an_iteration_that_is_left_takes_part_no_longer() -> None:
+    """Without a ResourceWarning of trio's, which would be an error here."""
+    service = Service()
+    service.add("a", (20.0, "SUCCESS"))
+    service.add("b", (200.0, "SUCCESS"))
+
+    async def work(client: AsyncClient) -> None:
+        coordinator: Any = client._waits.coordinator()
+        async for ended in client.transactions.wait_all(["a", "b"]):
+            assert ended.transaction_id == "a"
+            assert len(coordinator.registered()) == 1
+            break
+        gc.collect()
+        assert coordinator.registered() == []
+
+    in_trio(service, work)
+    gc.collect()

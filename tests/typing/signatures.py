@@ -59,7 +59,8 @@ def blocking(client: Client, channel: PaymentChannel, journal: Journal) -> None:
         assert_type(page, TransactionPage)
     for ended in client.transactions.wait_all([prompt, "id"]):
         assert_type(ended, Transaction)
-    assert_type(client.with_options(timeout=1.0), Client)
+    assert_type(client.with_options(timeout=1.0, api_key="pk_test_x", budget=None, default_headers={}), Client)
+    assert_type((client.base_url, client.max_attempts, client.is_closed), tuple[str, int, bool])
     with client as same:
         assert_type(same, Client)
 
@@ -80,6 +81,9 @@ async def awaited(client: AsyncClient, callback: Callback, journal: Journal) -> 
         assert_type(item, TransactionSummary)
     async for page in client.transactions.iter().pages():
         assert_type(page, TransactionPage)
+        for each in page:
+            assert_type(each, TransactionSummary)
+    assert_type(list(await client.transactions.list()), list[TransactionSummary])
     async for ended in client.transactions.wait_all([prompt]):
         assert_type(ended, Transaction)
     assert_type(client.with_options(deadline=1), AsyncClient)

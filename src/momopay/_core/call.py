@@ -32,7 +32,7 @@ from momopay.errors import (
     StkTempBannedError,
     TransactionHealthBlockedError,
 )
-from momopay.models.records import Nothing, ResponseInfo
+from momopay.models.records import Nothing, ResponseInfo, note_response
 
 logger = logging.getLogger("momopay")
 
@@ -244,7 +244,7 @@ class Call(Generic[R]):
             parsed = parse_envelope(response, envelope)
             record, request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
-        record.received(ResponseInfo(request_id, response.status, response.headers, self.attempts, elapsed))
+        note_response(record, ResponseInfo(request_id, response.status, response.headers, self.attempts, elapsed))
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:

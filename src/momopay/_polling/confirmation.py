@@ -29,7 +29,7 @@ from momopay._polling.turns import Turns
 from momopay.callbacks import check_agreement
 from momopay.errors import APIConnectionError, BudgetExhaustedError, CallbackMismatchError, MomoPayError
 from momopay.models.callbacks import Callback
-from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -108,7 +108,7 @@ class Confirmation:
         """Take a row of the list as the service's record if it shows what the callback tells."""
         # Only ends. That a payment is still open may have changed since the list was made.
         if row is not None and self._callback.transaction.status.is_terminal:
-            transaction = Transaction.from_summary(row)
+            transaction = transaction_from(row)
             try:
                 check_agreement(self._callback, transaction)
             except CallbackMismatchError:

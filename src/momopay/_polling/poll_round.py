@@ -36,7 +36,7 @@ from momopay.errors import (
     ServerError,
     ThrottledError,
 )
-from momopay.models.transactions import Transaction, TransactionPage
+from momopay.models.transactions import Transaction, TransactionPage, transaction_from
 
 logger = logging.getLogger("momopay")
 
@@ -222,7 +222,7 @@ class PollRound:
         for item in page.items:
             missing.pop(item.transaction_id, None)
             for waiter in by_id.get(item.transaction_id, ()):
-                waiter.record(Observation(Transaction.from_summary(item), is_full=False), self.clock())
+                waiter.record(Observation(transaction_from(item), is_full=False), self.clock())
         # At once: further requests may queue for slots, and nobody on this page must wait for them.
         self.coordinator.wake()
 

@@ -38,7 +38,8 @@ class Turns(Generic[CallerT]):
 
     def _renew(self) -> None:
         self._callers: list[CallerT] = []
-        self._callers_lock = threading.Lock()
+        # Reentrant: the garbage collector may end a wait that was left while this thread holds it.
+        self._callers_lock = threading.RLock()
         self._turn = threading.Lock()
 
     @staticmethod

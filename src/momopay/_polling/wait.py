@@ -9,8 +9,9 @@ Invariants:
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -154,11 +155,32 @@ class WaitIterator(Generic[BackendT]):
             while (ended := run_sync(wait.next())) is not None:
                 yield ended
 
-    async def __aiter__(self: WaitIterator[AsyncBackend]) -> AsyncIterator[Transaction]:
-        wait = self._start()
-        with wait.registered():
-            while (ended := await run_async(wait.next())) is not None:
-                yield ended
+    def __aiter__(self: WaitIterator[AsyncBackend]) -> AsyncIterator[Transaction]:
+        return _AsyncEnds(self._start())
+
+
+class _AsyncEnds:
+    # A class and not an asynchronous generator: trio warns of a generator that a `break` leaves unfinished.
+
+    def __init__(self, wait: TransactionWait) -> None:
+        self._wait = wait
+        registration = ExitStack()
+        registration.enter_context(wait.registered())
+        self._leave = weakref.finalize(self, registration.close)
+
+    def __aiter__(self) -> _AsyncEnds:
+        return self
+
+    async def __anext__(self) -> Transaction:
+        try:
+            ended = await run_async(self._wait.next())
+        except BaseException:
+            self._leave()
+            raise
+        if ended is None:
+            self._leave()
+            raise StopAsyncIteration
+        return ended
 
 
 def _created_at(given: object) -> datetime | None:

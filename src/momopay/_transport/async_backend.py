@@ -52,8 +52,11 @@ class AsyncBackend:
             # Not anyio's shared limiter: a caller in one of those threads may hold the last of them.
             self._threads = anyio.CapacityLimiter(MAX_THREADS)
         elif self._loop != loop:
-            reason = "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent"
-            raise ConfigurationError(reason)
+            raise ConfigurationError(
+                "this AsyncClient belongs to another event loop; make one for each loop. Nothing was sent."
+                " asyncio.run, and Django and asgiref under WSGI, start a loop for each call: use a Client there, or"
+                " make the AsyncClient within the call, with `async with`"
+            )
 
     async def send(
         self,

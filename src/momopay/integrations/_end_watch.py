@@ -13,7 +13,7 @@ from typing import Final
 from momopay.client import Client
 from momopay.errors import MomoPayError
 from momopay.models.enums import TransactionType
-from momopay.models.transactions import Transaction, TransactionSummary
+from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
 # How far before the newest payment, or before `since`, one may have begun that is still followed. One that stays open
 # must not make every later poll read deeper.
@@ -94,7 +94,7 @@ class EndWatch:
 
 
 def _as_listed(item: TransactionSummary) -> Transaction:
-    return Transaction.from_summary(item)
+    return transaction_from(item)
 
 
 def _with_fee(read: Transaction, item: TransactionSummary) -> Transaction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from momopay._redaction import redacted_repr
 from momopay.journal.entries import JournalEntry
@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.lookups import Lookups
     from momopay.journal.recorder import Recorder
     from momopay.journal.sweeps import Sweeps
+else:  # for `typing.get_type_hints`
+    Callbacks = Lookups = Recorder = Sweeps = Any
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from momopay.models.enums import ChannelType
-from momopay.models.records import Items, Record, ResponseInfo, Timestamp
+from momopay.models.records import Items, Record, ResponseInfo, Timestamp, note_response
 
 __all__ = ["PaymentChannel"]
 
@@ -27,7 +27,7 @@ class ChannelItems(Record):
 
     items: Items[PaymentChannel]
 
-    def received(self, info: ResponseInfo) -> None:
+    def _received(self, info: ResponseInfo) -> None:
         """Note which response these channels came in."""
         for channel in self.items:
-            channel.received(info)
+            note_response(channel, info)

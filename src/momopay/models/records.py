@@ -101,10 +101,16 @@ class Record(MaskedModel):
             raise AttributeError("this record did not come from the service")
         return info
 
-    def received(self, info: ResponseInfo) -> None:
-        """Note which response this record came in. A record that has others in it passes this on to them."""
-        # Beside the fields, so that dumps and comparisons have the service's fields only.
+    def _received(self, info: ResponseInfo) -> None:
+        # A record that has others in it passes this on to them.
         vars(self)["_response"] = info
+
+
+def note_response(record: Record, info: ResponseInfo) -> None:
+    """Note which response a record came in, and the records in it."""
+    # Beside the fields, so that dumps and comparisons have the service's fields only. Not a public method: editors
+    # would offer it with every record.
+    record._received(info)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class Nothing(Record):

@@ -5,8 +5,8 @@ The service page, "Transaction", states two naming styles. Both parse into the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Self
 
 from pydantic import Field, ValidationError
 
@@ -21,6 +21,7 @@ from momopay.models.records import (
     Record,
     ResponseInfo,
     Timestamp,
+    note_response,
 )
 
 __all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
@@ -56,16 +57,16 @@ class Transaction(TransactionSummary):
     result_code: ProviderCode | None = None
     result_desc: str | None = Field(None, validation_alias=RESULT_TEXT)
 
-    @classmethod
-    def from_summary(cls, summary: TransactionSummary) -> Self:
-        """Return a transaction with the fields of a list item. The others are None."""
-        values = {name: getattr(summary, name) for name in type(summary).model_fields}
-        try:
-            transaction = cls.model_validate(values | (summary.model_extra or {}))
-        except ValidationError:  # an unknown field of the list may have the name, and not the type, of a field here
-            transaction = cls.model_validate(values)  # without the unknown fields
-        transaction.received(summary.response)
-        return transaction
+
+def transaction_from(summary: TransactionSummary) -> Transaction:
+    """Return a transaction with the fields of a list item. The others are None."""
+    values = {name: getattr(summary, name) for name in type(summary).model_fields}
+    try:
+        transaction = Transaction.model_validate(values | (summary.model_extra or {}))
+    except ValidationError:  # an unknown field of the list may have the name, and not the type, of a field here
+        transaction = Transaction.model_validate(values)  # without the unknown fields
+    note_response(transaction, summary.response)
+    return transaction
 
 
 class TransactionOverview(Record):
@@ -78,16 +79,22 @@ class TransactionOverview(Record):
 
 
 class TransactionPage(Record):
-    """One page of the list, newest first. It is data only: it fetches nothing."""
+    """One page of the list, newest first. It is data only: it fetches nothing.
+
+    Iterating a page gives its items. Other records iterate over pairs of their fields, as pydantic's do; of a page,
+    `model_dump` has the fields.
+    """
 
     items: Items[TransactionSummary]
     overview: TransactionOverview
     next_cursor: str | None = None
 
-    def received(self, info: ResponseInfo) -> None:
-        """Note which response this page and its items came in."""
-        super().received(info)
-        self.overview.received(info)
+    def __iter__(self) -> Iterator[TransactionSummary]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        return iter(self.items)
+
+    def _received(self, info: ResponseInfo) -> None:
+        super()._received(info)
+        note_response(self.overview, info)
         # Not by a call for each item: walking a long list spends most of its time here and in parsing.
         for item in self.items:
             vars(item)["_response"] = info

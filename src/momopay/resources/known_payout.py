@@ -16,7 +16,7 @@ from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.matching import RequestedPayment
 from momopay.models.requests import Fit, transaction_path
-from momopay.models.transactions import Transaction
+from momopay.models.transactions import Transaction, transaction_from
 from momopay.resources.journal_access import JournalAccess
 from momopay.resources.reconcile import describe, outcome_unknown, search_for
 from momopay.resources.search import GET, Matches, search
@@ -133,7 +133,7 @@ class KnownPayout(Generic[BackendT]):
         (found,) = matches.exact
         if await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(found))) is False:
             raise outcome_unknown(entry, "the transaction that fits is already that of another reference", matches)
-        return found if isinstance(found, Transaction) else Transaction.from_summary(found)
+        return found if isinstance(found, Transaction) else transaction_from(found)
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
         """Read the transaction whose id a broken answer showed; None if it is not this payout: the list decides."""

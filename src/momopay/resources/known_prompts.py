@@ -15,7 +15,7 @@ from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding
 from momopay.models.matching import RequestedPayment
 from momopay.models.requests import Fit, transaction_path
-from momopay.models.transactions import Transaction
+from momopay.models.transactions import Transaction, transaction_from
 from momopay.resources.journal_access import JournalAccess
 from momopay.resources.reconcile import describe, outcome_unknown, search_for
 from momopay.resources.search import GET, Matches, search
@@ -118,7 +118,7 @@ class KnownPrompts(Generic[BackendT]):
                 raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
         preferred = [Stage.PAID, Stage.OPEN, Stage.ENDED]
         found = min(matches.exact, key=lambda each: preferred.index(stages[each.transaction_id]))
-        return found if isinstance(found, Transaction) else Transaction.from_summary(found)
+        return found if isinstance(found, Transaction) else transaction_from(found)
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
         """Read the transaction whose id a broken answer showed; None if it is no prompt of this order."""

@@ -117,7 +117,9 @@ class Listing(Resource[BackendT]):
         """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
 
         Pages are fetched as the walk reaches them. Transactions that arrive meanwhile are not seen, and one that
-        changes its status may be seen with its old status or, under a ``status`` filter, be missed.
+        changes its status may be seen with its old status or, under a ``status`` filter, be missed. Each transaction
+        is seen once, although the list may shift under the walk and give one again: the walk remembers the ids of the
+        last ten pages.
 
         Args:
             status: As for `list`.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
@@ -19,6 +20,11 @@ else:  # for `typing.get_type_hints`
 __all__ = ["TransactionIterator", "TransactionPages"]
 
 Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
+
+
+# The list shifts by what arrives between two reads. A transaction comes again on the next page, or a few pages later if
+# more than a page of them arrived meanwhile. So a walk of any length needs no more memory than this.
+_PAGES_REMEMBERED: Final = 10
 
 
 class PageWalk:
@@ -42,6 +48,23 @@ class PageWalk:
         return page
 
 
+class FirstSightings:
+    """Tells which transactions of a page were not on one of the pages before it."""
+
+    def __init__(self) -> None:
+        self._ids = set[str]()
+        self._pages: deque[set[str]] = deque()
+
+    def on(self, page: TransactionPage) -> list[TransactionSummary]:
+        """Return the transactions of the next page that are seen for the first time."""
+        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._ids}
+        self._pages.append(set(new))
+        self._ids.update(new)
+        if len(self._pages) > _PAGES_REMEMBERED:
+            self._ids -= self._pages.popleft()
+        return list(new.values())
+
+
 class TransactionPages(Generic[BackendT]):
     """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
 
@@ -53,27 +76,56 @@ class TransactionPages(Generic[BackendT]):
         while (page := run_sync(walk.next())) is not None:
             yield page
 
-    async def __aiter__(self: TransactionPages[AsyncBackend]) -> AsyncIterator[TransactionPage]:
-        walk = PageWalk(self._fetch)
-        while (page := await run_async(walk.next())) is not None:
-            yield page
+    def __aiter__(self: TransactionPages[AsyncBackend]) -> AsyncIterator[TransactionPage]:
+        return _AsyncPages(self._fetch)
 
 
 class TransactionIterator(Generic[BackendT]):
-    """Transactions of all pages, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
+    """Transactions of all pages, newest first, each once. Each ``for`` or ``async for`` walks anew, page by page."""
 
     def __init__(self, fetch: Fetch) -> None:
-        self._pages: TransactionPages[BackendT] = TransactionPages(fetch)
+        self._fetch = fetch
 
     def pages(self) -> TransactionPages[BackendT]:
-        """Return the same walk page by page."""
-        return self._pages
+        """Return the same walk page by page, as the service gives them: two may have the same transaction."""
+        return TransactionPages(self._fetch)
 
     def __iter__(self: TransactionIterator[SyncBackend]) -> Iterator[TransactionSummary]:
-        for page in self._pages:
-            yield from page.items
+        seen = FirstSightings()
+        for page in self.pages():
+            yield from seen.on(page)
 
-    async def __aiter__(self: TransactionIterator[AsyncBackend]) -> AsyncIterator[TransactionSummary]:
-        async for page in self._pages:
-            for item in page.items:
-                yield item
+    def __aiter__(self: TransactionIterator[AsyncBackend]) -> AsyncIterator[TransactionSummary]:
+        return _AsyncTransactions(self._fetch)
+
+
+# Classes and not asynchronous generators: trio warns of a generator that a `break` leaves unfinished.
+
+
+class _AsyncPages:
+    def __init__(self, fetch: Fetch) -> None:
+        self._walk = PageWalk(fetch)
+
+    def __aiter__(self) -> _AsyncPages:
+        return self
+
+    async def __anext__(self) -> TransactionPage:
+        page = await run_async(self._walk.next())
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+
+class _AsyncTransactions:
+    def __init__(self, fetch: Fetch) -> None:
+        self._pages = _AsyncPages(fetch)
+        self._seen = FirstSightings()
+        self._items: Iterator[TransactionSummary] = iter(())
+
+    def __aiter__(self) -> _AsyncTransactions:
+        return self
+
+    async def __anext__(self) -> TransactionSummary:
+        while (item := next(self._items, None)) is None:
+            self._items = iter(self._seen.on(await anext(self._pages)))
+        return item

@@ -23,8 +23,8 @@ class SweepPages:
     def __init__(self, fetch: Fetch) -> None:
         self._walk = PageWalk(fetch)
         self.last: TransactionPage | None = None
-        self.count = 0
-        self.is_at_end = False
+        self.count: int = 0
+        self.is_at_end: bool = False
 
     @property
     def left(self) -> int:

@@ -23,7 +23,7 @@ from momopay.journal.journal import Journal, collections_of, payments_of
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.matching import RequestedPayment
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery, transaction_path
-from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
 from momopay.resources.reconcile import describe, made_of
 from momopay.resources.search import GET, LIST, search, service_times
 from momopay.resources.sweep_pages import SweepPages, WithinReach, pages_to
@@ -82,7 +82,7 @@ class SweepReader(Generic[BackendT]):
         self._requests = 0
         self.ended: dict[str, Transaction] = {}
         """What was read and has ended."""
-        self.settled = 0
+        self.settled: int = 0
         """How many ends this pass recorded."""
 
     async def read(self) -> None:
@@ -211,9 +211,7 @@ class SweepReader(Generic[BackendT]):
             self._without_code.discard(record.transaction_id)
         elif record.status.ended_without_success and needs_code:
             self._without_code.add(record.transaction_id)
-        self.ended[record.transaction_id] = (
-            record if isinstance(record, Transaction) else Transaction.from_summary(record)
-        )
+        self.ended[record.transaction_id] = record if isinstance(record, Transaction) else transaction_from(record)
 
     def _record_unclear(self, record: TransactionSummary) -> None:
         """Record a transaction whose id an unclear response showed, if it is the payment."""
