@@ -51,15 +51,17 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(TESTS / place) for place in WHOLE) or _repeats_on_postgresql(item):
+        is_whole = any(item.path.is_relative_to(TESTS / place) for place in WHOLE) or _repeats_on_postgresql(item)
+        if is_whole and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
 
 
 def _repeats_on_postgresql(item: pytest.Item) -> bool:
     """Return whether this is a test of the journal that PostgreSQL repeats, with the same statements."""
-    of_journal = isinstance(item, pytest.Function) and item.path.is_relative_to(TESTS / "journal")
-    databases = item.callspec.params if of_journal and hasattr(item, "callspec") else {}
-    return databases.get("url") == "postgresql" and item.get_closest_marker("both_databases") is None
+    if item.path.parent != TESTS / "journal" or item.get_closest_marker("both_databases"):
+        return False
+    values: Any = getattr(item, "callspec", None)  # of a test with parameters
+    return values is not None and values.params.get("url") == "postgresql"
 
 
 @pytest.fixture(autouse=True)

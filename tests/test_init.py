@@ -97,6 +97,7 @@ def test_every_type_in_a_public_signature_is_exported() -> None:
     assert missing == set()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -281,6 +281,7 @@ def test_a_frozen_server_is_refused_in_time(server_url: str, on_a_server: Journa
     put(on_a_server, "after", JournalState.NOT_SENT)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("linux")
 def test_idle_connections_that_are_frozen_are_replaced_within_the_bound(server_url: str, on_a_server: Journal) -> None:
     put(on_a_server, "before", JournalState.UNKNOWN)

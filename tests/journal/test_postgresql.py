@@ -88,6 +88,7 @@ def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_
             assert found(other).state is JournalState.UNKNOWN
 
 
+@pytest.mark.whole
 def test_two_hundred_payments_at_once_do_not_starve_for_connections(url: str, sandbox: Sandbox, key: str) -> None:
     sandbox.account(key).rate_limit = None
 

@@ -87,6 +87,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.whole
 def test_the_wheel_has_only_the_package(packed: Path) -> None:
     (wheel,) = packed.glob("*.whl")
     assert wheel.name == f"momopay-{momopay.__version__}-py3-none-any.whl"

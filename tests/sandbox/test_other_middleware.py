@@ -54,6 +54,7 @@ print([span.attributes["http.target"] for span in spans.get_finished_spans() if 
 """
 
 
+@pytest.mark.whole
 def test_sentry_and_opentelemetry_for_the_whole_process() -> None:
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     program = [sys.executable, "-c", PAY]
