@@ -17,8 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
@@ -29,16 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import collect_controls, collector
 from campaign.clocks import A_DAY, SKEWS, Clock, end_lease, hasten, unwind, wind
-from campaign.collect_judge import Finding, Verdict, Word, judge_journal, judge_prompts, judge_words, table
+from campaign.collect_judge import Finding, Verdict, Word, by_order, judge_journal, judge_prompts, judge_words, table
 from campaign.collect_plan import Plan, Result, read_word
 from campaign.freezer import Freezer
 from campaign.herd import Child, Herd, dead_port, free_port
 from campaign.network import enter_namespace
 from campaign.settings import LANES, TIMEOUT, Settings
 from campaign.storm import KEY, LIST_CATCHES_UP, SPEED, service_in_storm
-from campaign.till import Customers, Prompt, PromptStorm, Till
+from campaign.till import Customers, PromptStorm, Till
 from campaign.troubles import Troubles
-from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError
+from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError, OutcomeUnknownError
 from momopay.journal import EntryKind
 from postgresql import PostgresqlServer, running_postgresql
 
@@ -54,7 +54,6 @@ LATE_PIN, OFTEN_LATE = 0.25, 0.9
 """How likely a prompt that was cancelled or has expired is paid after all; and in a control that needs it."""
 TRIES = 6
 """How often every order is asked for in the end."""
-BY = "the campaign's human"
 CAUGHT = frozenset({Finding.TWO_OPEN, Finding.TWICE, Finding.UNPAID, Finding.FORGOTTEN})
 """What a control must be caught at."""
 
@@ -122,10 +121,10 @@ class Shop:
         herd = Herd([*workers, sweeper], hears, random.Random(f"kills {self.plan.seed}"), lambda _: None)
         nobody: Any = None
         freezer = Freezer(self.settings.folder, nobody, self.rng, draws=(0.0, 0.4))
-        folder = self.settings.folder
-        troubles = Troubles(self.till, self.server, folder, self.rng, network=self.plan.network, long=False)
-        until = time.monotonic() + STORM * self.plan.seconds
+        network = self.plan.network
+        troubles = Troubles(self.till, self.server, self.settings.folder, self.rng, network=network, long=False)
         begun = time.monotonic()
+        until = begun + STORM * self.plan.seconds
         try:
             with troubles:
                 while not all(worker.done for worker in workers) and time.monotonic() < until:
@@ -138,7 +137,7 @@ class Shop:
         finally:
             freezer.join()
             herd.end()
-        lines = self._lines()
+        lines = [json.loads(line) for line in Path(self.settings.log).read_text().splitlines()]
         self.words += [read_word(line["collected"]) for line in lines if "collected" in line]
         return {
             "faults struck": self.till.struck(),
@@ -151,9 +150,6 @@ class Shop:
             "what the receiver and the sweeper heard": Counter(str(each["event"]) for each in lines if "event" in each),
         }
 
-    def _lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in Path(self.settings.log).read_text().splitlines()]
-
     def _look(self) -> None:
         """Release what was in doubt for long and, by the service's ledger, was never prompted."""
         entries = self._entries()
@@ -162,7 +158,7 @@ class Shop:
         now = time.monotonic()
         doubtful = {reference for reference, entry in entries.items() if entry and entry.state == "UNKNOWN"}
         self._doubted = {reference: self._doubted.get(reference, now) for reference in doubtful}
-        prompts = self._prompts(entries)
+        prompts = by_order(self.till.prompts(), entries)
         for reference, since in self._doubted.items():
             entry = entries[reference]
             assert entry is not None
@@ -172,21 +168,13 @@ class Shop:
 
     def _release(self, reference: str) -> None:
         try:
-            self.journal.release(reference, by=BY, kind=EntryKind.COLLECTION)
+            self.journal.release(reference, by="the campaign's human", kind=EntryKind.COLLECTION)
             self.released["after a look into the ledger"] += 1
         except MomoPayError as error:
             self.released[f"refused: {type(error).__name__}"] += 1
 
     def _entries(self) -> dict[str, JournalEntry | None]:
         return {order.reference: self.journal.get(order.reference, EntryKind.COLLECTION) for order in self.orders}
-
-    def _prompts(self, entries: Mapping[str, JournalEntry | None]) -> dict[str, list[Prompt]]:
-        """Return the prompts of each order; those that no order owns are under the service's own reference."""
-        owners = {entry.wire_reference or entry.reference: entry.reference for entry in entries.values() if entry}
-        found = defaultdict[str, list[Prompt]](list)
-        for prompt in self.till.prompts():
-            found[owners.get(prompt.reference, prompt.reference)].append(prompt)
-        return found
 
     def _sweep_all(self) -> None:
         """Let the lists catch up and every prompt end; then sweep, ten minutes later."""
@@ -200,10 +188,14 @@ class Shop:
             self.client.transactions.sweep(journal=self.journal)
 
     def _finish(self) -> None:
-        """Have every order paid: release what was never prompted, and ask again."""
+        """Have every order paid: settle by eye, release what was never prompted, and ask again."""
+        for order in self.orders:
+            entry = self.journal.get(order.reference, EntryKind.COLLECTION)
+            if entry is not None and entry.state == "UNKNOWN":
+                self._settle_by_eye(order)
         for _ in range(TRIES):
             entries = self._entries()
-            prompts = self._prompts(entries)
+            prompts = by_order(self.till.prompts(), entries)
             left = [order for order in self.orders if not any(each.is_paid for each in prompts[order.reference])]
             if not left:
                 return
@@ -230,9 +222,20 @@ class Shop:
                 transaction_desc=call,
             )
 
+    def _settle_by_eye(self, order: Any) -> None:
+        """Compare near matches: a clock of which nothing is known dates a prompt wrongly."""
+        try:
+            self.client.stk.collect_once(
+                journal=self.journal, reference=order.reference, amount=order.amount, phone=order.phone
+            )
+        except OutcomeUnknownError as error:
+            for near in error.near_matches:
+                if self.journal.settle(near) is not None:
+                    self.released["settled by eye"] += 1
+
     def _judge(self, verdict: Verdict, *, closed: bool) -> None:
         entries = self._entries()
-        prompts = self._prompts(entries)
+        prompts = by_order(self.till.prompts(), entries)
         judge_prompts(verdict, self.orders, prompts)
         judge_words(verdict, self.words, prompts)
         judge_journal(verdict, self.orders, entries, prompts, closed=closed)

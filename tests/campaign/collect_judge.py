@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -11,7 +11,7 @@ from math import inf
 
 from campaign.orders import Order
 from campaign.till import Prompt
-from momopay import JournalEntry, TransactionStatus
+from momopay import JournalEntry, JournalState, TransactionStatus
 
 SHOWN = 5
 """How many cases of a finding are told in full."""
@@ -76,6 +76,15 @@ class Verdict:
         """Note a case, once."""
         if case not in self.findings[finding]:
             self.findings[finding].append(case)
+
+
+def by_order(prompts: Iterable[Prompt], entries: Mapping[str, JournalEntry | None]) -> dict[str, list[Prompt]]:
+    """Return the prompts of each order; those that no order owns are under the service's own reference."""
+    owners = {entry.wire_reference or entry.reference: entry.reference for entry in entries.values() if entry}
+    found = defaultdict[str, list[Prompt]](list)
+    for prompt in prompts:
+        found[owners.get(prompt.reference, prompt.reference)].append(prompt)
+    return found
 
 
 def judge_prompts(verdict: Verdict, orders: Sequence[Order], prompts: Mapping[str, Sequence[Prompt]]) -> None:
@@ -143,6 +152,8 @@ def judge_journal(
         paid = [each.transaction_id for each in made if each.is_paid]
         reads_paid = entry is not None and entry.status is TransactionStatus.SUCCESS
         name = f"{order.reference} ({'no row' if entry is None else f'{entry.state.value}, {entry.status}'})"
+        if entry is not None and entry.state is JournalState.UNKNOWN and not closed:
+            continue  # it reads as in doubt: a person who sees a near match may still settle it
         if paid and not reads_paid:
             verdict.add(Finding.UNPAID, f"{name}: {made}")
         if reads_paid and (entry is None or entry.transaction_id not in paid):

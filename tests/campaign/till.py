@@ -99,7 +99,7 @@ class Till(Service):
         if transaction.status not in COMPLETED - {Status.SUCCESS}:
             return False
         self._late.add(transaction_id)
-        if len(self._late) % 2:
+        if len(self._late) % 4:
             transaction.callback_mode = "lost"
         transaction.plan = []
         _lifecycle.enter(state, transaction, Status.SUCCESS, "0", now)
