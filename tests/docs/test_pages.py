@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs import pages
-from docs.blocks import PAGES, ROOT, Block, blocks_in
+from docs.blocks import PAGES, ROOT, blocks_in
 from momopay.sandbox import Sandbox
 from redis_server import PROGRAM, RedisServer
 
@@ -52,10 +52,11 @@ def test_the_blocks_of_a_page(
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("block", TEST_FILES, ids=lambda block: block.name)
-def test_the_tests_of_a_page(block: Block, pytester: pytest.Pytester) -> None:
-    file = pytester.path / str(block.test_file)
-    file.write_text(block.text)
+def test_the_tests_of_the_pages(pytester: pytest.Pytester) -> None:
+    """In one run, each in a folder of its own."""
+    for number, block in enumerate(TEST_FILES):
+        file = pytester.mkdir(f"{number}_{block.page.stem}") / str(block.test_file)
+        file.write_text(block.text)
     options = (
         "-p",
         "no:momopay",
@@ -65,7 +66,8 @@ def test_the_tests_of_a_page(block: Block, pytester: pytest.Pytester) -> None:
         "no:cacheprovider",
         "-W",
         "error",
+        "--import-mode=importlib",
     )
-    result = pytester.runpytest_subprocess(*options, file)
+    result = pytester.runpytest_subprocess(*options)
     assert result.ret == 0, "\n".join(result.outlines)
     assert set(result.parseoutcomes()) == {"passed"}
