@@ -262,22 +262,10 @@ OF_FREEZING: Mapping[str, tuple[tuple[float, float], tuple[str, ...]]] = {
     "no_fence": ((0.2, 0.4), ("head sent",)),
 }
 """Controls that only a payer can be caught at that stops: how long, as the freezer draws it, and where."""
-FOR_LATER = frozenset(
-    {
-        "repeat_on_5xx",  # as repeat_on_read_timeout, after another fault
-        "redirects_followed",  # the same
-        "journal_after_send",  # as no_lease: what others send is not seen
-        "row_not_read_again",
-        "no_fence",  # a worker must stop within some microseconds, which one short storm in several misses
-        "near_matches_ignored",
-        "release_without_search",
-        "unknown_code_believed",
-        "acceptance_not_compared",
-        "no_search_before_a_second_send",
-    }
-)
-"""Controls that over sockets repeat another one, or take minutes or luck, and run there by hand. The
-simulation, or the tests of the transport for the fence, turns off each of their rules in a second."""
+SURELY_CAUGHT = frozenset({"emptied_file_not_noticed"})
+"""Controls that any short storm over sockets catches. The others meet what they break with luck, and run there by hand:
+the simulation turns off each of their rules in a second, and tests of the journal and of the transport the three that
+it does not have."""
 OF_SOCKETS = frozenset({"release_before_the_minute", "emptied_file_not_noticed", "no_fence", "late_arrival"})
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 

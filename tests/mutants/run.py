@@ -78,11 +78,15 @@ def run(mutants: Iterable[Mutant], jobs: int) -> list[tuple[Mutant, bool]]:
     """
     mutants = list(mutants)
     with copies(jobs) as queue, ThreadPoolExecutor(jobs) as pool:
-        for tests in sorted({mutant.tests for mutant in mutants}):
+
+        def attempt_without(tests: tuple[str, ...]) -> None:
             copy = queue.get()
-            if not passes(tests, copy):
-                raise SystemExit(f"{', '.join(tests)}: fails or tests nothing without a mutant")
+            passed = passes(tests, copy)
             queue.put(copy)
+            if not passed:
+                raise SystemExit(f"{', '.join(tests)}: fails or tests nothing without a mutant")
+
+        list(pool.map(attempt_without, sorted({mutant.tests for mutant in mutants})))
 
         def attempt(mutant: Mutant) -> tuple[Mutant, bool]:
             copy = queue.get()

@@ -1,4 +1,4 @@
-"""A journal with a hundred thousand entries is read and copied with the memory of a page."""
+"""A journal with thousands of entries is read and copied with the memory of a page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from journal.kit import fill
 from momopay import Journal
 
-ENTRIES = 100_000
+ENTRIES = 25_000
 MOST = 20_000_000
-"""Bytes. All entries at once take some 300 MB."""
+"""Bytes. All entries at once take some 75 MB."""
 
 
 def test_memory_is_bounded_by_a_page(tmp_path: Path) -> None:
