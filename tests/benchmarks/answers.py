@@ -46,7 +46,10 @@ _OVERVIEW = {"total": PAGES * ITEMS_ON_A_PAGE, "completed": PAGES * ITEMS_ON_A_P
 
 
 def _page(number: int) -> dict[str, Any]:
-    items = [{**_SUMMARY, "accountReference": f"INV-{number}-{place}"} for place in range(ITEMS_ON_A_PAGE)]
+    items = [
+        {**_SUMMARY, "transactionId": f"{ID[:-6]}{number:03}{place:03}", "accountReference": f"INV-{number}-{place}"}
+        for place in range(ITEMS_ON_A_PAGE)
+    ]
     return {"items": items, "overview": _OVERVIEW, "nextCursor": str(number + 1) if number + 1 < PAGES else None}
 
 

@@ -309,7 +309,7 @@ def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
 def test_a_client_whose_loop_has_ended_closes_without_an_error() -> None:
     async def enter(client: AsyncClient) -> None:
         async with client:
-            with pytest.raises(momopay.ConfigurationError, match="another event loop.*Django.*use a Client there"):
+            with pytest.raises(momopay.ConfigurationError, match=r"another event loop.*Django.*use a Client there"):
                 await client.wallet.balance()
 
     async def read(client: AsyncClient) -> None:

@@ -80,7 +80,7 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
 
         self.__doc__: str | None = method.__doc__
         self.__name__: str = method.__name__
-        self.__annotations__: dict[str, Any] = method.__annotations__  # for `typing.get_type_hints` of the class's attribute
+        self.__annotations__: dict[str, Any] = method.__annotations__  # for `typing.get_type_hints`
         self.__wrapped__: Callable[..., Coroutine[Any, Any, T]] = method
         self._blocking = update_wrapper(blocking, method)
         self._awaitable = update_wrapper(awaitable, method)

@@ -57,12 +57,16 @@ class FirstSightings:
 
     def on(self, page: TransactionPage) -> list[TransactionSummary]:
         """Return the transactions of the next page that are seen for the first time."""
-        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._ids}
-        self._pages.append(set(new))
-        self._ids.update(new)
+        ids = {item.transaction_id for item in page.items}
+        items = page.items
+        if len(ids) < len(items) or not self._ids.isdisjoint(ids):
+            new = {item.transaction_id: item for item in items if item.transaction_id not in self._ids}
+            ids, items = set(new), list(new.values())
+        self._pages.append(ids)
+        self._ids |= ids
         if len(self._pages) > _PAGES_REMEMBERED:
             self._ids -= self._pages.popleft()
-        return list(new.values())
+        return items
 
 
 class TransactionPages(Generic[BackendT]):
