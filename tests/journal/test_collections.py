@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -311,6 +313,29 @@ def test_a_prompt_is_found_though_an_unclear_answer_named_that_of_another_order(
         orders.record_outcome(lease, "order", UNKNOWN, transaction_id="another's")
     assert orders.accept("order", Report("a", "PENDING"))
     assert (found(orders).state, found(orders).transaction_id) == (ACCEPTED, "a")
+
+
+def test_the_prompt_of_an_earlier_attempt_leaves_the_latest_one_in_doubt(orders: Collections) -> None:
+    """What was refused, or abandoned in doubt, was a prompt after all."""
+    refuse(orders)
+    with sending(orders) as lease:
+        orders.record_outcome(lease, "order", UNKNOWN, clock_offset=0.0)
+    sent_at = found(orders).sent_at
+    assert orders.accept("order", replace(CANCELLED, created_at=sent_at - timedelta(seconds=60)))
+    assert (found(orders).state, statuses(found(orders))) == (UNKNOWN, ["a CANCELLED"])
+    assert orders.accept("order", Report("b", "PENDING", created_at=sent_at))
+    assert (found(orders).state, found(orders).transaction_id) == (ACCEPTED, "b")
+
+
+@pytest.mark.parametrize(("offset", "seconds"), [(0.0, 1), (120.0, 60), (None, 60)])
+def test_a_prompt_that_may_be_that_of_the_latest_attempt_resolves_it(
+    orders: Collections, offset: float | None, seconds: int
+) -> None:
+    refuse(orders)
+    with sending(orders) as lease:
+        orders.record_outcome(lease, "order", UNKNOWN, clock_offset=offset)
+    assert orders.accept("order", replace(CANCELLED, created_at=found(orders).sent_at - timedelta(seconds=seconds)))
+    assert found(orders).state is ACCEPTED
 
 
 def test_the_offset_is_that_of_the_clock_that_dated_the_latest_attempt(orders: Collections) -> None:

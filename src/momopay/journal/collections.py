@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import Connection, RowMapping, Select, Update
@@ -38,7 +38,7 @@ from momopay.journal.collection_statements import (
     SIGHT_PROMPT,
 )
 from momopay.journal.database import transaction
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import OPEN, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Report
 from momopay.journal.lease import Lease
 from momopay.journal.payments import Payments
@@ -49,6 +49,8 @@ from momopay.models.enums import TransactionStatus
 logger: logging.Logger = logging.getLogger("momopay")
 
 _REFERENCES_AT_ONCE: Final = 500  # databases limit the parameters of a statement
+# A prompt that was made so long before an attempt is not that attempt's. Clocks differ a little.
+_EARLIER: Final = timedelta(seconds=10)
 
 
 class Collections(Payments):
@@ -71,7 +73,7 @@ class Collections(Payments):
         """Record a prompt that the service accepted, and what its record reports.
 
         A prompt that is new to the journal makes the row ACCEPTED: without a lease it is taken for that of the latest
-        attempt. One that is known changes nothing of a later attempt.
+        attempt, unless it was made before that. One that is known changes nothing of a later attempt.
 
         Args:
             reference: The order.
@@ -103,13 +105,16 @@ class Collections(Payments):
     def _record(
         self, reference: str, report: Report, acceptance: tuple[Update, Mapping[str, object]] | None = None
     ) -> bool:
-        values = self._values(reference, {f"new_{name}": value for name, value in asdict(report).items()})
+        values = self._values(reference, report.parameters())
         stage = stage_of(None if report.status is None else TransactionStatus(report.status))
         row = {name: values[name] for name in (*self._rows, "the_reference", "new_transaction_id")}
         with self._database.connection() as connection:
             try:
                 with transaction(connection):
-                    is_latest = acceptance and self._insert(connection, row) and update_one(connection, *acceptance)
+                    order = self._insert(connection, row) if acceptance else None
+                    is_own = acceptance is not None and acceptance[0] is ACCEPT_OWN_PROMPT
+                    is_of_latest = order and (is_own or not self._is_earlier(connection, order, report.created_at))
+                    is_latest = acceptance and is_of_latest and update_one(connection, *acceptance)
                     is_paid = stage is Stage.PAID and update_one(connection, PAY_PROMPT, _of_prompt(values))
                     if not is_paid:
                         update_one(connection, REPORT_PROMPT[stage], _of_prompt(values))
@@ -132,13 +137,24 @@ class Collections(Payments):
             )
         return entry is not None and report.transaction_id in entry.transaction_ids
 
-    def _insert(self, connection: Connection, row: Mapping[str, object]) -> bool:
-        """Insert a prompt of the latest attempt, and return whether it is new."""
-        order = connection.execute(SELECT, {name: row[name] for name in (*self._rows, "the_reference")}).one_or_none()
+    def _insert(self, connection: Connection, row: Mapping[str, object]) -> RowMapping | None:
+        """Insert a prompt of an order, and return the order's row if the prompt is new."""
+        values = {name: row[name] for name in (*self._rows, "the_reference")}
+        order = connection.execute(SELECT, values).mappings().one_or_none()
         if order is None:
+            return None
+        prompt = {"account": self._account, "reference": order["reference"], "sent_at": order["sent_at"]}
+        is_new = insert_new(connection, prompts, prompt | {"transaction_id": row["new_transaction_id"]})
+        return order if is_new else None
+
+    def _is_earlier(self, connection: Connection, order: RowMapping, created_at: datetime | None) -> bool:
+        """Return whether a new prompt is that of an earlier attempt, and the latest one is in doubt."""
+        if order["state"] not in OPEN or None in {created_at, order["clock_offset"]}:
             return False
-        prompt = {"account": self._account, "reference": order.reference, "sent_at": order.sent_at}
-        return insert_new(connection, prompts, prompt | {"transaction_id": row["new_transaction_id"]})
+        known = connection.execute(SELECT_PROMPTS, {"the_account": self._account, "references": [order["reference"]]})
+        are_others_known = len(known.all()) >= order["attempts"]  # the new one is among them
+        sent_at = datetime.fromisoformat(order["sent_at"]) - timedelta(seconds=order["clock_offset"])
+        return not are_others_known and created_at is not None and sent_at - created_at > _EARLIER
 
     def _as_read(self, read: JournalEntry) -> dict[str, object]:
         transaction = {"the_transaction": read.transaction_id or ""}

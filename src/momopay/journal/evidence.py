@@ -25,6 +25,7 @@ class Report:
         fee: The service's fee, KES, as text.
         ended_at: When it reached a status that nothing follows, as text, in UTC.
         unhandled_since: The present time, as text, if it has settled: somebody may have to handle that.
+        created_at: When the service accepted it, by its clock. No column has it.
     """
 
     transaction_id: str
@@ -34,6 +35,11 @@ class Report:
     fee: str | None = None
     ended_at: str | None = None
     unhandled_since: str | None = None
+    created_at: datetime | None = None
+
+    def parameters(self) -> dict[str, object]:
+        """Return the parameters of the statements that record it."""
+        return {f"new_{name}": value for name, value in vars(self).items() if name != "created_at"}
 
 
 def report_of(record: Payout | StkTransaction | TransactionSummary | CallbackTransaction) -> Report:
@@ -54,4 +60,5 @@ def report_of(record: Payout | StkTransaction | TransactionSummary | CallbackTra
         fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
         ended_at=updated_at.astimezone(UTC).isoformat() if ended else None,
         unhandled_since=now.isoformat() if settled else None,
+        created_at=record.created_at,
     )

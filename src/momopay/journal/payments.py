@@ -25,7 +25,6 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final
@@ -218,7 +217,7 @@ class Payments:
         """
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
-        values = self._values(reference, {f"new_{name}": value for name, value in asdict(report).items()})
+        values = self._values(reference, report.parameters())
         values["new_clock_offset"] = clock_offset
         with self._database.connection() as connection:
             try:
