@@ -19,7 +19,7 @@ from sqlalchemy import bindparam, func, select, update
 from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
 from momopay.journal.database import ForkSafeDatabase
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, EntryKind, JournalEntry, JournalState
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.payments import Payments
 from momopay.journal.schema import lease_left, payments, prompts, update_one
@@ -136,7 +136,7 @@ class Refunds(Payments):
         elif amount is None:
             amount = refundable.by_default
             refundable.check(amount)
-        if not refundable.phone:
+        if not refundable.phone or refundable.phone.startswith(ANONYMISED):
             raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
         return amount, refundable.phone
 
