@@ -47,7 +47,8 @@ def test_every_command_as_printed(
         done = at_a_terminal(shell, command, receiver, moving)
         assert "Traceback" not in done.err
         ended.append((" ".join(command[:2]), done.code))
-    assert [each for each in ended if each[1] != 0] == [("payouts run", IN_DOUBT), ("payouts status", IN_DOUBT)]
+    # The guide runs the payroll again, with other options, before a person releases what is in doubt.
+    assert {each for each in ended if each[1] != 0} == {("payouts run", IN_DOUBT), ("payouts status", IN_DOUBT)}
     paid = [movement.reference for movement in moving.ledger if str(movement.kind) == "payout"]
     assert sorted(paid) == ["SAL-2026-11-001", "SAL-2026-11-002"]
     first, *others = [body["transaction"]["status"] for body in receiver.bodies]
