@@ -1,5 +1,6 @@
 """Each fault as a client sees it, and whether the payment was made."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -27,6 +28,12 @@ def payouts(sandbox: Sandbox) -> int:
 
 def connected(sandbox: Sandbox) -> socket.socket:
     return socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0), timeout=30)
+
+
+def held_by(sandbox: Sandbox) -> set[asyncio.Transport]:
+    runner: Any = vars(sandbox)["_runner"]
+    held: set[asyncio.Transport] = runner._connections.held
+    return held
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ def test_closing_waits_for_no_fault(fault: Fault) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(lambda: vars(vars(sandbox)["_runner"])["_connections"].held, "the connection is held")
+        until(lambda: held_by(sandbox), "the connection is held")
         sandbox.close()
         thread.join()
     assert failed.is_set()
@@ -190,7 +197,7 @@ def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCapture
     with Sandbox() as sandbox:
         half = connected(sandbox)
         half.sendall(HALF_A_PAYOUT)
-        until(lambda: vars(vars(sandbox)["_runner"])["_connections"].held, "the request is being read")
+        until(lambda: held_by(sandbox), "the request is being read")
     half.close()
     assert caplog.records == []
     assert sandbox.ledger == []
