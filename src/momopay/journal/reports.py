@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.refunds import Refunds
 else:  # for `typing.get_type_hints`
     History = Refunds = Any
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 _MIN_SECRET_BYTES = 16
 
@@ -129,21 +132,23 @@ class Reports:
         Args:
             before: A time with a time zone: what ended, was refused, or was not sent before it.
             secret: Replace each phone by ``hmac-sha256:`` and its HMAC, keyed with this secret, so that the payments to
-                one phone can still be told to be that. At least 16 bytes from a random source; keep it outside the
-                journal.
+                one phone can still be told to be that. From a random source, and kept outside the journal. With one of
+                fewer than 16 bytes, which is logged at WARNING, the phones can be guessed.
 
         Returns:
             How many entries were changed.
 
         Raises:
             RequestValidationError: A time without a time zone; nothing was changed.
-            ConfigurationError: A secret that can be guessed; nothing was changed.
+            ConfigurationError: An empty secret; nothing was changed.
             JournalError: The database failed. Call it again: what was changed stays changed.
         """
         _check_times(before=before)
         key = secret.encode() if isinstance(secret, str) else secret
+        if key is not None and not key:
+            raise ConfigurationError("the secret is empty; give one as from secrets.token_hex()")
         if key is not None and len(key) < _MIN_SECRET_BYTES:
-            raise ConfigurationError("the secret must have 16 bytes or more, as from secrets.token_hex()")
+            logger.warning("the secret has fewer than %d bytes: the phones can be guessed", _MIN_SECRET_BYTES)
         return self._history.anonymise(before, key)
 
     def check(self) -> JournalCheck:
