@@ -34,6 +34,8 @@ class Human:
         self, service: Service, journal: Journal, client: Client, clock: Clock, pay: Callable[[str], object]
     ) -> None:
         self.events: Counter[str] = Counter()
+        self.began: dict[str, float] = {}
+        """When each release began, by the clock of the payments."""
         self._service = service
         self.journal = journal
         self._client = client
@@ -122,6 +124,7 @@ class Human:
         return {payment.reference for payment in self._service.payments()}
 
     def _release(self, reference: str) -> bool:
+        self.began[reference] = time.monotonic()
         try:
             self._client.payouts.release(journal=self.journal, reference=reference, by=BY)
         except MomoPayError as error:
@@ -130,6 +133,7 @@ class Human:
         return True
 
     def _release_unseen(self, reference: str) -> bool:
+        self.began[reference] = time.monotonic()
         try:
             self.journal.release(reference, by=BY)
         except RequestValidationError:

@@ -110,12 +110,14 @@ def judge(
     closed: bool = True,
     latest: float = inf,
     misled: Mapping[str, str] = MappingProxyType({}),
+    released: Mapping[str, float] = MappingProxyType({}),
 ) -> Verdict:
     """Compare the three.
 
     `closed`: the faults are over and every order had its last chance. `latest`: seconds after its call began by which a
     payout is executed. `misled`: the calls that were answered with another payout's id, and that id. They may tell it
-    where the journal, which has it already, could not be asked; the row may not.
+    where the journal, which has it already, could not be asked; the row may not. `released`: when a person last began
+    to release a reference. Whoever did so before the service had executed it told the journal what was not so.
     """
     paid: dict[str, list[Payment]] = defaultdict(list)
     for payment in payments:
@@ -127,7 +129,7 @@ def judge(
         _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
     for word in words:
         if word.transaction_id is None or word.transaction_id != misled.get(word.call):
-            _judge_word(verdict, word, paid.get(word.reference, []), latest)
+            _judge_word(verdict, word, paid.get(word.reference, []), latest, released.get(word.reference, inf))
     return verdict
 
 
@@ -163,7 +165,7 @@ def _judge_state(
         verdict.findings[Finding.UNPAID].append(name)
 
 
-def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: float) -> None:
+def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: float, released: float) -> None:
     case = f"{word.reference}, call {word.call}: {word.said.value} {word.error}".rstrip()
     late = [payment.at - word.begun for payment in payments if payment.call == word.call]
     if any(seconds > latest for seconds in late):
@@ -172,7 +174,7 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: f
         verdict.findings[Finding.UNTYPED].append(case)
     elif word.said in {Said.FAILED, Said.NO_JOURNAL}:
         own = any(payment.call == word.call for payment in payments)
-        if own or any(payment.at < word.begun for payment in payments):
+        if own or any(payment.at < min(word.begun, released) for payment in payments):
             verdict.findings[Finding.SAID_FAILED].append(case)
     elif word.said in {Said.DUPLICATE, Said.MISCONFIGURED}:
         # They speak of this call alone: it sent nothing.

@@ -244,8 +244,16 @@ class Round:
         while True:
             with suppress(JournalError):  # the database is down
                 entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
-                payments, misled = self.service.payments(), self.service.storm.misled
-                return judge(self.orders, payments, entries, words, closed=closed, latest=LATEST, misled=misled)
+                return judge(
+                    self.orders,
+                    self.service.payments(),
+                    entries,
+                    words,
+                    closed=closed,
+                    latest=LATEST,
+                    misled=self.service.storm.misled,
+                    released=self.human.began,
+                )
             time.sleep(LOOKS_EVERY)
 
     def _lines(self) -> list[dict[str, Any]]:
