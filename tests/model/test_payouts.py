@@ -53,7 +53,7 @@ def _paid_twice(state: State) -> str | None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", DEEPER)
+@pytest.mark.parametrize("name", sorted(DEEPER.keys() - {"payouts", "lagging"}))  # these take half a minute each
 def test_every_property_holds_with_more_calls(name: str) -> None:
     result = explored(deeper(name))
     print(result)  # noqa: T201  the numbers, for the page
