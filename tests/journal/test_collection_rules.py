@@ -64,6 +64,10 @@ def test_only_begin_and_a_sighting_differ_from_those_of_payouts() -> None:
     assert differing == {Cause.BEGIN, Cause.SIGHTING}
 
 
+def test_what_is_being_sent_or_in_doubt_is_not_begun_again() -> None:
+    assert not COLLECTION_TRANSITIONS[Cause.BEGIN][JournalState.SENDING] & {JournalState.SENDING, JournalState.UNKNOWN}
+
+
 @pytest.mark.parametrize(
     ("status", "stage"),
     [

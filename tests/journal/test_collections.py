@@ -199,13 +199,12 @@ def test_what_is_being_sent_is_not_begun_again(orders: Collections) -> None:
         assert not begin(orders, lease, found(orders))
 
 
-def test_a_caller_may_abandon_what_is_unknown(orders: Collections) -> None:
+def test_what_is_unknown_is_not_begun_again(orders: Collections) -> None:
     with sending(orders):
         pass
     read = found(orders)
     assert read.state is UNKNOWN  # stored as SENDING
     with orders.leases.lease() as lease:
-        assert begin(orders, lease, read)
         assert not begin(orders, lease, read)
 
 
@@ -256,6 +255,7 @@ def test_a_known_prompt_changes_nothing_of_a_later_attempt(orders: Collections) 
 def test_a_late_answer_of_an_earlier_attempt_changes_nothing_of_the_later_one(orders: Collections) -> None:
     with sending(orders) as first, orders.leases.lease() as second:
         orders.record_outcome(first, "order", UNKNOWN)
+        assert orders.release(found(orders), "Amina")
         assert begin(orders, second, found(orders))
         assert orders.accept("order", Report("a", "PENDING"), lease=first)
         assert (found(orders).state, found(orders).transaction_id) == (SENDING, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.collect_rules import CollectRules, CollectWorld
-from model.orders import NOBODY, Call, Order, Prompt, Read, Statements, read_of
+from model.orders import Call, Order, Prompt, Read, Statements, read_of
 from model.payouts import EXACT, HIDDEN, NEAR
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
 from momopay.journal.collection_rules import (
@@ -137,12 +137,6 @@ class Collector:
             order = _end(order, index)
         elif to_send:
             order = _put(order, index, call._replace(at="begin"))
-        elif self._world.abandons_doubt and not self._may_still_send(order, row.claim - 1):
-            # `abandon_after` has passed, and so has the lease. Open prompts are read before the next one goes out.
-            left = [number for number, stage in row.known if stage is Stage.OPEN and number not in call.passed]
-            number = left[0] if left else NOBODY
-            stage = order.prompts[number - 1].stage if left else Stage.OPEN
-            order = _put(order, index, call._replace(at="tell" if left else "begin", prompt=number, stage=stage))
         else:
             order = _end(order, index)
         yield f"{name}: {found.name}", order
@@ -170,8 +164,7 @@ class Collector:
     def _written(self, order: Order, index: int) -> Order:
         call = order.calls[index]
         others = [other for n, other in enumerate(order.calls) if n != index and other.in_flight]
-        doubtful = others or (order.unknown and not self._world.abandons_doubt)
-        broken = "A prompt was sent while an earlier one was in doubt" if doubtful else None
+        broken = "A prompt was sent while an earlier one was in doubt" if others or order.unknown else None
         return _put(order, index, call._replace(at="answer", in_flight=True))._replace(broken=broken)
 
     def _service(self, order: Order, index: int, call: Call) -> Steps:

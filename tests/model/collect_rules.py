@@ -57,7 +57,5 @@ class CollectWorld:
     """A prompt that ended without success may still be paid, for ten minutes."""
     abandons: bool = False
     """The caller gave `abandon_after`, and it may have passed for any open prompt."""
-    abandons_doubt: bool = False
-    """It may also have passed for an attempt in doubt whose lease is over and which the list does not show."""
     careless: bool = False
     """A release or a refusal may be wrong where the list shows the prompt, perhaps with another amount."""

@@ -96,6 +96,12 @@ class Statements:
 
     def __init__(self, rules: CollectRules) -> None:
         self._rules = rules
+        # What a broken rule lets a call send besides what the code's own table allows.
+        broken = ((SENDING, rules.sending_blocks), (UNKNOWN, rules.absence_is_no_proof))
+        self._may_begin = {
+            *COLLECTION_TRANSITIONS[Cause.BEGIN][SENDING],
+            *(state for state, kept in broken if not kept),
+        }
 
     def begun(self, order: Order, index: int) -> Order | None:
         """Return the order after a call's begin statement, None if it changes nothing."""
@@ -103,7 +109,7 @@ class Statements:
         if row is None:
             return order._replace(row=Row(SENDING, index + 1))
         if rules.begin_is_conditional:
-            if row.state not in COLLECTION_TRANSITIONS[Cause.BEGIN][SENDING] or saw.state is None:
+            if row.state not in self._may_begin or saw.state is None:
                 return None
             if rules.begin_needs_the_row_it_read and saw != read_of(row):
                 return None
@@ -181,7 +187,7 @@ def _of_the_journal(order: Order, world: CollectWorld, statements: Statements) -
         return "PROMPTED, and the journal says nothing" if order.prompts else None
     if order.paid and (row.shown != order.paid or not row.is_paid):
         return "The journal knew that the order is paid, and no longer says so"
-    in_doubt = row.state in {SENDING, UNKNOWN} or order.wrong or world.abandons_doubt
+    in_doubt = row.state in {SENDING, UNKNOWN} or order.wrong
     if order.unknown and not in_doubt:
         return f"PROMPTED, and the journal says {row.state}"
     if row.state is UNKNOWN and row.attempts <= len(row.known):

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from model.collect_rules import CollectRules, CollectWorld
+from model.collect_rules import CollectRules
 from model.machine import explore
 from model.orders import Order
 from model.scenarios import COLLECTIONS
@@ -25,7 +25,6 @@ WHERE = {
 
 # What the steps of a call exclude, and what needs an acceptance of another payment or a list that lags for long.
 LEFT_OUT = {
-    Cause.BEGIN: {JournalState.SENDING, JournalState.UNKNOWN},
     Cause.CONTRADICTION: {JournalState.ACCEPTED},
     Cause.SIGHTING: {JournalState.ACCEPTED},
 }
@@ -51,12 +50,6 @@ def test_a_rule_that_is_off_breaks_a_property(rule: str) -> None:
 def test_what_is_paid_twice_after_all_is_known_to_the_journal(name: str) -> None:
     model = replace(COLLECTIONS[name].model(), violation=_both_recorded)
     assert explore(model).broken == "both payments are recorded"
-
-
-def test_a_prompt_that_was_abandoned_in_doubt_may_be_paid_and_found_by_no_sweep() -> None:
-    """The price of it, which the docs state: a callback or the next call finds the prompt."""
-    scenario = replace(COLLECTIONS["abandoning"], world=CollectWorld(abandons=True, abandons_doubt=True))
-    assert explore(scenario.model()).broken == "PAID, and the journal does not say so after a sweep"
 
 
 def _both_recorded(order: Order) -> str | None:

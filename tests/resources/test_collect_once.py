@@ -184,7 +184,7 @@ def test_metadata_and_the_rest_of_a_prompt(sdk: Driver, sandbox: Sandbox, journa
         ({"reference": ""}, "reference"),
         ({"amount": 0}, "amount"),
         ({"account_reference": "longer than twelve"}, "account_reference"),
-        ({"abandon_after": 0}, "abandon_after"),
+        ({"abandon_after": -1}, "abandon_after"),
         ({"abandon_after": float("inf")}, "abandon_after"),
         ({"abandon_after": True}, "abandon_after"),
         ({"metadata": {"a": object()}}, "metadata"),
@@ -591,45 +591,32 @@ def test_a_payment_that_becomes_known_just_before_the_next_prompt_stops_it(
     assert prompts(sandbox) == 1
 
 
-def test_an_attempt_in_doubt_may_be_abandoned_if_the_list_does_not_show_it(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
+def test_abandon_after_is_measured_by_the_clock_of_the_service(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    first = sdk(collect(journal))
+    sandbox.advance(100)
+    assert sdk(collect(journal, abandon_after=120)).transaction_id == first.transaction_id
+    sandbox.advance(30)
+    assert sdk(collect(journal, abandon_after=120)).transaction_id != first.transaction_id
+    assert prompts(sandbox) == 2
+
+
+def test_without_the_time_of_the_service_abandon_after_is_measured_by_this_machine(
+    drive: Callable[..., Driver], journal: Journal
 ) -> None:
+    read = answer(**stk(accountReference="INV-42"))
+    sdk = drive(transport=PayoutService(answer(**stk()), read=read).transport)
+    first = sdk(collect(journal))
+    assert sdk(collect(journal, abandon_after=120)).transaction_id == first.transaction_id
+    execute(journal, "UPDATE momopay_prompts SET sent_at = '2026-01-01T00:00:00+00:00'")
+    sdk = drive(transport=PayoutService(answer(**stk(transactionId="t-2")), read=read).transport)
+    assert sdk(collect(journal, abandon_after=120)).transaction_id == "t-2"
+
+
+def test_an_attempt_in_doubt_is_never_abandoned(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
-    for abandon_after in (None, 3600.0, None):
+    for abandon_after in (None, 0, 0.001):
         with pytest.raises(OutcomeUnknownError):
             sdk(collect(journal, abandon_after=abandon_after))
-    assert isinstance(sdk(collect(journal, abandon_after=0.001)), StkTransaction)
-    assert prompts(sandbox) == 2
-
-
-def test_an_abandoned_attempt_that_was_a_prompt_after_all_is_found(
-    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
-) -> None:
-    account.rate_limit = None
-    sandbox.fail_next("POST", "/payments/stk", Fault.list_lag)
-    first = sdk(collect(journal))
-    execute(journal, "DELETE FROM momopay_prompts")  # as if its answer had been lost
-    execute(journal, "UPDATE momopay_payments SET state = 'UNKNOWN', transaction_id = NULL, status = NULL")
-    second = sdk(collect(journal, abandon_after=0.001))
-    assert isinstance(second, StkTransaction)
-    sandbox.advance(90)
-    sandbox.cancel(second)
-    assert sdk(collect(journal)).transaction_id == first.transaction_id
-    assert prompts(sandbox) == 2
-    assert set(found(journal).transaction_ids) == {first.transaction_id, second.transaction_id}
-
-
-def test_a_sender_that_died_is_not_abandoned_before_its_lease_is_over(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    orders = collections_of(journal)
-    begin = partial(orders.begin, reference="INV-42", amount=Decimal(100), phone=BY_HAND, body_hash="hash")
-    with orders.leases.lease() as lease:
-        begin(lease, seconds=600, wire_reference="INV-42")
-    with pytest.raises(OutcomeUnknownError, match="may be frozen"):
-        sdk(collect(journal, abandon_after=0.001))
-    execute(journal, "UPDATE momopay_payments SET lease_until = lease_until - 1000")
-    assert isinstance(sdk(collect(journal, abandon_after=0.001)), StkTransaction)
     assert prompts(sandbox) == 1
 
 

@@ -45,12 +45,12 @@ class CollectStep(Enum):
 
 
 # The causes and states of `TRANSITIONS`, with two differences. BEGIN: a prompt that was accepted and has ended does not
-# block the next one, and one that is open or in doubt blocks it only until the caller's `abandon_after` has passed. The
-# database compares the row with the one that was read (claim, state and transaction), and that no prompt of it is paid.
+# block the next one, and one that is open blocks it only until the caller's `abandon_after` has passed. The database
+# compares the row with the one that was read (claim, state and transaction), and that no prompt of it is paid.
 # SIGHTING: a search may also show what an earlier attempt has made, beside an accepted one.
 COLLECTION_TRANSITIONS: Final[Transitions] = {
     **TRANSITIONS,
-    Cause.BEGIN: {JournalState.SENDING: frozenset({None, *JournalState})},
+    Cause.BEGIN: {JournalState.SENDING: frozenset({None, JournalState.ACCEPTED, *MAY_BE_SENT})},
     Cause.SIGHTING: {JournalState.UNKNOWN: frozenset({JournalState.ACCEPTED, *MAY_BE_SENT})},
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sqlalchemy import BindParameter, Text, Update, and_, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import BindParameter, Text, Update, bindparam, case, delete, func, select, update
 
 from momopay.journal.collection_rules import COLLECTION_TRANSITIONS, Stage
 from momopay.journal.entries import EntryKind, JournalState
@@ -34,11 +34,7 @@ BEGIN_PROMPT: Final = change(
     SAME_CLAIM,
     _row.amount == bindparam("the_amount"),
     _row.phone == bindparam("the_phone"),
-    # What reads as UNKNOWN may be stored as SENDING, by a sender that died.
-    or_(
-        and_(_row.state == bindparam("the_state"), _row.state != JournalState.SENDING),
-        and_(bindparam("the_state") == JournalState.UNKNOWN, _row.state == JournalState.SENDING),
-    ),
+    _row.state == bindparam("the_state"),
     # A prompt that became known meanwhile is the row's transaction now.
     func.coalesce(_row.transaction_id, "") == bindparam("the_transaction"),
     _ROW_IS_NOT_PAID,

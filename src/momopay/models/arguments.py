@@ -146,8 +146,8 @@ def _check_header_value(value: object) -> str:
 
 
 def _check_seconds(value: object) -> float:
-    if not is_number(value) or not 0 < value < inf:
-        raise ValueError("must be a positive number of seconds")
+    if not is_number(value) or not 0 <= value < inf:
+        raise ValueError("must be a number of seconds, 0 or more")
     return float(value)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Final
 
 from momopay._core.backend import BackendT
 from momopay._core.call import Call
@@ -19,7 +20,7 @@ from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import BudgetExhaustedError, JournalError, RequestValidationError
 from momopay.journal.collection_rules import CollectStep, Stage, next_collect_step, stage_of
-from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.entries import JournalEntry, JournalState, Prompt
 from momopay.journal.journal import Journal, collections_of
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.stk import StkTransaction
@@ -29,6 +30,9 @@ from momopay.resources.reconcile import check_tenant, outcome_unknown
 from momopay.resources.send_once import SendOnce
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+# The ``Date`` header, by which the service's time is known, has whole seconds.
+_DATE_RESOLUTION: Final = timedelta(seconds=1)
 
 
 class CollectOnce(SendOnce[BackendT, StkTransaction]):
@@ -116,33 +120,34 @@ class CollectOnce(SendOnce[BackendT, StkTransaction]):
             stage = stage_of(transaction.status)
             if stage is Stage.PAID:
                 return transaction
-            if stage is Stage.OPEN and self._is_abandoned(prompt.sent_at):
+            if stage is Stage.OPEN and self._is_abandoned(prompt, transaction):
                 self._abandoned.add(prompt.transaction_id)
             elif stage is Stage.OPEN:
                 blocking = transaction
         return blocking
 
     async def _reconcile(self, entry: JournalEntry) -> StkTransaction | Transaction | None:
-        """Search for the prompt of an attempt in doubt; if it is absent, send only if the caller abandons it."""
+        """Search for the prompt of an attempt in doubt, and never prompt again if the list does not show it."""
         await check_tenant(self._session, self._accounts, self._identity, self._call.deadline)
         found = await self._known.reconcile(entry)
         if found is not None:
             return _unless_ended(found)
-        # The search may have shown that an earlier prompt was paid. And before the next one each open one is read.
+        # The search may have shown that an earlier prompt was paid.
         again = await self._journal.run(partial(self._orders.get, self._reference))
-        if again is None or again != entry:
-            return None
-        if not self._is_abandoned(entry.sent_at):
+        if again == entry:
             raise outcome_unknown(entry, "the list does not show it, which proves nothing")
-        # Its sender may be frozen, and go on.
-        if await self._journal.run(partial(self._orders.seconds_to_release, entry)) > 0:
-            raise outcome_unknown(entry, "its sender ended without a word and may be frozen; call again in a minute")
-        blocking = await self._read_open(entry)
-        return blocking if blocking is not None else await self._try_to_send(entry)
+        return None
 
-    def _is_abandoned(self, sent_at: datetime) -> bool:
-        seconds = (datetime.now(UTC) - sent_at).total_seconds()
-        return self._abandon_after is not None and seconds >= self._abandon_after
+    def _is_abandoned(self, prompt: Prompt, transaction: Transaction) -> bool:
+        """Return whether `abandon_after` has passed since an open prompt was sent."""
+        if self._abandon_after is None:
+            return False
+        # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
+        clock = self._session.clock
+        clock.observe(transaction.response.headers)
+        is_known = clock.offset is not None
+        age = clock.service_now() - transaction.created_at if is_known else datetime.now(UTC) - prompt.sent_at
+        return age + _DATE_RESOLUTION >= timedelta(seconds=self._abandon_after)
 
     def _nothing_moved(self, entry: JournalEntry) -> bool:
         ended = all(stage_of(prompt.status) is Stage.ENDED for prompt in entry.prompts)

@@ -128,9 +128,9 @@ class Stk(Resource[BackendT]):
             callback_url: Public HTTPS address that receives the result.
             channel_id: The payment channel, or its id; the default channel if not given.
             credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
-            abandon_after: Seconds after which a prompt that is still open, or whose outcome is still unknown and which
-                the list does not show, does not block another one. By default it blocks for ever. A customer who
-                answers both pays twice: the entry is ``paid_twice`` then, and it is logged at CRITICAL.
+            abandon_after: Seconds after which a prompt that is still open does not block another one. By default it
+                blocks for ever. A customer who answers both pays twice: the entry is ``paid_twice`` then, and it is
+                logged at CRITICAL. It does not apply to a prompt whose outcome is unknown.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
 
         Returns:
