@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic
@@ -171,16 +171,21 @@ class _AsyncEnds:
     def __aiter__(self) -> _AsyncEnds:
         return self
 
-    async def __anext__(self) -> Transaction:
-        try:
-            ended = await run_async(self._wait.next())
-        except BaseException:
-            self._leave()
-            raise
-        if ended is None:
-            self._leave()
-            raise StopAsyncIteration
-        return ended
+    def __anext__(self) -> Coroutine[Any, Any, Transaction]:
+        # Its frame does not hold the iterator: trio may keep the frames of a wait that it woke.
+        return _next_end(self._wait, self._leave)
+
+
+async def _next_end(wait: TransactionWait, leave: Callable[[], object]) -> Transaction:
+    try:
+        ended = await run_async(wait.next())
+    except BaseException:
+        leave()
+        raise
+    if ended is None:
+        leave()
+        raise StopAsyncIteration
+    return ended
 
 
 def _created_at(given: object) -> datetime | None:
