@@ -75,7 +75,6 @@ def test_anonymising_is_asked_about(shell: Shell) -> None:
     refused = shell.at_a_terminal(*command, typed="n\n")
     assert refused.code == 1
     assert shell("journal", "show", "order", "--json", "--show-phones").json["phone"] == NORMALISED
-    assert shell(*command, "--yes", "--json", MOMOPAY_ANONYMISE_SECRET="short").code == 3
     assert shell(*command, "--yes", "--json", MOMOPAY_ANONYMISE_SECRET="s" * 32).json == {"changed": 2}
     assert shell("journal", "show", "order", "--json", "--show-phones").json["phone"].startswith("hmac-sha256:")
     assert shell("journal", "show", "paid", "--json", "--show-phones").json["phone"] == NORMALISED
