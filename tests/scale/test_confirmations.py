@@ -39,7 +39,7 @@ def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_over_real_sockets_too() -> None:
-    plan = sockets.Plan(speed=20.0, warm_up=122.0, seconds=264.0, drain=120.0, seed=SEED, margin=6.0)
+    plan = sockets.Plan(speed=20.0, warm_up=122.0, seconds=386.0, drain=120.0, seed=SEED, margin=6.0)
     report = asyncio.run(settle(plan))
     assert report.settled >= 0.8 * ceiling(plan), (SEED, report.requests)
     assert report.left_waiting == report.refused == 0
