@@ -32,7 +32,8 @@ def test_while_redis_answers_no_window_holds_more_than_the_budget(limiting: Lite
 def test_around_an_outage_there_are_few_limits() -> None:
     result = run(plan(60.0, "sliding", outage=True))
     assert sum(result.limited) <= PROCESSES, f"seed {SEED}: {result.limited}"  # one for each on average
-    assert result.warnings >= PROCESSES  # a busy machine makes a server slow for a moment
+    # Not each: one that waits for a slot while the server is away does not need it.
+    assert result.warnings >= PROCESSES // 2
     assert result.counts["paid"] > 20
 
 
