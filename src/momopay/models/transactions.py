@@ -59,7 +59,9 @@ class Transaction(TransactionSummary):
 
 
 def transaction_from(summary: TransactionSummary) -> Transaction:
-    """Return a transaction with the fields of a list item. The others are None."""
+    """Return a transaction with the fields of a list item, the others None; or the transaction, if it is one."""
+    if isinstance(summary, Transaction):
+        return summary
     values = {name: getattr(summary, name) for name in type(summary).model_fields}
     try:
         transaction = Transaction.model_validate(values | (summary.model_extra or {}))

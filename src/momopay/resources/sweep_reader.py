@@ -211,7 +211,7 @@ class SweepReader(Generic[BackendT]):
             self._without_code.discard(record.transaction_id)
         elif record.status.ended_without_success and needs_code:
             self._without_code.add(record.transaction_id)
-        self.ended[record.transaction_id] = record if isinstance(record, Transaction) else transaction_from(record)
+        self.ended[record.transaction_id] = transaction_from(record)
 
     def _record_unclear(self, record: TransactionSummary) -> None:
         """Record a transaction whose id an unclear response showed, if it is the payment."""
