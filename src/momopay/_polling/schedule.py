@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from momopay.errors import ConfigurationError
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import has_settled
 from momopay.models.transactions import Transaction
 
 __all__ = ["PollSchedule", "settled", "terminal"]
@@ -49,5 +49,4 @@ def terminal(transaction: Transaction) -> bool:
 
 def settled(transaction: Transaction) -> bool:
     """Return whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
-    failed_payout = transaction.type == TransactionType.B2C and transaction.status == TransactionStatus.FAILED
-    return transaction.status.is_terminal and not failed_payout
+    return has_settled(transaction.type, transaction.status)

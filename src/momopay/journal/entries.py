@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
-from momopay.models.enums import ResultCode, TransactionStatus
+from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
 from momopay.models.masking import MaskedModel
 
 
@@ -21,6 +21,11 @@ class EntryKind(StrEnum):
     """A B2C payout."""
     COLLECTION = "COLLECTION"
     """An STK collection."""
+
+    @property
+    def transaction_type(self) -> TransactionType:
+        """The type that the service's transactions of this kind have."""
+        return TransactionType.B2C if self is EntryKind.PAYOUT else TransactionType.STK
 
 
 class JournalState(StrEnum):
@@ -159,9 +164,7 @@ class JournalEntry(MaskedModel):
     @property
     def has_settled(self) -> bool:
         """Whether the money is where it will stay. A payout that FAILED has settled once it is REVERSED."""
-        if self.status is None or (self.kind is EntryKind.PAYOUT and self.status is TransactionStatus.FAILED):
-            return False
-        return self.status.is_terminal
+        return self.status is not None and has_settled(self.kind.transaction_type, self.status)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import has_settled
 from momopay.models.payouts import Payout
 from momopay.models.stk import StkTransaction
 from momopay.models.transactions import TransactionSummary
@@ -49,9 +49,7 @@ def report_of(record: Payout | StkTransaction | TransactionSummary | CallbackTra
     now = datetime.now(UTC)
     # A callback need not say when.
     updated_at: datetime = record.updated_at or now
-    ended = record.status.is_terminal
-    # A payout that FAILED is REVERSED later.
-    settled = ended and (record.type is not TransactionType.B2C or record.status is not TransactionStatus.FAILED)
+    ended, settled = record.status.is_terminal, has_settled(record.type, record.status)
     return Report(
         transaction_id=record.transaction_id,
         status=str(record.status),

@@ -7,7 +7,7 @@ and phone: anybody may have used the reference outside the journal, so it alone 
 from __future__ import annotations
 
 import logging
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackMismatchError
@@ -17,7 +17,7 @@ from momopay.journal.evidence import report_of
 from momopay.journal.lookups import Lookups
 from momopay.journal.payments import Payments
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import TransactionType, end_of
+from momopay.models.enums import end_of
 from momopay.models.matching import RequestedPayment
 from momopay.models.payouts import Payout
 from momopay.models.transactions import TransactionSummary
@@ -25,8 +25,6 @@ from momopay.models.transactions import TransactionSummary
 logger: logging.Logger = logging.getLogger("momopay")
 
 ServiceRecord: TypeAlias = TransactionSummary | Payout | CallbackTransaction
-
-_TYPES: Final = {EntryKind.PAYOUT: TransactionType.B2C, EntryKind.COLLECTION: TransactionType.STK}
 
 
 class Recorder:
@@ -93,7 +91,7 @@ class Recorder:
         if not reference:
             return None
         entries = filter(None, [self._payouts.get(reference), self._collections.by_wire_reference(reference)])
-        fitting = [entry for entry in entries if record.type in {None, _TYPES[entry.kind]}]
+        fitting = [entry for entry in entries if record.type in {None, entry.kind.transaction_type}]
         # Without a type, the one that has the amount and the phone.
         return min(fitting, key=lambda entry: len(differences(entry, record)), default=None)
 
@@ -117,7 +115,7 @@ def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
     """Return the names of what a record of the service states differently than an entry."""
     # Without its phone, an entry is identified by its transaction.
     phone = None if entry.is_anonymised and record.transaction_id in entry.transaction_ids else entry.phone
-    wanted = RequestedPayment(entry.wire_reference or entry.reference, entry.amount, phone, _TYPES[entry.kind])
+    wanted = RequestedPayment(entry.wire_reference or entry.reference, entry.amount, phone, entry.kind.transaction_type)
     return wanted.differences(reference_of(record), record)
 
 

@@ -74,6 +74,12 @@ class TransactionType(OpenEnum):
         return known or super()._missing_(value)
 
 
+def has_settled(kind: TransactionType | None, status: TransactionStatus) -> bool:
+    """Return whether the money is where it will stay: a payout that FAILED has settled once it is REVERSED."""
+    is_reversed_later = kind is TransactionType.B2C and status is TransactionStatus.FAILED
+    return status.is_terminal and not is_reversed_later
+
+
 class ChannelType(OpenEnum):
     """What kind of shortcode a payment channel has."""
 

@@ -174,4 +174,4 @@ def _ours(booked: BookedOrder | None, entry: JournalEntry | None) -> str:
 
 def kind_of(transaction: TransactionSummary) -> EntryKind | None:
     """Return which kind of entry a transaction belongs to; None for a top-up, or a type that is new."""
-    return {TransactionType.STK: EntryKind.COLLECTION, TransactionType.B2C: EntryKind.PAYOUT}.get(transaction.type)
+    return next((kind for kind in EntryKind if kind.transaction_type is transaction.type), None)

@@ -20,7 +20,6 @@ from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, collections_of, rows_of
 from momopay.journal.rules import Finding, finding
-from momopay.models.enums import TransactionType
 from momopay.models.requests import Search
 from momopay.models.transactions import TransactionSummary
 from momopay.resources.search import Matches, search
@@ -89,7 +88,7 @@ def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Sear
         since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
         amount=entry.amount,
         phone=entry.phone,
-        type=(TransactionType.STK if is_order else TransactionType.B2C).value,
+        type=entry.kind.transaction_type.value,
         # What is found only because of this is a near match: a person looks at the times.
         is_measured=entry.clock_offset is not None,
         known=known.union(entry.transaction_ids) if is_order else known,

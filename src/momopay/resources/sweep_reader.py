@@ -19,8 +19,8 @@ from momopay.errors import TransactionNotFoundError
 from momopay.journal.ends import sweeps_of
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.journal.evidence import report_of
-from momopay.journal.journal import Journal, collections_of, payments_of
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.journal.journal import Journal, collections_of, payments_of, rows_of
+from momopay.models.enums import has_settled
 from momopay.models.matching import RequestedPayment
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
@@ -73,7 +73,7 @@ class SweepReader(Generic[BackendT]):
         self._session = session
         self._due = due
         self._sweeps = sweeps_of(journal)
-        self._payouts, self._collections = payments_of(journal), collections_of(journal)
+        self._journal = journal
         self._wanted: dict[str, Target] = due.to_check | due.unhandled | due.open
         self._missing = set(self._wanted)
         self._without_code = set[str]()
@@ -185,7 +185,7 @@ class SweepReader(Generic[BackendT]):
                 ", ".join(differing),
             )
             del self._wanted[target.transaction_id]
-            rows = self._payouts if target.kind is EntryKind.PAYOUT else self._collections
+            rows = rows_of(self._journal, target.kind)
             entry = rows.get(target.reference)
             if entry is not None and target.transaction_id in entry.transaction_ids:
                 rows.contradict(entry.model_copy(update={"transaction_id": target.transaction_id}))
@@ -196,12 +196,12 @@ class SweepReader(Generic[BackendT]):
         )
         if has_changed or is_new_code:
             if target.kind is EntryKind.PAYOUT:
-                self._payouts.accept(target.reference, report_of(record))
+                payments_of(self._journal).accept(target.reference, report_of(record))
             else:
-                self._collections.report(target.reference, report_of(record))
+                collections_of(self._journal).report(target.reference, report_of(record))
         if has_changed:
             self._wanted[target.transaction_id] = replace(target, status=record.status)
-            self.settled += _has_settled(target.kind, record)
+            self.settled += has_settled(target.kind.transaction_type, record.status)
         self._note_end(record, needs_code=has_changed or target.transaction_id in self._due.unhandled)
 
     def _note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
@@ -221,19 +221,12 @@ class SweepReader(Generic[BackendT]):
 
     def _accept(self, entry: JournalEntry, record: TransactionSummary) -> None:
         """Record that a payment in doubt was made."""
-        rows = self._payouts if entry.kind is EntryKind.PAYOUT else self._collections
-        if rows.accept(entry.reference, report_of(record)):
+        if rows_of(self._journal, entry.kind).accept(entry.reference, report_of(record)):
             self._unclear.pop(entry.transaction_id or "", None)
-            self.settled += _has_settled(entry.kind, record)
+            self.settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)
 
 
-def _has_settled(kind: EntryKind, record: TransactionSummary) -> bool:
-    is_reversed_later = kind is EntryKind.PAYOUT and record.status is TransactionStatus.FAILED
-    return record.status.is_terminal and not is_reversed_later
-
-
 def _differences(target: Target, record: TransactionSummary) -> list[str]:
-    kind = TransactionType.B2C if target.kind is EntryKind.PAYOUT else TransactionType.STK
-    wanted = RequestedPayment(target.wire_reference, target.amount, target.phone, kind)
+    wanted = RequestedPayment(target.wire_reference, target.amount, target.phone, target.kind.transaction_type)
     return wanted.differences(record.account_reference, record)
