@@ -92,7 +92,10 @@ def test_an_end_is_for_a_handler_until_it_was_handled(journal: Journal) -> None:
     assert journal.first_seen(callback(identity="t-r", status="EXPIRED"))
     assert journal.first_seen(callback(identity="t-s", status="FAILED")), "its reversal is another end"
     assert journal.first_seen(callback(identity="p-0", status="CANCELLED"))
+    sweeps.forget_handled(since)
     assert [each.transaction_id for each in sweeps.unhandled(since)] == ["t-s", "p-1"]
     with journal.handling(callback(identity="p-1")):
+        sweeps.forget_handled(since)
         assert [each.transaction_id for each in sweeps.unhandled(since)] == ["t-s", "p-1"], "not before it ended"
+    sweeps.forget_handled(since)
     assert [each.transaction_id for each in sweeps.unhandled(since)] == ["t-s"]

@@ -150,12 +150,15 @@ class Sweeps:
             connection.execute(_BEGIN_HANDLING, parameters)
             return str(connection.scalar(_HANDLED_SINCE, parameters))
 
-    def unhandled(self, since: str) -> list[Target]:
-        """Return the ends that were recorded and not handled, those first that were recorded first."""
+    def forget_handled(self, since: str) -> None:
+        """Clear the marks of ends that the table of callbacks has as handled."""
         parameters = {"the_account": self._account, "since": since}
         with self._database.connection() as connection:
             for statement in _FORGET_HANDLED:
                 connection.execute(statement, parameters)
+
+    def unhandled(self, since: str) -> list[Target]:
+        """Return the ends that were recorded and are marked as not handled, those first that were recorded first."""
         return [target for statement in _UNHANDLED for target in self._targets(statement, since=since)]
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:

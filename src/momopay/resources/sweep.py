@@ -76,7 +76,7 @@ async def sweep(
             # What this pass did not reach is left to the next one.
             if transaction is not None and end_of(transaction.status) == end_of(target.status or transaction.status):
                 counts[await delivery.deliver(transaction)] += 1
-        await in_thread(sweeps.unhandled, since)  # forgets what was handled
+        await in_thread(sweeps.forget_handled, since)
     if failure is not None:
         raise failure
     opened, unknown = await in_thread(lambda: (len(journal.open()), len(journal.unresolved())))
@@ -85,7 +85,10 @@ async def sweep(
 
 def _due(session: Session[BackendT], journal: Journal, since: str | None) -> Due:
     sweeps = sweeps_of(journal)
-    unhandled = [] if since is None else sweeps.unhandled(since)
+    unhandled: list[Target] = []
+    if since is not None:
+        sweeps.forget_handled(since)  # what callbacks brought need not be read
+        unhandled = sweeps.unhandled(since)
 
     def by_id(targets: list[Target]) -> dict[str, Target]:
         return {target.transaction_id: target for target in targets}
