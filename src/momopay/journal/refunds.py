@@ -86,10 +86,14 @@ class Refundable:
         return self.paid - sum((each.amount for each in self.counting), Decimal(0))
 
     @property
+    def overpaid(self) -> Decimal:
+        """What was paid beyond one prompt and not paid back, KES."""
+        return max(Decimal(0), self.left - self.amount)
+
+    @property
     def by_default(self) -> Decimal:
         """What a refund without an amount pays back, KES: what was paid beyond one prompt, else all that is left."""
-        beyond_one = self.left - self.amount
-        return beyond_one if beyond_one > 0 else self.left
+        return self.overpaid or self.left
 
     def check(self, amount: Decimal) -> None:
         """Raise RequestValidationError if so much may not be paid back."""

@@ -132,7 +132,7 @@ class Reports:
         Args:
             before: A time with a time zone: what ended, was refused, or was not sent before it.
             secret: Replace each phone by ``hmac-sha256:`` and its HMAC, keyed with this secret, so that the payments to
-                one phone can still be told to be that. From a random source, and kept outside the journal. With one of
+                one phone can still be recognised. From a random source, and kept outside the journal. With one of
                 fewer than 16 bytes, which is logged at WARNING, the phones can be guessed.
 
         Returns:
@@ -164,8 +164,8 @@ class Reports:
         """
         facts = self._history.facts()
         in_doubt = tuple(entry.reference for entry in self.entries(state=JournalState.UNKNOWN))
-        owed = (refunds_of(self, reference).refundable(besides="") for reference in facts.pop("paid_twice"))
-        twice = tuple(each.of for each in owed if each.left > each.amount)
+        refundable = (refunds_of(self, reference).refundable(besides="") for reference in facts.pop("paid_twice"))
+        twice = tuple(each.of for each in refundable if each.overpaid)
         return JournalCheck(unresolved=in_doubt, paid_twice=twice, **facts)
 
 

@@ -57,7 +57,7 @@ def compare(
     orders: Mapping[str, BookedOrder] | None,
     missing: Iterable[JournalEntry],
     in_doubt: Iterable[JournalEntry],
-    owed: Mapping[str, Decimal],
+    overpaid: Mapping[str, Decimal],
     unlisted: Mapping[str, JournalEntry],
     refunded: Collection[str],
 ) -> Iterator[Difference]:
@@ -68,7 +68,7 @@ def compare(
         orders: The merchant's own, None if they were not given.
         missing: Entries with a transaction that the service does not have.
         in_doubt: Entries that read as UNKNOWN.
-        owed: What was paid too often of orders, and not paid back, KES.
+        overpaid: What was paid too often of orders, and not paid back, KES.
         unlisted: The entries of orders of which these days have no transaction.
         refunded: The orders that were paid, and paid back.
     """
@@ -80,7 +80,7 @@ def compare(
     for reference in sorted(collections.keys() | booked.keys()):
         entry = next((each.entry for each in collections[reference] if each.entry), unlisted.get(reference))
         is_known = orders is None or reference in booked
-        remedy = _of_order(booked.get(reference), collections[reference], entry, owed, is_known=is_known)
+        remedy = _of_order(booked.get(reference), collections[reference], entry, overpaid, is_known=is_known)
         if remedy and not (reference in refunded and remedy in _UNLESS_REFUNDED):
             yield _difference(reference, booked.get(reference), collections[reference], remedy)
     for each in seen:
@@ -112,7 +112,7 @@ def _of_order(  # noqa: PLR0911  one for each remedy
     booked: BookedOrder | None,
     seen: Sequence[Seen],
     entry: JournalEntry | None,
-    owed: Mapping[str, Decimal],
+    overpaid: Mapping[str, Decimal],
     *,
     is_known: bool,
 ) -> str:
@@ -120,8 +120,8 @@ def _of_order(  # noqa: PLR0911  one for each remedy
     reference = seen[0].reference if seen else ""
     if paid and booked is None and not (is_known and entry is not None):
         return _NOT_SOLD
-    if owed.get(reference):
-        return f"paid more than once: refund KES {format_amount(owed[reference])}"
+    if overpaid.get(reference):
+        return f"paid more than once: refund KES {format_amount(overpaid[reference])}"
     if entry is None and len(paid) > 1:
         return "paid more than once: refund the rest"
     wanted = booked.amount if booked is not None else entry.amount if entry is not None else None

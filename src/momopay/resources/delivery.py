@@ -29,7 +29,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 
 class Delivered(Enum):
-    """What became of an end."""
+    """The outcome of a delivery."""
 
     HANDLED = auto()
     """The handler returned."""

@@ -239,7 +239,7 @@ class Payouts(Resource[BackendT]):
             RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
                 or more than what is left; nothing was sent. ``.fields`` says which refunds count.
             DuplicatePayoutError: The reference was used for something else; nothing was sent.
-            OutcomeUnknownError: The money may be gone; as for `pay_once`.
+            OutcomeUnknownError: The money may have been sent; as for `pay_once`.
             MomoPayError: Whatever else `pay_once` raises.
         """
         return await refund(

@@ -57,7 +57,7 @@ async def reconcile_days(
             theirs.append(found)
     seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
     in_doubt = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
-    owed = await in_thread(partial(_owed, journal, seen))
+    overpaid = await in_thread(partial(_overpaid, journal, seen))
     unlisted = await in_thread(partial(_unlisted, journal, booked or {}, seen))
     refunded = await in_thread(partial(_refunded, journal, booked, seen))
     payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
@@ -73,7 +73,7 @@ async def reconcile_days(
         fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
         came_back=total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
-        differences=tuple(compare(seen, booked, missing, in_doubt, owed, unlisted, refunded)),
+        differences=tuple(compare(seen, booked, missing, in_doubt, overpaid, unlisted, refunded)),
     )
 
 
@@ -127,14 +127,14 @@ def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
     return Seen(transaction, namesake=namesake)
 
 
-def _owed(journal: Journal, seen: Iterable[Seen]) -> dict[str, Decimal]:
+def _overpaid(journal: Journal, seen: Iterable[Seen]) -> dict[str, Decimal]:
     """Return, by order, what was paid beyond one payment and not paid back, KES."""
     orders = {each.entry.reference for each in seen if each.entry is not None and each.entry.paid_twice}
-    owed: dict[str, Decimal] = {}
+    overpaid: dict[str, Decimal] = {}
     for reference in orders:
         refundable = refunds_of(journal, reference).refundable(besides="")
-        owed[reference] = max(Decimal(0), refundable.left - refundable.amount)
-    return owed
+        overpaid[reference] = refundable.overpaid
+    return overpaid
 
 
 def _unlisted(journal: Journal, booked: Iterable[str], seen: Iterable[Seen]) -> dict[str, JournalEntry]:
