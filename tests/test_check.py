@@ -16,7 +16,7 @@ from mutants.catalogue import ROOT
         ("tests/core/test_retry.py", {"tests/core/test_retry.py"}),
         ("tests/cli/kit.py", {"tests/cli"}),
         ("examples/payroll.py", {"tests/examples"}),
-        ("docs/guides/collect.md", {"tests/docs"}),
+        ("docs/collect/index.md", {"tests/docs"}),
         ("pyproject.toml", set[str]()),
     ],
 )

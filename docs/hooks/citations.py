@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-SERVICE_PAGE = Path(__file__).parents[1] / "service.md"
+SERVICE_PAGE = Path(__file__).parents[1] / "understand/service.md"
 # A comment may break a citation over two lines, and its second line begins with a `#`.
 _GAP = r"\s+(?:#\s*)?"
 _TITLE = re.compile(r'"([^"<]+)"')
@@ -43,7 +43,7 @@ def cited_sections(text: str) -> list[str]:
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn citations into links (a hook of mkdocs)."""
     del config, files
-    target = get_relative_url("service/", page.url)
+    target = get_relative_url("understand/service/", page.url)
 
     def link(title: re.Match[str]) -> str:
         if _plain(title[1]) not in anchors():

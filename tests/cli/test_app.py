@@ -15,7 +15,7 @@ from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/command-line.md"
+GUIDE = Path(__file__).parents[2] / "docs/operate/command-line.md"
 COMMANDS = [
     "sandbox",
     "doctor",

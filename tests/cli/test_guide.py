@@ -12,7 +12,7 @@ from cli.kit import Done, Shell
 from momopay.sandbox import Fault, Sandbox
 from sandbox.kit import Receiver
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/command-line.md"
+GUIDE = Path(__file__).parents[2] / "docs/operate/command-line.md"
 TYPED = {"payouts run": "y\n", "payouts release": "SAL-2026-11-001\n"}
 IN_DOUBT = 4
 

@@ -29,7 +29,7 @@ def test_every_citation_names_a_section() -> None:
 
 def test_a_citation_becomes_a_link() -> None:
     linked = citations.on_page_content('<p>Sent once (service page, "Callbacks").</p>', PAGE, CONFIG, FILES)
-    assert '"<a href="../../service/#callbacks">Callbacks</a>"' in linked
+    assert '"<a href="../../understand/service/#callbacks">Callbacks</a>"' in linked
 
 
 def test_a_citation_may_name_two_sections_and_break_its_line() -> None:

@@ -10,8 +10,8 @@ from docs.blocks import ROOT
 from momopay.errors import ERRORS_BY_CODE
 from momopay.sandbox._refusals import STATUS_BY_CODE
 
-GUIDE = (ROOT / "docs/guides/errors.md").read_text()
-SERVICE = (ROOT / "docs/service.md").read_text()
+GUIDE = (ROOT / "docs/operate/errors.md").read_text()
+SERVICE = (ROOT / "docs/understand/service.md").read_text()
 ERRORS = {
     name: kind
     for name in momopay.__all__

@@ -56,7 +56,7 @@ def test_every_fetched_file_exists(site: Path) -> None:
 
 
 def test_diagrams_are_in_the_pages(site: Path) -> None:
-    for page in ("guides/collect", "guides/pay-out", "design/guarantee"):
+    for page in ("collect", "pay-out", "understand/guarantee"):
         text = (site / page / "index.html").read_text()
         assert '<div class="diagram"><svg' in text
         assert "```" not in text

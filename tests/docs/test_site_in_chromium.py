@@ -55,7 +55,7 @@ def test_no_page_scrolls_sideways_and_nothing_is_requested_from_other_hosts(
 def test_diagrams_follow_the_scheme_and_fit(address: str, tab: chromium.Tab, width: int) -> None:
     text_colour = "getComputedStyle(document.querySelector('.diagram text')).fill"
     box = "document.querySelector('.diagram svg').getBoundingClientRect().toJSON()"
-    for page in ("guides/collect/", "guides/pay-out/", "design/guarantee/"):
+    for page in ("collect/", "pay-out/", "understand/guarantee/"):
         seen: set[str] = set()
         for scheme in ("light", "dark"):
             tab.set_window(width=width, height=900, scheme=scheme)

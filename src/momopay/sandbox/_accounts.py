@@ -81,7 +81,7 @@ def mask_key(key: str) -> str:
 
 
 def open_account(tenant_id: str, label: str, now: datetime) -> Account:
-    """Return a fresh account as docs/sandbox.md describes it."""
+    """Return a fresh account as docs/test/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
     return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel])
 

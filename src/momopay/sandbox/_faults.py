@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What can be made to go wrong; docs/sandbox.md says what the client sees of each."""
+    """What can be made to go wrong; docs/test/sandbox.md says what the client sees of each."""
 
     refuse = "refuse"
     reset_before_read = "reset_before_read"

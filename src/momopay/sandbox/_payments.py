@@ -1,4 +1,4 @@
-"""How STK prompts, payouts and top-ups are accepted, with the checks in the order that docs/sandbox.md gives.
+"""How STK prompts, payouts and top-ups are accepted, with the checks in the order that docs/test/sandbox.md gives.
 
 Everything that can refuse comes before the first change: a refused payment leaves no trace.
 """

@@ -1,4 +1,4 @@
-"""Choices where the service is specified in two ways or in none; docs/sandbox.md gives the reason of each default."""
+"""Choices where the service is specified in two ways or in none; docs/test/sandbox.md has the reasons."""
 
 from typing import Annotated, ClassVar, Literal
 
