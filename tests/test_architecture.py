@@ -28,7 +28,7 @@ LAYERS = [
     {"redis"},
     {"_ratelimit"},
     {"_transport"},
-    {"callbacks", "errors", "models", "money", "phones", "signing", "urls"},
+    {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
     {"_numbers", "_redaction"},
 ]
 # A client is built before anything is loaded, so these modules of _core import nothing that costs time.
