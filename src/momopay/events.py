@@ -105,6 +105,8 @@ class AttemptEnded(BaseEvent):
     Attributes:
         method: The HTTP method.
         route: The path below the base address with ``{id}`` in the place of an id, such as ``/transactions/{id}``.
+        host: The host of the base address.
+        port: The port of the base address; 443 or 80 where it names none.
         attempt: Which attempt at the same request it was, from 1. An operation that makes several requests counts
             each of them from 1.
         seconds: How long the attempt took, without the wait for the rate budget.
@@ -117,6 +119,8 @@ class AttemptEnded(BaseEvent):
 
     method: str
     route: str
+    host: str
+    port: int
     attempt: int
     seconds: float
     status: int | None = None
