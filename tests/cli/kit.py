@@ -155,7 +155,7 @@ class PayrollShell:
 @contextmanager
 def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Generator[None]:
     """Send these signals to this process's main thread, where the command runs, once it holds."""
-    main = threading.main_thread().ident
+    main, ended = threading.main_thread().ident, threading.Event()
     assert main is not None
 
     def send() -> None:
@@ -163,8 +163,12 @@ def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Gen
         for number in numbers:
             time.sleep(0.2)
             signal.pthread_kill(main, number)
+        # Two that arrive before Python has noticed the first are one to it.
+        while len(numbers) > 1 and not ended.wait(3.0):
+            signal.pthread_kill(main, numbers[-1])
 
     thread = threading.Thread(target=send)
     thread.start()
     yield
+    ended.set()
     thread.join()

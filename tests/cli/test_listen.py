@@ -16,15 +16,20 @@ SECRET = "0123456789abcdef0123"
 
 
 def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Callable[[], bool]:
-    """Make a payment once the command has polled, and return whether its end has been forwarded."""
-    paid = list[str]()
+    """Make a payment once the command has polled, and return whether its end has been forwarded and shown."""
+    paid, polls_when_forwarded = list[str](), list[int]()
+
+    def polls() -> int:
+        return [request.path for request in sandbox.requests].count("/transactions")
 
     def holds() -> bool:
-        polled = any(request.path == "/transactions" for request in sandbox.requests)
-        if polled and not paid:
+        if polls() and not paid:
             paid.append(client.stk.initiate(amount=5, phone=PHONE, account_reference=PHONE).transaction_id)
             sandbox.advance(60)
-        return bool(receiver.bodies)
+        if receiver.bodies and not polls_when_forwarded:
+            polls_when_forwarded.append(polls())
+        # The command has not read the answer yet when the application has the body. It polls again once it has.
+        return bool(polls_when_forwarded) and polls() > polls_when_forwarded[0]
 
     return holds
 

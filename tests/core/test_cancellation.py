@@ -23,7 +23,6 @@ async def arrives(server: Server) -> None:
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
-    await asyncio.sleep(0.05)  # for the task to reach its wait
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -34,7 +33,10 @@ def test_a_payment_cancelled_while_it_waits_for_the_budget_was_not_sent(caplog: 
         budget = momopay.RateBudget(requests=1, window=0.3)
         async with momopay.AsyncClient(unique_key(), base_url=server.base_url, budget=budget) as client:
             await client.wallet.balance()
-            await cancelled(asyncio.ensure_future(client.stk.initiate(amount=100, phone="0712345678")))
+            task = asyncio.ensure_future(client.stk.initiate(amount=100, phone="0712345678"))
+            while not any(budget._line._lanes.values()):  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0)
+            await cancelled(task)
             assert [request.method for request in server.requests] == ["GET"]
             await client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
             assert [request.path for request in server.requests[1:]] == ["/v1/b2c/payouts"]
@@ -55,6 +57,7 @@ def test_a_top_up_cancelled_between_two_attempts_is_logged(
             top_up = client.wallet.top_up(amount=100, phone="0712345678", account_reference="INV-42")
             task = asyncio.ensure_future(top_up)
             await arrives(server)
+            await asyncio.sleep(0.05)  # for the task to reach its wait; the result is the same before it
             await cancelled(task)
 
     with wire.serve(wire.closes(commits=True), wire.succeeds()) as server:

@@ -344,11 +344,14 @@ def test_threads_and_event_loops_wait_in_one_line() -> None:
         cancelled.cancel()
         await asyncio.gather(*tasks)
 
+    def joined() -> int:
+        return budget._line.departures + sum(len(queue) for queue in budget._line._lanes.values())
+
     def work(name: str, target: Callable[[], object]) -> threading.Thread:
-        joined = sum(len(queue) for queue in budget._line._lanes.values())
+        before = joined()
         thread = threading.Thread(target=target, name=name)
         thread.start()
-        until(lambda: sum(len(queue) for queue in budget._line._lanes.values()) > joined)
+        until(lambda: joined() > before)
         return thread
 
     def blocking() -> None:

@@ -502,7 +502,7 @@ def test_the_timeout_bounds_an_attempt_as_a_whole(reach: Drive, step: Step) -> N
 
 def test_a_pause_in_the_answer_within_the_timeout_is_waited_for(reach: Drive) -> None:
     with wire.serve(wire.first(lambda: time.sleep(0.2), wire.succeeds())) as server:
-        reach(server, timeout=2.0)(initiate_stk)
+        reach(server)(initiate_stk)
 
         assert (len(server.requests), server.payments) == (1, 1)
 
