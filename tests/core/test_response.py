@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import CoreSchema, core_schema
 
 import momopay
 from momopay._core.response import (
+    build_parser,
     check_success,
     failure_from_response,
     failure_without_response,
@@ -40,6 +43,23 @@ def failed(answer: RawResponse) -> AttemptFailed:
     with pytest.raises(AttemptFailed) as caught:
         parse_envelope(answer, Envelope[WalletBalance])
     return caught.value
+
+
+def test_an_interrupt_while_a_parser_is_built_stays_an_interrupt() -> None:
+    class Interrupting:
+        @property
+        def value(self) -> str:
+            raise KeyboardInterrupt
+
+    class Balance(BaseModel):
+        model_config = ConfigDict(defer_build=True)
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+            return core_schema.enum_schema(Interrupting, [Interrupting()])
+
+    with pytest.raises(KeyboardInterrupt):
+        build_parser(Envelope[Balance])
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 299])

@@ -19,7 +19,13 @@ from typing import Any, Final, Generic, cast
 
 from momopay._core import retry
 from momopay._core.endpoint import NO_DETAILS, Endpoint, PaymentDetails, R
-from momopay._core.response import check_success, failure_without_response, parse_envelope, transaction_id_in
+from momopay._core.response import (
+    build_parser,
+    check_success,
+    failure_without_response,
+    parse_envelope,
+    transaction_id_in,
+)
 from momopay._core.retry import AMBIGUOUS, AttemptFailed, FailureKind
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -129,6 +135,8 @@ class Call(Generic[R]):
             OutcomeUnknownError: The request may have executed, and nothing may repeat it.
             MomoPayError: How the last attempt failed, or what kept the first one from being made.
         """
+        if self.endpoint.envelope is not None:
+            build_parser(self.endpoint.envelope)
         try:
             try:
                 return await self._attempt()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
-from pydantic_core import from_json
+from pydantic_core import SchemaError, from_json
 
 from momopay._core.retry import AttemptFailed, FailureKind, retry_after
 from momopay._transport import NoReplyError, NoResponseError, NotSentError, RawResponse
@@ -41,6 +41,19 @@ class _Refusal:
     message: str
     details: Mapping[str, Any]
     request_id: str | None
+
+
+def build_parser(envelope: type[Envelope[Any]]) -> None:
+    """Build the parser of an envelope, which pydantic defers to the first use, unless it is built.
+
+    Called before anything is sent: an interrupt in it must not lose a response that came.
+    """
+    try:
+        envelope.model_rebuild()
+    except SchemaError as error:
+        if "KeyboardInterrupt" in str(error):  # pydantic-core has it only as text
+            raise KeyboardInterrupt from error
+        raise
 
 
 def parse_envelope(response: RawResponse, envelope: type[Envelope[T]]) -> Envelope[T]:
