@@ -22,6 +22,7 @@ TESTS = Path(__file__).parent
 WHOLE = (
     "benchmarks",
     "cli/test_guide.py",
+    "docs/test_block_types.py",
     "docs/test_pages.py",
     "docs/test_site.py",
     "docs/test_site_in_chromium.py",
