@@ -1,6 +1,7 @@
 """Shared by the tests of the sandbox: a receiver of callbacks, the endpoints, checks of the envelope."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -8,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
+import pytest
 
 from momopay.sandbox import Sandbox
 
@@ -123,6 +125,17 @@ def refusal(response: httpx.Response) -> tuple[int, str]:
     assert set(envelope["error"]) == {"message", "code", "details"}
     assert isinstance(envelope["error"]["details"], dict)
     return response.status_code, envelope["error"]["code"]
+
+
+def resolve_here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Make names of other machines or containers lead to this one, as a network of containers would."""
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
+        found = host.decode() if isinstance(host, bytes) else host
+        return resolve("127.0.0.1" if found in names else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 def transaction_id(response: httpx.Response) -> str:

@@ -6,12 +6,12 @@ import pytest
 
 from momopay.sandbox._callback_sender import CallbackSender
 from momopay.sandbox._deliveries import PostResult
-from sandbox.kit import BusyReceiver, Receiver
+from sandbox.kit import BusyReceiver, Receiver, resolve_here
 
 
-def post(url: str, *, limit: float | None = None) -> PostResult:
+def post(url: str, *, limit: float | None = None, hosts: tuple[str, ...] = ()) -> PostResult:
     async def run() -> PostResult:
-        sender = CallbackSender(1.0)
+        sender = CallbackSender(1.0, hosts)
         sender.limit = limit or sender.limit
         try:
             return await sender.post(url, {"event": "transaction.updated"})
@@ -43,6 +43,14 @@ def test_an_answer_that_does_not_come_in_time(receiver: Receiver) -> None:
 
 def test_nothing_is_sent_to_any_other_host() -> None:
     assert post("https://shop.example/momo") == PostResult(error="not sent: not loopback")
+    named = PostResult(error="not sent: not loopback, and no callback host")
+    assert post("https://shop.example/momo", hosts=("app",)) == named
+
+
+def test_a_host_that_was_named_is_sent_to(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_here(monkeypatch, "app")
+    url = receiver.url.replace("127.0.0.1", "app")
+    assert post(url, hosts=("app",)) == PostResult(200, "ok")
 
 
 @pytest.mark.parametrize(("speed", "seconds"), [(0.0, 30.0), (1.0, 30.0), (10.0, 3.0), (1000.0, 1.0)])

@@ -3,7 +3,7 @@
 import pytest
 
 from momopay.sandbox import Refusal
-from momopay.sandbox._callback_urls import check_callback_url, is_loopback, may_be_sent
+from momopay.sandbox._callback_urls import check_callback_url, host_names, is_loopback, may_be_sent
 
 LOOPBACK = ["http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/x"]
 PUBLIC = ["https://shop.example/momo", "https://8.8.8.8/momo", "https://shop.example.:8443/momo"]
@@ -58,3 +58,16 @@ def test_callbacks_go_to_loopback_alone() -> None:
     assert not any(map(may_be_sent, [*PUBLIC, "https://192.168.1.5/x", "ftp://127.0.0.1/x"]))
     assert is_loopback("127.8.8.8")
     assert not is_loopback("localhost.evil.example")
+
+
+def test_a_host_that_was_named_is_accepted_and_sent_to_and_no_other() -> None:
+    hosts = host_names(["App", "10.0.0.5", "fd00::5"])
+    for url in ("http://app:3000/momo", "https://APP/momo", "http://10.0.0.5/x", "http://[fd00::5]:9/x"):
+        assert check_callback_url(url, strict=False, hosts=hosts) == url
+        assert may_be_sent(url, hosts)
+    for url in ("http://db:3000/momo", "http://app.example/momo", "http://my-app/momo", "http://10.0.0.6/x"):
+        assert not may_be_sent(url, hosts)
+        with pytest.raises(Refusal, match="public host"):
+            check_callback_url(url, strict=False, hosts=hosts)
+    with pytest.raises(Refusal, match="public host"):
+        check_callback_url("http://app:3000/momo", strict=True, hosts=hosts)

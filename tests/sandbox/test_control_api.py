@@ -47,6 +47,48 @@ def test_a_fault_from_any_language(service: Service, control: httpx.Client) -> N
         assert refusal(control.post("/sandbox/fail_next", json=body)) == (400, "VALIDATION_ERROR")
 
 
+def test_outcomes_and_faults_are_shown_until_they_happen_or_are_cleared(
+    service: Service, control: httpx.Client
+) -> None:
+    act(control, "end_next", outcome="cancelled", phone="0712 345 678", kind="prompt", times=2)
+    act(control, "fail_next", method="POST", path="/payments/stk", fault="html_502", times=2)
+    service.stk()
+    shown = data(control.get("/sandbox/state"))
+    assert [(each["fault"], each["path"], each["times"]) for each in shown["faults"]] == [
+        ("html_502", "/payments/stk", 1)
+    ]
+    assert [(each["outcome"], each["phone"], each["times"]) for each in shown["outcomes"]] == [
+        ("cancelled", "254712345678", 2)
+    ]
+    act(control, "clear_planned", id=shown["faults"][0]["id"])
+    shown = data(control.get("/sandbox/state"))
+    assert (len(shown["faults"]), len(shown["outcomes"])) == (0, 1)
+    assert refusal(control.post("/sandbox/clear_planned", json={"id": "x"})) == (400, "VALIDATION_ERROR")
+    data(control.post("/sandbox/clear_planned"))
+    assert data(control.get("/sandbox/state"))["outcomes"] == []
+    assert refusal(control.post("/sandbox/end_next", json={"outcome": "nope"})) == (400, "VALIDATION_ERROR")
+
+
+def test_a_callback_is_sent_again_once(
+    service: Service, control: httpx.Client, sandbox: Sandbox, receiver: Receiver
+) -> None:
+    service.stk(callbackUrl=receiver.url, phone=phone_for(Outcome.callback_lost))
+    sandbox.advance(35)
+    assert receiver.bodies == []
+    receiver.answer = lambda _body: 500
+    act(control, "resend", id=sandbox.callbacks[0].id)
+    sandbox.advance(600)
+    assert [record.status for record in sandbox.callbacks] == [None, 500]
+    sandbox.resend(sandbox.callbacks[0])
+    assert receiver.bodies == [sandbox.callbacks[0].payload] * 2
+    assert refusal(control.post("/sandbox/resend", json={"id": "x"})) == (404, "NOT_FOUND")
+
+
+def test_health_and_choices(control: httpx.Client) -> None:
+    assert set(data(control.get("/sandbox/health"))) == {"now"}
+    assert set(data(control.get("/sandbox/choices"))) == {"outcomes", "routes", "faults", "switches"}
+
+
 @pytest.mark.parametrize("seconds", [-1, "1", None, True, 1e30])
 def test_impossible_seconds_are_refused(control: httpx.Client, seconds: Any) -> None:
     response = control.post("/sandbox/advance", json={"seconds": seconds})
@@ -76,3 +118,5 @@ def test_events_show_every_change_and_the_passing_of_time(
         sandbox.advance(300)
         now = sandbox.now.strftime("%Y-%m-%dT%H:%M:%S")
         assert any(f'"now": "{now}' in line for line in lines)
+        sandbox.fail_next("GET", "/transactions", Fault.html_502)
+        assert any('"html_502"' in line for line in lines)

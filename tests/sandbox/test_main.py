@@ -2,10 +2,13 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,6 +16,7 @@ import pytest
 
 import momopay.sandbox
 from momopay.sandbox.__main__ import main, stop_on_signals
+from sandbox.kit import Receiver, Service, client, refusal, resolve_here, transaction_id
 
 SOURCE = Path(momopay.sandbox.__file__).parents[2]
 
@@ -75,3 +79,56 @@ def test_the_program_serves_until_a_signal() -> None:
     program.send_signal(signal.SIGTERM)
     _, errors = program.communicate(timeout=60)
     assert (program.returncode, errors) == (0, "")
+
+
+def test_as_a_service_it_answers_under_the_names_that_were_given_and_posts_to_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    resolve_here(monkeypatch, "sandbox", "other", "app")
+    names = ["--allow-host", "sandbox", "--callback-host", "app"]
+    with running(["--port", "0", "--host", "0.0.0.0", *names], capsys) as url, client(url) as api:
+        port = api.base_url.port
+        callback = receiver.url.replace("127.0.0.1", "app")
+        sent = Service(api).stk(callbackUrl=callback)
+        named = f"http://sandbox:{port}"
+        with client(f"{named}/v1") as other:
+            assert other.get(f"/transactions/{transaction_id(sent)}").status_code == 200
+            advanced = other.post(f"{named}/sandbox/advance", json={"seconds": 40})
+        assert advanced.status_code == 200
+        assert [body["event_type"] for body in receiver.bodies] == ["transaction.success"]
+        with client(f"http://other:{port}/v1") as stranger:
+            for path in ("/v1/transactions", "/sandbox/state", "/", "/docs", "/openapi.json"):
+                assert refusal(stranger.get(f"http://other:{port}{path}")) == (403, "FORBIDDEN")
+        elsewhere = Service(api).stk(callbackUrl=receiver.url.replace("127.0.0.1", "other"))
+        assert refusal(elsewhere) == (400, "VALIDATION_ERROR")
+
+
+def test_by_default_it_listens_on_loopback_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with running(["--port", "0"], capsys) as url:
+        port = int(url.rpartition(":")[2].removesuffix("/v1"))
+        # Every address of 127.0.0.0/8 is this machine's own, but the sandbox is bound to one of them.
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.2", port), timeout=5).close()
+
+
+def test_an_address_of_another_machine_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port", "0", "--host", "192.0.2.1"], stop=stopped()) == 1
+    assert "(192.0.2.1:0)" in capsys.readouterr().err
+
+
+@contextmanager
+def running(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Generator[str]:
+    """Run the program on a thread for as long as the context lasts; yield the service's base address."""
+    stop = threading.Event()
+    thread = threading.Thread(target=main, args=(arguments,), kwargs={"stop": stop})
+    thread.start()
+    out = ""
+    try:
+        while "\nAPI " not in out:
+            assert thread.is_alive()
+            out += capsys.readouterr().out
+            time.sleep(0.01)
+        yield out.split()[1]
+    finally:
+        stop.set()
+        thread.join()

@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from momopay.sandbox import ReceivedRequest
+from momopay.sandbox._accounts import mask_any_key
 from momopay.sandbox._requests import KEPT, RequestLog
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,3 +30,29 @@ def test_the_newest_are_kept_oldest_first() -> None:
     assert log.all()[-1] is last
     log.clear()
     assert log.all() == []
+
+
+def test_requests_are_numbered_from_the_first_and_their_status_is_a_change() -> None:
+    log, first, second = RequestLog(), request(), request()
+    log.add(first)
+    log.add(second)
+    assert list(log.newest(1)) == [(2, second)]
+    before = log.version
+    log.set_status(first, 200)
+    assert (first.status, log.version) == (200, before + 1)
+    log.clear()
+    log.add(second)
+    assert list(log.newest(5)) == [(1, second)]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("pk_test_abcdefgh", "pk_test_…efgh"),
+        ("pk_test_abc", "pk_test_abc"),
+        ("pk_live_abcdefgh", "pk_live_…"),
+        ("hunter2-hunter2", "…"),
+    ],
+)
+def test_a_key_is_masked(key: str, shown: str) -> None:
+    assert mask_any_key(key) == shown

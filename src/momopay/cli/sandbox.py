@@ -16,6 +16,13 @@ def sandbox(
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8787,
     speed: Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Virtual seconds to a second.")] = 1.0,
     state: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the state in this SQLite file.")] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Listen on this address.")] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Answer under this name too; repeatable.")
+    ] = None,
+    callback_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Send callbacks to this host too; repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the payments service on this machine, with a phone page, until Ctrl-C.
@@ -26,13 +33,20 @@ def sandbox(
     from momopay.sandbox import Sandbox
     from momopay.sandbox.__main__ import announce, stop_on_signals
 
-    service = Sandbox(port=port, speed=speed, state=state)
+    service = Sandbox(
+        port=port,
+        speed=speed,
+        state=state,
+        host=host,
+        allow_hosts=allow_host or (),
+        callback_hosts=callback_host or (),
+    )
     stop = stop_on_signals()
     try:
         service.start()
     except (OSError, OverflowError, ValueError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        remedy = "give another --port; 0 takes a free one" if in_use else "give another --port, --speed or --state"
+        remedy = "give another --port; 0 takes a free one" if in_use else "correct the option that the message names"
         raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from error
     try:
         if as_json:

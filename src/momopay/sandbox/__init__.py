@@ -1,4 +1,4 @@
-"""The payments service itself, on loopback: every rule of the service page, with virtual time and faults on demand.
+"""The payments service itself, for tests: every rule of the service page, with virtual time and faults on demand.
 
 It imports nothing from the rest of momopay: it is a second, independent reading of the service's specification.
 

@@ -8,19 +8,44 @@ from collections.abc import Sequence
 from types import FrameType
 
 from momopay.sandbox import Sandbox
+from momopay.sandbox._server import LOOPBACK
 
 DEFAULT_PORT = 8787
 
 
 def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None = None) -> int:
     """Run the sandbox until `stop` is set and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service on loopback.")
+    parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service, for tests.")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer under this name too, as other containers call it; repeatable",
+    )
+    parser.add_argument(
+        "--callback-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="send callbacks to this host too, and not to loopback alone; repeatable",
+    )
     options = parser.parse_args(arguments)
     stop = stop or stop_on_signals()
-    sandbox = Sandbox(port=options.port, speed=options.speed, state=options.state)
+    sandbox = Sandbox(
+        port=options.port,
+        speed=options.speed,
+        state=options.state,
+        host=options.host,
+        allow_hosts=options.allow_host,
+        callback_hosts=options.callback_host,
+    )
     try:
         sandbox.start()
     except (OSError, OverflowError, ValueError) as error:

@@ -80,6 +80,13 @@ def mask_key(key: str) -> str:
     return KEY_PREFIX + (rest if len(rest) <= 4 else f"…{rest[-4:]}")  # noqa: PLR2004 - last four, as on a card
 
 
+def mask_any_key(key: str) -> str:
+    """Return any key as it may be shown: of a live key, or of what is no key, nothing but its kind."""
+    if key.startswith(KEY_PREFIX):
+        return mask_key(key)
+    return "pk_live_…" if key.startswith("pk_live_") else "…"
+
+
 def open_account(tenant_id: str, label: str, now: datetime) -> Account:
     """Return a fresh account as docs/test/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)

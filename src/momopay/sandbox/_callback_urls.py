@@ -1,5 +1,6 @@
-"""Which callback URLs are accepted, and to which of them anything is ever sent: loopback alone."""
+"""Which callback URLs are accepted, and to which of them anything is ever sent: loopback and hosts that were named."""
 
+from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -36,8 +37,22 @@ def is_public(host: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def check_callback_url(url: str | None, *, strict: bool) -> str | None:
-    """Return the URL if it is public HTTPS; loopback passes too unless `strict`.
+def host_names(hosts: Collection[str]) -> frozenset[str]:
+    """Return host names as they are compared.
+
+    Raises:
+        ValueError: One is no host name or address alone.
+    """
+    names = frozenset(host.lower() for host in hosts)
+    for name in names:
+        parts = _split(f"http://[{name}]" if ":" in name else f"http://{name}")
+        if parts is None or parts.hostname != name or "*" in name:
+            raise ValueError(f"{name!r} is not a host name or address alone, such as 'app'")
+    return names
+
+
+def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
+    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`.
 
     Raises:
         Refusal: VALIDATION_ERROR.
@@ -47,14 +62,16 @@ def check_callback_url(url: str | None, *, strict: bool) -> str | None:
     parts = _split(url)
     if parts is None or parts.hostname is None:
         raise invalid_field("callbackUrl", "must be an absolute HTTPS URL")
-    loopback = is_loopback(parts.hostname) and not strict
-    if not loopback and (parts.scheme != "https" or not is_public(parts.hostname)):
+    known = may_be_sent(url, hosts) and not strict
+    if not known and (parts.scheme != "https" or not is_public(parts.hostname)):
         raise invalid_field("callbackUrl", "must be HTTPS with a public host")
     return url
 
 
-def may_be_sent(url: str) -> bool:
-    """Return whether the sandbox really POSTs there."""
+def may_be_sent(url: str, hosts: Collection[str] = ()) -> bool:
+    """Return whether the sandbox really POSTs there: to loopback and the named hosts."""
     # Never anywhere else: the URLs in a test may be real, and their owners expect no made-up payments.
     parts = _split(url)
-    return parts is not None and parts.hostname is not None and is_loopback(parts.hostname)
+    if parts is None or parts.hostname is None:
+        return False
+    return is_loopback(parts.hostname) or parts.hostname in hosts

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from momopay.sandbox._deliveries import HELD_AT_MOST, LATE_AFTER, CallbackRecord, Delivery, PostResult, next_attempt
-from momopay.sandbox._outcomes import Outcome, outcome_of
+from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._serializers import callback_payload
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._transactions import Status, Transaction
@@ -27,7 +27,7 @@ def queue(state: ServiceState, transaction: Transaction, ending: Status, now: da
     status = transaction.status if ending is Status.CANCELLED else ending
     payload = callback_payload(transaction, event_type=_EVENT_TYPES[ending], status=status)
     mode = transaction.callback_mode
-    if mode == "lost" or outcome_of(transaction.phone) is Outcome.callback_lost:
+    if mode == "lost" or outcome_for(transaction) is Outcome.callback_lost:
         record = CallbackRecord(
             transaction.id,
             transaction.tenant_id,
@@ -37,7 +37,7 @@ def queue(state: ServiceState, transaction: Transaction, ending: Status, now: da
             at=now,
             error="lost on purpose: never sent",
         )
-        state.callbacks.append(record)
+        state.add_callback(record)
         return
     due = now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0))
     delivery = Delivery(
@@ -64,12 +64,27 @@ def take_due(state: ServiceState, delivery_id: str, due: datetime) -> Delivery |
     return delivery
 
 
+def send_again(state: ServiceState, record: CallbackRecord) -> Delivery:
+    """Return a delivery of the same payload, to POST now: once, without retries."""
+    delivery = Delivery(
+        id=str(uuid4()),
+        tenant_id=record.tenant_id,
+        transaction_id=record.transaction_id,
+        url=record.url,
+        payload=dict(record.payload),
+        posts_left=1,
+        due=None,
+    )
+    state.deliveries[delivery.id] = delivery
+    return delivery
+
+
 def report(state: ServiceState, delivery: Delivery, result: PostResult, at: datetime, now: datetime) -> None:
     """Record the result of a POST made at `at`, and schedule the next attempt if there is one."""
     # A reset may have come while the POST was under way; then nobody expects its result any more.
     if state.deliveries.get(delivery.id) is not delivery:
         return
-    state.callbacks.append(
+    state.add_callback(
         CallbackRecord(
             delivery.transaction_id,
             delivery.tenant_id,
@@ -82,7 +97,6 @@ def report(state: ServiceState, delivery: Delivery, result: PostResult, at: date
             result.error,
         )
     )
-    state.version += 1
     due = next_attempt(delivery, result, at)
     if due is None:
         del state.deliveries[delivery.id]

@@ -1,7 +1,7 @@
 """The control routes under /sandbox/: what `Sandbox` does in Python, from any language.
 
-A view is a function from the engine to JSON, an action one from the engine and a request body. The envelope, the
-errors and the guard against other web sites are the service's own.
+A view is a function from the engine and a query to JSON, an action one from the engine and a request body. The
+envelope, the errors and the guard against other web sites are the service's own.
 """
 
 import asyncio
@@ -18,24 +18,30 @@ from starlette.responses import StreamingResponse
 
 from momopay.sandbox import _lifecycle
 from momopay.sandbox._bodies import MAXIMUM_BYTES, Body, parse_json, read_body
+from momopay.sandbox._choices import choices
+from momopay.sandbox._clock import iso
 from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._envelope import success_response
 from momopay.sandbox._faults import REFUSED_WITH, Fault
-from momopay.sandbox._guard import guard
+from momopay.sandbox._guard import Guard
+from momopay.sandbox._outcomes import Outcome
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._settings import change_account
 from momopay.sandbox._snapshot import (
     account_json,
     callback_json,
+    find_transactions,
     movement_json,
     request_json,
     snapshot,
+    transaction_detail,
     transaction_json,
+    version,
 )
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._transactions import Transaction
 
-View = Callable[[Engine], object]
+View = Callable[[Engine, Mapping[str, str]], object]
 Action = Callable[[Engine, bytes], Awaitable[object]]
 PromptAction = Callable[[ServiceState, str, datetime], Transaction]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -46,6 +52,17 @@ _EVENT_INTERVAL = 0.15
 
 class _IdBody(Body):
     id: str
+
+
+class _PlanIdBody(Body):
+    id: str | None = None
+
+
+class _OutcomeBody(Body):
+    outcome: str
+    phone: str | None = None
+    kind: str = "prompt"
+    times: int = 1
 
 
 class _AdvanceBody(Body):
@@ -74,6 +91,26 @@ async def _fail_next(engine: Engine, raw: bytes) -> object:
     return {}
 
 
+async def _end_next(engine: Engine, raw: bytes) -> object:
+    body = read_body(_OutcomeBody, raw, integer=int)
+    engine.state.outcomes.add(Outcome(body.outcome), phone=body.phone, kind=body.kind, times=body.times)
+    return {}
+
+
+async def _clear_planned(engine: Engine, raw: bytes) -> object:
+    engine.clear_planned(read_body(_PlanIdBody, raw or b"{}").id)
+    return {}
+
+
+async def _resend(engine: Engine, raw: bytes) -> object:
+    wanted = read_body(_IdBody, raw).id
+    record = next((each for each in reversed(engine.state.callbacks) if each.id == wanted), None)
+    if record is None:
+        raise Refusal("NOT_FOUND", "No callback has this id")
+    await engine.send_again(record)
+    return {}
+
+
 async def _reset(engine: Engine, _raw: bytes) -> object:
     engine.reset()
     return {}
@@ -93,14 +130,21 @@ def _on_prompt(act: PromptAction) -> Action:
 
 
 VIEWS: Mapping[str, View] = {
-    "state": snapshot,
-    "callbacks": lambda engine: [callback_json(record) for record in engine.state.callbacks],
-    "requests": lambda engine: [request_json(request) for request in engine.requests.all()],
-    "ledger": lambda engine: [movement_json(movement) for movement in engine.state.ledger],
+    "health": lambda engine, _query: {"now": iso(engine.clock.now())},
+    "state": lambda engine, _query: snapshot(engine),
+    "choices": lambda _engine, _query: choices(),
+    "callbacks": lambda engine, _query: [callback_json(record) for record in engine.state.callbacks],
+    "requests": lambda engine, _query: [request_json(request) for request in engine.requests.all()],
+    "ledger": lambda engine, _query: [movement_json(movement) for movement in engine.state.ledger],
+    "transactions": lambda engine, query: find_transactions(engine.state, query),
+    "transactions/{id}": lambda engine, query: transaction_detail(engine, query["id"]),
 }
 ACTIONS: Mapping[str, Action] = {
     "advance": _advance,
     "fail_next": _fail_next,
+    "end_next": _end_next,
+    "clear_planned": _clear_planned,
+    "resend": _resend,
     "reset": _reset,
     "account": _account,
     "enter_pin": _on_prompt(_lifecycle.enter_pin),
@@ -109,12 +153,12 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-def add_control_routes(app: FastAPI, engine: Engine) -> None:
+def add_control_routes(app: FastAPI, engine: Engine, guard: Guard) -> None:
     """Add the control routes to the app; its OpenAPI document is the service's and leaves them out."""
     routes: list[tuple[str, str, Handler]] = [
-        ("GET", "events", _events(engine)),
-        *(("GET", name, _view(engine, view)) for name, view in VIEWS.items()),
-        *(("POST", name, _action(engine, action)) for name, action in ACTIONS.items()),
+        ("GET", "events", _events(engine, guard)),
+        *(("GET", name, _view(engine, guard, view)) for name, view in VIEWS.items()),
+        *(("POST", name, _action(engine, guard, action)) for name, action in ACTIONS.items()),
     ]
     for method, name, handler in routes:
         app.add_api_route(
@@ -122,18 +166,18 @@ def add_control_routes(app: FastAPI, engine: Engine) -> None:
         )
 
 
-def _view(engine: Engine, view: View) -> Handler:
+def _view(engine: Engine, guard: Guard, view: View) -> Handler:
     async def handle(request: Request) -> Response:
-        guard(request)
+        guard.check(request)
         engine.catch_up()
-        return success_response(view(engine))
+        return success_response(view(engine, {**request.query_params, **request.path_params}))
 
     return handle
 
 
-def _action(engine: Engine, action: Action) -> Handler:
+def _action(engine: Engine, guard: Guard, action: Action) -> Handler:
     async def handle(request: Request) -> Response:
-        guard(request)
+        guard.check(request)
         # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
         raw = await request.body()
         if len(raw) > MAXIMUM_BYTES:
@@ -152,19 +196,19 @@ def _action(engine: Engine, action: Action) -> Handler:
     return handle
 
 
-def _events(engine: Engine) -> Handler:
+def _events(engine: Engine, guard: Guard) -> Handler:
     async def stream() -> AsyncIterator[str]:
-        sent_version = -1
+        sent_version: object = None
         while not engine.stopping.is_set():
-            if engine.state.version != sent_version:
-                sent_version = engine.state.version
+            if (present := version(engine)) != sent_version:
+                sent_version = present
                 yield f"data: {json.dumps(snapshot(engine))}\n\n"
             # Waiting for the stop, not merely sleeping: a page that is open must not delay `close`.
             with suppress(TimeoutError):
                 await asyncio.wait_for(engine.stopping.wait(), _EVENT_INTERVAL)
 
     async def handle(request: Request) -> Response:
-        guard(request)
+        guard.check(request)
         return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     return handle

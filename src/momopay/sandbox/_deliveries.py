@@ -1,8 +1,9 @@
 """Callbacks on their way and callbacks sent: data, and the arithmetic of when the next attempt comes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 # The delays before retry attempts 1 to 5, service page, "Callbacks". Virtual seconds, like all others here.
 RETRY_DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0)
@@ -55,6 +56,7 @@ class CallbackRecord:
     status: int | None = None
     answer: str = ""
     error: str | None = None
+    id: str = field(default_factory=lambda: str(uuid4()))
 
     @property
     def acknowledged(self) -> bool:

@@ -16,7 +16,7 @@ from math import isfinite
 from momopay.sandbox import _callbacks, _lifecycle
 from momopay.sandbox._callback_sender import CallbackSender
 from momopay.sandbox._clock import Clock
-from momopay.sandbox._deliveries import Delivery
+from momopay.sandbox._deliveries import CallbackRecord, Delivery
 from momopay.sandbox._faults import FaultPlan
 from momopay.sandbox._requests import RequestLog
 from momopay.sandbox._state import ServiceState
@@ -39,7 +39,7 @@ class Engine:
         self.faults = FaultPlan()
         self.requests = RequestLog()
         self.stopping = asyncio.Event()
-        self._sender = CallbackSender(clock.speed)
+        self._sender = CallbackSender(clock.speed, state.callback_hosts)
         self._store = store
         self._saved_version = state.version
         # One `advance` at a time: two would each move the clock to a target of their own.
@@ -100,8 +100,31 @@ class Engine:
                 self.state.version += 1
                 self.commit()
 
+    async def send_again(self, record: CallbackRecord) -> None:
+        """POST a callback again, once, and wait for its answer."""
+        self._raise_if_stopping()
+        self.catch_up()
+        delivery = _callbacks.send_again(self.state, record)
+        # Saved before it goes out, like every other callback.
+        self.state.version += 1
+        self.commit()
+        await asyncio.wait({self._start_post(delivery, self.clock.now())})
+        self._raise_if_stopping()
+
+    def clear_planned(self, plan_id: str | None = None) -> None:
+        """Forget the planned faults and outcomes, or the one with this id.
+
+        Raises:
+            ValueError: Nothing with this id waits.
+        """
+        faults, outcomes = self.faults.waiting, self.state.outcomes.waiting
+        if plan_id is not None and plan_id not in {*(each.id for each in faults), *(each.id for each in outcomes)}:
+            raise ValueError("nothing with this id is planned")
+        faults[:] = [each for each in faults if plan_id not in {None, each.id}]
+        outcomes[:] = [each for each in outcomes if plan_id not in {None, each.id}]
+
     def reset(self) -> None:
-        """Forget payments, callbacks, requests and planned faults; restore every account; return to the present."""
+        """Forget payments, callbacks, requests and what is planned; restore every account; return to the present."""
         self.clock.restart(datetime.now(UTC))
         self.state.reset(self.clock.now())
         self.faults.waiting.clear()

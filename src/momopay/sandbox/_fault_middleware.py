@@ -10,11 +10,14 @@ from email.utils import format_datetime
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from momopay.sandbox._accounts import KEY_PREFIX, mask_any_key, tenant_id_of
+from momopay.sandbox._authentication import key_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
 from momopay.sandbox._connections import CONNECTION, Connection, Connections, RawResponse, SocketConnection
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._envelope import error_body
 from momopay.sandbox._faults import Fault, PlannedFault
+from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._wrong_answers import name_another
 
@@ -61,7 +64,7 @@ class FaultMiddleware:
 
         async def send_and_log(message: Message) -> None:
             if message["type"] == "http.response.start":
-                request.status = message["status"]
+                self._engine.requests.set_status(request, message["status"])
             await send(message)
 
         if planned is None:
@@ -89,6 +92,7 @@ class FaultMiddleware:
         return send_dated
 
     def _log_request(self, scope: Scope) -> ReceivedRequest:
+        key = _key_of(scope)
         request = ReceivedRequest(
             method=scope["method"],
             path=scope["raw_path"].decode("latin-1")[len(PREFIX) :],
@@ -100,6 +104,8 @@ class FaultMiddleware:
                 if name != b"authorization"
             },
             at=self._engine.clock.now(),
+            key=mask_any_key(key) if key else "",
+            tenant_id=tenant_id_of(key) if key.startswith(KEY_PREFIX) else None,
         )
         self._engine.requests.add(request)
         return request
@@ -160,10 +166,10 @@ class FaultMiddleware:
             case Fault.reset_after_commit:
                 connection.reset()
             case Fault.truncated:
-                request.status = response.status
+                self._engine.requests.set_status(request, response.status)
                 await connection.truncate(response, content_length=planned.content_length)
             case Fault.slow_drip:
-                request.status = response.status
+                self._engine.requests.set_status(request, response.status)
                 await connection.drip(response)
             case _:
                 connection.hold()
@@ -182,6 +188,14 @@ class FaultMiddleware:
             body = name_another(planned.fault, response.body, self._engine.state)
             return _raw_response(response.status, body, b"application/json")
         return None
+
+
+def _key_of(scope: Scope) -> str:
+    sent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None)
+    try:
+        return key_of(sent)
+    except Refusal:
+        return ""
 
 
 def _receive_again(body: bytes, receive: Receive) -> Receive:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from uuid import uuid4
 
 
 class Fault(StrEnum):
@@ -66,6 +67,8 @@ class PlannedFault:
     times: int
     content_length: bool
     status: int
+    path: str
+    id: str = field(default_factory=lambda: str(uuid4()))
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class FaultPlan:
         # Only the placeholders are patterns; the rest of the path, dots included, is literal.
         pieces = re.split(r"\{[^{}/]*\}|\*", path)
         pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
-        self.waiting.append(PlannedFault(method, pattern, Fault(fault), times, content_length, status))
+        self.waiting.append(PlannedFault(method, pattern, Fault(fault), times, content_length, status, path))
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Return the fault that applies to this request, if one does, and count it."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from momopay.sandbox._transactions import Kind, Status, Step
+from momopay.sandbox._transactions import Kind, Status, Step, Transaction
 
 
 class Outcome(StrEnum):
@@ -72,6 +72,11 @@ _RESULT_CODES: Mapping[Outcome, str] = {
 def outcome_of(phone: str) -> Outcome:
     """Return the outcome that a normalised phone number leads to; an ordinary number succeeds."""
     return OUTCOME_BY_DIGITS.get(phone[-4:], Outcome.success)
+
+
+def outcome_for(transaction: Transaction) -> Outcome:
+    """Return the outcome that was planned for a transaction, or else that of its phone number."""
+    return outcome_of(transaction.phone) if transaction.outcome is None else Outcome(transaction.outcome)
 
 
 def phone_for(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
 
-from momopay.sandbox._guard import guard_host
+from momopay.sandbox._guard import Guard
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
@@ -39,16 +39,16 @@ def page_response(name: str) -> Response:
     return HTMLResponse(html, headers=headers)
 
 
-def add_pages(app: FastAPI) -> None:
+def add_pages(app: FastAPI, guard: Guard) -> None:
     """Add / (the phone) and /docs (the API) to the app."""
 
     async def phone(request: Request) -> Response:
         # The host alone: a link on another site may lead here, as the page cannot be framed or read from there.
-        guard_host(request)
+        guard.check_host(request.headers)
         return page_response("page.html")
 
     async def docs(request: Request) -> Response:
-        guard_host(request)
+        guard.check_host(request.headers)
         return page_response("docs.html")
 
     app.add_api_route("/", phone, include_in_schema=False, response_class=Response)

@@ -13,7 +13,7 @@ from momopay.sandbox._accounts import Account, Credential
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, require_all
 from momopay.sandbox._callback_urls import check_callback_url
 from momopay.sandbox._lifecycle import provider_ids
-from momopay.sandbox._outcomes import outcome_of, plan
+from momopay.sandbox._outcomes import outcome_for, plan
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._throttling import is_abuse
@@ -46,7 +46,7 @@ def initiate_stk(
     if account.switches.strict_fields:
         require_all(body, frozenset({"channel_id", "credential_id"}))
     phone = normalise_phone(body.phone)
-    callback_url = check_callback_url(body.callback_url, strict=account.switches.strict_callback_urls)
+    callback_url = _callback_url(state, account, body.callback_url)
     channel = _channels.select_for_stk(account, body.channel_id, body.credential_id)
     account_state.health.check(now)
     if is_abuse(reversed(account_state.history), account.switches, now):
@@ -63,6 +63,7 @@ def initiate_stk(
     if channel is not None:
         transaction_type = _TRANSACTION_TYPES.get(channel.type, PLATFORM_TRANSACTION_TYPE)
     transaction = _new_transaction(
+        state,
         account_state,
         Kind.STK,
         body.amount,
@@ -95,7 +96,7 @@ def initiate_payout(
     if account.switches.strict_fields:
         require_all(body, frozenset({"channel_id"}))
     phone = normalise_phone(body.phone)
-    callback_url = check_callback_url(body.callback_url, strict=account.switches.strict_callback_urls)
+    callback_url = _callback_url(state, account, body.callback_url)
     channel = None
     if body.channel_id is not None:
         channel = _channels.find(account, body.channel_id, status=400)
@@ -106,6 +107,7 @@ def initiate_payout(
         raise Refusal("INSUFFICIENT_FUNDS", "The B2C wallet balance is too low")
     _check_fee(account)
     transaction = _new_transaction(
+        state,
         account_state,
         Kind.B2C,
         body.amount,
@@ -140,6 +142,7 @@ def initiate_top_up(
     """Send the prompt of a top-up; the caller has looked for an earlier one with the same key."""
     phone = normalise_phone(body.phone)
     transaction = _new_transaction(
+        state,
         account_state,
         Kind.WALLET_TOPUP,
         body.amount,
@@ -162,6 +165,7 @@ def initiate_top_up(
 
 
 def _new_transaction(
+    state: ServiceState,
     account_state: AccountState,
     kind: Kind,
     amount: Decimal,
@@ -176,7 +180,7 @@ def _new_transaction(
     callback_url: str | None,
     fee: Decimal,
 ) -> Transaction:
-    return Transaction(
+    transaction = Transaction(
         id=str(uuid4()),
         tenant_id=account_state.account.tenant_id,
         number=len(account_state.history),
@@ -192,8 +196,11 @@ def _new_transaction(
         fee=fee,
         created_at=now,
         updated_at=now,
-        plan=plan(kind, outcome_of(phone)),
+        # Nothing refuses the payment any more: a refused one must not use up what was planned.
+        outcome=state.outcomes.take(kind, phone),
     )
+    transaction.plan = plan(kind, outcome_for(transaction))
+    return transaction
 
 
 def _apply(effects: FaultEffects, transaction: Transaction) -> None:
@@ -201,6 +208,10 @@ def _apply(effects: FaultEffects, transaction: Transaction) -> None:
     transaction.callback_mode = effects.callback_mode
     if effects.list_lag:
         transaction.listed_from = transaction.created_at + timedelta(seconds=LIST_LAG)
+
+
+def _callback_url(state: ServiceState, account: Account, url: str | None) -> str | None:
+    return check_callback_url(url, strict=account.switches.strict_callback_urls, hosts=state.callback_hosts)
 
 
 def _check_fee(account: Account) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +13,13 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Scope
 
 from momopay.sandbox._app import build
+from momopay.sandbox._callback_urls import host_names, is_loopback
 from momopay.sandbox._clock import Clock
 from momopay.sandbox._connections import Connections
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import FaultMiddleware
+from momopay.sandbox._guard import Guard, HostCheck
 from momopay.sandbox._in_process import InProcess
 from momopay.sandbox._pages import add_pages
 from momopay.sandbox._server import Server
@@ -32,16 +34,26 @@ class Runner:
 
     engine: Engine
 
-    def __init__(self, *, speed: float, state: str | Path | None) -> None:
+    def __init__(
+        self,
+        *,
+        speed: float,
+        state: str | Path | None,
+        allow_hosts: Collection[str] = (),
+        callback_hosts: Collection[str] = (),
+    ) -> None:
         """Start the thread.
 
         Raises:
-            ValueError: `speed` is out of range, or the state file is not one.
+            ValueError: `speed` is out of range, a host is none, or the state file is not one.
         """
+        self._guard = Guard(allow_hosts)
+        posted_to = host_names(callback_hosts)
         now = datetime.now(UTC)
         store = None if state is None else Store(state)
         try:
             loaded, start = (ServiceState(), now) if store is None else store.load(now)
+            loaded.callback_hosts = posted_to
             clock = Clock(start, speed=speed, wall=time.monotonic)
         except BaseException:
             # Else the lock on the file would outlive the failed start.
@@ -60,13 +72,15 @@ class Runner:
         self._thread.start()
         self._ready.wait()
         self.app: FastAPI = build(self.engine, self._wrap)
-        add_control_routes(self.app, self.engine)
-        add_pages(self.app)
+        add_control_routes(self.app, self.engine, self._guard)
+        add_pages(self.app, self._guard)
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server, and return when it accepts connections."""
         ready = threading.Event()
-        self.server = server = Server(self.app, listener, ready.set)
+        reachable = not is_loopback(listener.getsockname()[0])
+        app = HostCheck(self.app, self._guard) if reachable else self.app
+        self.server = server = Server(app, listener, ready.set)
 
         async def begin() -> None:
             self._serving = asyncio.create_task(server.serve_listener())

@@ -5,11 +5,11 @@ are waited for. Properties only copy a list or read an instant, which is safe fr
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Self
 
 from fastapi import FastAPI
 
@@ -20,20 +20,12 @@ from momopay.sandbox._deliveries import CallbackRecord
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
 from momopay.sandbox._faults import REFUSED_WITH, Fault
+from momopay.sandbox._outcomes import Outcome
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._runner import Runner
-from momopay.sandbox._server import LOOPBACK, listen
+from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, listen
 from momopay.sandbox._throttling import StkHealth
-from momopay.sandbox._transactions import Movement
-
-
-class HasTransactionId(Protocol):
-    """Any record that names a transaction."""
-
-    @property
-    def transaction_id(self) -> str:
-        """The transaction's id."""
-        ...
+from momopay.sandbox._transactions import HasTransactionId, Movement
 
 
 class Sandbox:
@@ -44,8 +36,25 @@ class Sandbox:
     for itself. On an event loop that also serves callbacks: `await asyncio.to_thread(sandbox.advance, 30)`.
     """
 
-    def __init__(self, *, port: int = 0, speed: float = 1.0, state: str | Path | None = None) -> None:
-        """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is a SQLite file."""
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        speed: float = 1.0,
+        state: str | Path | None = None,
+        host: str = LOOPBACK,
+        allow_hosts: Collection[str] = (),
+        callback_hosts: Collection[str] = (),
+    ) -> None:
+        """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is a SQLite file.
+
+        The other three make it a service for other machines and containers. `host` is the IPv4 address to listen on.
+        Under any name that is not loopback, it answers only if that name is one of `allow_hosts`. Callbacks go to
+        loopback and to `callback_hosts`, over http or https.
+        """
+        self._host = host
+        self._allow_hosts = (*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,)))
+        self._callback_hosts = callback_hosts
         self._port = port
         self._speed = speed
         self._state = state
@@ -57,12 +66,12 @@ class Sandbox:
         """Start the server; `with` does it for you.
 
         Raises:
-            OSError: The port is taken.
-            ValueError: `speed` is out of range, or the state file is not one.
+            OSError: The port is taken, or `host` is no IPv4 address of this machine.
+            ValueError: `speed` is out of range, a host is no name, or the state file is not one.
         """
         if self._is_serving:
             raise RuntimeError("this sandbox was started before; make a new one")
-        listener = listen(self._port)
+        listener = listen(self._port, self._host)
         try:
             self._start_runner().serve(listener)
         except BaseException:
@@ -86,7 +95,12 @@ class Sandbox:
     def _start_runner(self) -> Runner:
         with self._lock:
             if self._runner is None:
-                self._runner = Runner(speed=self._speed, state=self._state)
+                self._runner = Runner(
+                    speed=self._speed,
+                    state=self._state,
+                    allow_hosts=self._allow_hosts,
+                    callback_hosts=self._callback_hosts,
+                )
             return self._runner
 
     def close(self) -> None:
@@ -105,7 +119,7 @@ class Sandbox:
     @property
     def url(self) -> str:
         """The address of the page."""
-        return f"http://{LOOPBACK}:{self._port}"
+        return f"http://{LOOPBACK if self._host == ANY_ADDRESS else self._host}:{self._port}"
 
     @property
     def base_url(self) -> str:
@@ -213,8 +227,35 @@ class Sandbox:
             lambda: faults.add(method, path, kind, times, content_length=content_length, status=status)
         )
 
+    def end_next(
+        self,
+        outcome: Outcome | str,
+        *,
+        phone: str | None = None,
+        kind: Literal["prompt", "payout"] = "prompt",
+        times: int = 1,
+    ) -> None:
+        """Plan how the next `times` prompts (STK or top-up) or payouts end, whatever their phone number says.
+
+        `phone` limits it to the payments of one number.
+
+        Raises:
+            ValueError: No such outcome or kind, no phone number, or `times` below 1.
+        """
+        outcomes = self._running.state.outcomes
+        ending = Outcome(outcome)
+        self._started.on_loop(lambda: outcomes.add(ending, phone=phone, kind=kind, times=times))
+
+    def clear_planned(self) -> None:
+        """Forget all faults and outcomes that are planned and have not happened yet."""
+        self._started.on_loop(self._running.clear_planned)
+
+    def resend(self, callback: CallbackRecord) -> None:
+        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record."""
+        self._started.wait_for(self._running.send_again(callback))
+
     def reset(self) -> None:
-        """Forget payments, callbacks, requests and planned faults, and return to the present.
+        """Forget payments, callbacks, requests, planned faults and outcomes, and return to the present.
 
         Accounts are restored in place.
         """

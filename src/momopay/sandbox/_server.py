@@ -1,4 +1,4 @@
-"""One uvicorn server on a loopback socket of its own, and the connection that a request came in on."""
+"""One uvicorn server on a socket of its own, and the connection that a request came in on."""
 
 import asyncio
 import socket
@@ -8,20 +8,21 @@ import uvicorn
 from starlette.types import ASGIApp, Scope
 
 LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
 
-def listen(port: int) -> socket.socket:
-    """Return a listening socket on loopback; port 0 takes a free one.
+def listen(port: int, host: str = LOOPBACK) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is taken, or the host is no IPv4 address of this machine.
         OverflowError: No port has that number.
     """
     # asyncio switches Nagle's delay off only where the protocol is named.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((LOOPBACK, port))
+        listener.bind((host, port))
         listener.listen(512)
         listener.setblocking(False)
     except OverflowError:
@@ -29,7 +30,7 @@ def listen(port: int) -> socket.socket:
         raise
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"{error.strerror} ({LOOPBACK}:{port})") from error
+        raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
     return listener
 
 

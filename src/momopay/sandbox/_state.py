@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from momopay.sandbox._accounts import KEY_PREFIX, Account, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._deliveries import CallbackRecord, Delivery
+from momopay.sandbox._outcome_plan import OutcomePlan
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._scheduler import Scheduler
 from momopay.sandbox._throttling import RateWindow, StkHealth
@@ -31,6 +32,9 @@ class AccountState:
     linked_channels: set[str] = field(default_factory=set[str])
     # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
     lagging: int = 0
+    # For the page: the account's own callbacks, and its phone numbers, the one used last at the end.
+    callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
+    phones: dict[str, None] = field(default_factory=dict[str, None])
 
 
 @dataclass(slots=True)
@@ -44,6 +48,9 @@ class ServiceState:
     ledger: list[Movement] = field(default_factory=list[Movement])
     scheduler: Scheduler = field(default_factory=Scheduler)
     unsaved: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
+    outcomes: OutcomePlan = field(default_factory=OutcomePlan)
+    # Beside loopback. A setting, and here because the rules read it.
+    callback_hosts: frozenset[str] = frozenset()
     version: int = 0
 
     def account_of(self, key: str, now: datetime) -> AccountState:
@@ -72,6 +79,8 @@ class ServiceState:
         account_state = self.accounts[transaction.tenant_id]
         account_state.history.append(transaction)
         account_state.counts[transaction.kind, transaction.status] += 1
+        account_state.phones.pop(transaction.phone, None)
+        account_state.phones[transaction.phone] = None
         self.transactions[transaction.id] = transaction
         if transaction.channel_id is not None:
             account_state.linked_channels.add(transaction.channel_id)
@@ -79,6 +88,12 @@ class ServiceState:
             account_state.by_idempotency_key[transaction.idempotency_key] = transaction
         if transaction.listed_from is not None:
             account_state.lagging += 1
+
+    def add_callback(self, record: CallbackRecord) -> None:
+        """Add a callback delivery, new or loaded."""
+        self.callbacks.append(record)
+        self.accounts[record.tenant_id].callbacks.append(record)
+        self.version += 1
 
     def schedule(self, transaction: Transaction, now: datetime) -> None:
         """Schedule the first step of the transaction's plan."""
@@ -108,6 +123,7 @@ class ServiceState:
         for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.unsaved):
             collection.clear()
         self.scheduler = Scheduler()
+        self.outcomes.waiting.clear()
         self.version += 1
         for account in accounts:
             restore(account, now)

@@ -97,9 +97,8 @@ class Store:
             delivery.due = delivery.due or now
             state.deliveries[delivery.id] = delivery
             state.scheduler.add(delivery.due, "delivery", delivery.id)
-        state.callbacks = [
-            _CALLBACK.validate_json(body) for (body,) in query("select body from callbacks order by place")
-        ]
+        for (body,) in query("select body from callbacks order by place"):
+            state.add_callback(_CALLBACK.validate_json(body))
         state.ledger = [_MOVEMENT.validate_json(body) for (body,) in query("select body from ledger order by place")]
         self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
         return state, max(now, datetime.fromisoformat(self._meta("now", now.isoformat())))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Protocol
 
 
 class Status(StrEnum):
@@ -29,6 +30,15 @@ class Kind(StrEnum):
 # REVERSED is no completion: it follows FAILED, which was one.
 COMPLETED = frozenset({Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.EXPIRED})
 _FEE_SHOWN = frozenset({Status.PENDING, Status.SUCCESS})
+
+
+class HasTransactionId(Protocol):
+    """Any record that names a transaction."""
+
+    @property
+    def transaction_id(self) -> str:
+        """The transaction's id."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,8 @@ class Transaction:
     callback_mode: str = ""
     listed_from: datetime | None = None
     idempotency_key: str | None = None
+    # Planned for this payment; None means that the phone number decides.
+    outcome: str | None = None
 
     @property
     def shown_fee(self) -> Decimal:
