@@ -129,6 +129,7 @@ def test_the_sandbox_imports_nothing_of_the_rest_and_nothing_imports_it() -> Non
         ("tenacity", {"_core"}),
         ("sqlalchemy", {"journal"}),
         ("filelock", {"journal"}),
+        ("opentelemetry", {"integrations"}),
     ],
 )
 def test_each_library_is_known_in_one_place(library: str, packages: set[str]) -> None:

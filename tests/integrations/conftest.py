@@ -11,6 +11,7 @@ import pytest
 from drivers import unique_key
 from integrations.apps import APPS
 from integrations.shop import Shop
+from integrations.telemetry import Telemetry
 from momopay import Callback, Journal, TransactionSummary
 from momopay.sandbox import Sandbox
 
@@ -48,3 +49,10 @@ def shop(adapter: tuple[str, str], sandbox: Sandbox, journal: Journal) -> Iterat
     with serve(make(handler, signer=shop.signer, journal=shop.journal)) as url:
         shop.url = f"{url}/momo"
         yield shop
+
+
+@pytest.fixture
+def telemetry() -> Iterator[Telemetry]:
+    telemetry = Telemetry()
+    yield telemetry
+    telemetry.shutdown()

@@ -1,0 +1,94 @@
+"""OpenTelemetry in memory: what an observer made, and events made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
+
+Attributes = Mapping[str, Any]
+
+
+class Telemetry:
+    """Providers that export to memory."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.meters = MeterProvider([self._reader])
+
+    def shutdown(self) -> None:
+        self.tracers.shutdown()
+        self.meters.shutdown()
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """The spans that ended, in the order of their ends."""
+        return self._exporter.get_finished_spans()
+
+    def points(self) -> Iterator[tuple[str, Any]]:
+        """Collect, and yield each metric's name with each of its data points."""
+        data = self._reader.get_metrics_data()
+        for resource in () if data is None else data.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        yield metric.name, point
+
+    def values(self, name: str) -> dict[tuple[Any, ...], float]:
+        """Collect, and return a metric's values by the values of their attributes; of a histogram, the sums."""
+        return {
+            tuple(dict[str, Any](point.attributes or {}).values()): point.sum if hasattr(point, "sum") else point.value
+            for each, point in self.points()
+            if each == name
+        }
+
+    def texts(self) -> Iterator[str]:
+        """Yield everything that was exported, as text."""
+        for span in self.spans:
+            yield span.to_json()
+        for name, point in self.points():
+            yield f"{name} {point!r}"
+
+
+def attributes_of(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def started(call_id: int = 1, operation: str = "payouts.pay_once", at: float = 1000.0) -> CallStarted:
+    return CallStarted(operation=operation, call_id=call_id, at=at)
+
+
+def attempt(call_id: Any = 1, **fields: Any) -> AttemptEnded:
+    values: dict[str, Any] = {
+        "operation": "payouts.pay_once",
+        "at": 1001.5,
+        "method": "POST",
+        "route": "/b2c/payouts",
+        "host": "api.example",
+        "port": 443,
+        "attempt": 1,
+        "seconds": 0.5,
+        "status": 200,
+        **fields,
+    }
+    return AttemptEnded(call_id=call_id, **values)
+
+
+def ended(call_id: int = 1, **fields: Any) -> CallEnded:
+    values: dict[str, Any] = {"operation": "payouts.pay_once", "at": 1002.0, "seconds": 2.0, **fields}
+    return CallEnded(call_id=call_id, **values)
+
+
+def feed(observe: Callable[[Event], None], *events: Event) -> None:
+    for event in events:
+        observe(event)
