@@ -27,6 +27,7 @@ MORE = (
     "momopay.integrations.django.callback_endpoint",
     "momopay.integrations.fastapi.callback_endpoint",
     "momopay.integrations.flask.callback_endpoint",
+    "momopay.integrations.opentelemetry.observer",
 )
 
 

@@ -1,1 +1,1 @@
-"""Adapters to web frameworks: a view that receives callbacks (webhooks)."""
+"""Adapters: views of web frameworks that receive callbacks (webhooks), and an observer for OpenTelemetry."""
