@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import momopay as package
 from cli.kit import NORMALISED, PHONE, PayrollShell, Shell
+from momopay.cli.app import app
 from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
 from patience import LONGEST
@@ -40,6 +46,51 @@ def test_every_help_page_fits_80_columns(momopay: Shell, command: str) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
     assert "\u2026" not in done.out  # nothing was cut
     assert "--json" in done.out or command not in COMMANDS
+
+
+def all_commands() -> list[tuple[str, ...]]:
+    """Return every command, also those that a list in this file has forgotten."""
+
+    def walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for name, each in group.commands.items():
+            yield from walk(each, (*path, name)) if hasattr(each, "commands") else [(*path, name)]
+
+    return [*walk(typer.main.get_command(app), ())]
+
+
+@pytest.mark.parametrize("command", all_commands(), ids=" ".join)
+def test_every_help_page_has_an_example_that_parses(
+    momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("salaries.csv", "orders.csv"):
+        Path(file).touch()
+    lines = [line.strip() for line in momopay(*command, "--help").out.splitlines()]
+    examples = [shlex.split(line)[1:] for line in lines if line.startswith(f"momopay {' '.join(command)}")]
+    assert examples, "its docstring has no section Examples"
+    found: Any = typer.main.get_command(app)
+    for name in command:
+        found = found.commands[name]
+    for words in examples:
+        # The parser alone: it refuses what does not exist, what is missing, and values of another type.
+        found.make_context(command[-1], words[len(command) :]).close()
+
+
+def test_the_shell_completes_commands_and_options(tmp_path: Path, momopay: Shell) -> None:
+    program = tmp_path / "momopay"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m momopay "$@"\n')
+    program.chmod(0o755)
+    script = """
+        eval "$(momopay --show-completion bash)"
+        complete -p momopay | grep -q _momopay_completion || exit 1
+        COMP_WORDS=(momopay transactions w) COMP_CWORD=2; _momopay_completion momopay; echo "${COMPREPLY[@]}"
+        COMP_WORDS=(momopay stk --am) COMP_CWORD=2; _momopay_completion momopay; echo "${COMPREPLY[@]}"
+    """
+    environment = momopay.environment() | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=LONGEST
+    )
+    assert done.stdout.split() == ["wait", "--amount"]
 
 
 def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:

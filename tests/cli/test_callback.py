@@ -79,6 +79,23 @@ def test_what_the_answer_means(momopay: Shell, receiver: Receiver) -> None:
     assert "Not acknowledged" in momopay(*SEND, "success", "--to", receiver.url).out
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (403, "MOMOPAY_CALLBACK_SECRET"),
+        (404, "the path in --to"),
+        (503, "its handler raised a MomoPayError. It cannot confirm a made-up payment (give --transaction ID"),
+        (418, "the application's log, at the time of this request"),
+    ],
+)
+def test_a_refusal_says_where_to_look(momopay: Shell, receiver: Receiver, status: int, words: str) -> None:
+    receiver.answer = lambda _body: status
+    refused = momopay(*SEND, "success", "--to", receiver.url)
+    assert refused.code == 1
+    (line,) = [line for line in refused.out.splitlines() if line.startswith("Where to look: ")]
+    assert words in line
+
+
 def test_no_answer_exits_6(momopay: Shell) -> None:
     away = momopay(*SEND, "success", "--to", "http://127.0.0.1:1/momo")
     assert away.code == 6

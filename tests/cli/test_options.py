@@ -13,7 +13,7 @@ from momopay.cli.stk import stk
 from momopay.cli.transactions import wait
 
 
-@pytest.mark.parametrize(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000")])
+@pytest.mark.parametrize(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000"), ("9.500", "9.5")])
 def test_an_amount(text: str, value: str) -> None:
     assert amount(text) == Decimal(value)
 
@@ -21,6 +21,12 @@ def test_an_amount(text: str, value: str) -> None:
 @pytest.mark.parametrize("text", ["", "x", "1,000", "1_000", "nan", "inf", "1e400000000000000000000", "\u0661\u0662"])
 def test_what_is_not_an_amount(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="must be an amount in KES"):
+        amount(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("10.005", "three"), ("0.123456", "six"), ("1e-9", "9")])
+def test_more_decimals_than_cents_are_named(text: str, count: str) -> None:
+    with pytest.raises(typer.BadParameter, match=f"^{text} has {count} decimals; KES has two$"):
         amount(text)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from momopay.cli.credentials import open_client
-from momopay.cli.options import BaseUrl, Json
+from momopay.cli.options import BaseUrl, Json, Utc
 from momopay.cli.output import Output, fields, kes, table
 
 
-def balance(base_url: BaseUrl = None, as_json: Json = False) -> None:
+def balance(base_url: BaseUrl = None, _utc: Utc = False, as_json: Json = False) -> None:
     """Show the service wallet, from which fees are paid.
 
     The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
+
+    Examples:
+        momopay balance
     """
     with open_client(base_url) as client:
         wallet = client.wallet.balance()
@@ -23,7 +26,11 @@ def balance(base_url: BaseUrl = None, as_json: Json = False) -> None:
 
 
 def channels(base_url: BaseUrl = None, as_json: Json = False) -> None:
-    """List the payment channels, the default one first."""
+    """List the payment channels, the default one first.
+
+    Examples:
+        momopay channels --json
+    """
     output = Output(as_json)
     with open_client(base_url) as client:
         found = client.channels.list()

@@ -15,7 +15,7 @@ from uuid import uuid4
 import typer
 
 import momopay
-from momopay.cli.command import Command
+from momopay.cli.command import Command, Group
 from momopay.cli.credentials import open_client
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Json, ShowPhones, amount
@@ -24,12 +24,30 @@ from momopay.errors import RequestValidationError
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url, is_loopback
 
-app: typer.Typer = typer.Typer(help="Send callbacks to an application under development.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(
+    cls=Group, help="Send callbacks to an application under development.", no_args_is_help=True
+)
 
 # Seconds that the service gives an application to answer.
 _ANSWER_LIMIT = 30.0
 # Characters of an answer that are read and shown.
 _ANSWER_SHOWN = 500
+
+_AGAIN = "Not acknowledged: the service would deliver it again, five times at most."
+# What the statuses mean that momopay's callback views answer, and frameworks before them.
+_WHERE_TO_LOOK = {
+    400: "the application does not take this body for a callback; its log says why",
+    401: "the URL asks for a login; the service sends none",
+    403: "the URL's token: run this with the application's MOMOPAY_CALLBACK_SECRET; Django views must be csrf_exempt",
+    404: "the path in --to, and the routes of the application",
+    405: "the route must take POST",
+    500: "the application's log: its handler raised an error",
+    503: (
+        "the application's log: its handler raised a MomoPayError. It cannot confirm a made-up payment (give"
+        " --transaction ID of a real one), it did not reach the service, another delivery of this callback is being"
+        " handled, or the callback differs from the journal's entry"
+    ),
+}
 
 
 class End(StrEnum):
@@ -89,6 +107,9 @@ def send(
     accepts it too, if the payment really ended so. With MOMOPAY_CALLBACK_SECRET set, the URL is signed as
     CallbackSigner signs it. Exits with 0 if every answer was 2xx, 1 if not, 6 if there was none. With --json, one
     answer a line.
+
+    Examples:
+        momopay callback send success --to http://127.0.0.1:8000/callbacks
     """
     output = Output(as_json, show_phones)
     _check_target(to, anywhere=anywhere)
@@ -186,12 +207,20 @@ def _deliver(output: Output, url: str, body: str) -> ExitCode:
     made = _post(url, body)
     took = f"{made.elapsed_seconds:.3f} s of {_ANSWER_LIMIT:.0f} s"
     row = (made.status or "none", took, output.text(made.answer or made.problem))
-    hint = [] if made.acknowledged else ["Not acknowledged: the service would deliver it again, five times at most."]
+    hint = [] if made.acknowledged else [_AGAIN, f"Where to look: {_where_to_look(made)}."]
     output.result(asdict(made), table(("Status", "Took", "Answer"), [row]), *hint)
     if made.acknowledged:
         return ExitCode.OK
     in_time = made.status is not None and made.elapsed_seconds <= _ANSWER_LIMIT
     return ExitCode.REFUSED if in_time else ExitCode.TRY_LATER
+
+
+def _where_to_look(made: _Delivery) -> str:
+    if made.status is None:
+        return "is the application running, and does it listen at the host and port of --to"
+    if made.status // 100 == 2:  # noqa: PLR2004  any 2xx
+        return "the application answered too late; answer first, and do the work in a queue"
+    return _WHERE_TO_LOOK.get(made.status, "the application's log, at the time of this request")
 
 
 def _post(url: str, body: str) -> _Delivery:

@@ -18,6 +18,7 @@ from momopay.cli.options import (
     Json,
     ShowPhones,
     Timeout,
+    Utc,
     amount,
 )
 from momopay.cli.output import Output, kes, plain
@@ -46,6 +47,7 @@ def collect(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Collect an order once: prompt the customer, unless a prompt is open or was paid.
@@ -53,6 +55,9 @@ def collect(
     Run it again whenever the customer tries again. The journal is created if there is none. With --wait, exits with 0
     for SUCCESS, 1 for any other end, 6 if it has not ended in time, 4 if it is not known whether the customer was
     prompted. With a live key it asks first.
+
+    Examples:
+        momopay collect INV-43 --amount 100 --phone 0712345678 --journal shop.db
     """
     output = Output(as_json, show_phones)
     key = api_key()

@@ -17,8 +17,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
+from momopay.cli.narrow_help import is_narrow, write_help
 from momopay.cli.output import plain, stderr
-from momopay.errors import APIError, MomoPayError, OutcomeUnknownError
+from momopay.cli.usage import as_command_error, with_option_names
+from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 # Where the context keeps whether tracebacks are wanted.
 DEBUG = "momopay.debug"
@@ -33,30 +35,44 @@ class Group(TyperGroup):
         """Return the parameters, flags without a type beside them."""
         return _without_flag_types(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, without columns on a narrow terminal."""
+        if is_narrow():
+            write_help(self, ctx, formatter)
+        else:
+            super().format_help(ctx, formatter)
+
 
 class Command(TyperCommand):
     """A command that reports errors as momopay does."""
 
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
-        # Typer keeps the line breaks of a docstring; the terminal is to wrap its paragraphs.
-        paragraphs = cleandoc(help or "").split("\n\n")
-        super().__init__(name, help="\n\n".join(each.replace("\n", " ") for each in paragraphs), **settings)
+        super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
         return _without_flag_types(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, without columns on a narrow terminal."""
+        if is_narrow():
+            write_help(self, ctx, formatter)
+        else:
+            super().format_help(ctx, formatter)
+
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the arguments; mask keys and phones in what is said of wrong ones."""
+        """Parse the arguments; report wrong ones as any other error, with keys and phones masked."""
+        given = [*args]  # the parser takes them out
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            # Somebody who gives a key as an argument must not find it in a log of this program's output.
-            for name in ("message", "param_hint"):
-                text = getattr(error, name, None)
-                if isinstance(text, str):
-                    setattr(error, name, redact(text))
-            raise
+            names = (parent.command_path if parent is not None else "", info_name)
+            refused = as_command_error(error, " ".join(filter(None, names)))
+            if refused is None or extra.get("resilient_parsing"):
+                raise
+            wants_json = "--json" in given or (parent is not None and bool(parent.find_root().meta.get(JSON)))
+            _report(refused, as_json=wants_json)
+            raise Exit(refused.code) from error
         # The option before the command belongs to the group, so the command learns of it here.
         if context.find_root().meta.get(JSON):
             context.params["as_json"] = True
@@ -78,9 +94,19 @@ class Command(TyperCommand):
                 raise Exit(ExitCode.INTERRUPTED) from None
             if ctx.find_root().meta.get(DEBUG):
                 sys.stderr.write(redact("".join(traceback.format_exception(error))))
-            reported = _as_reported(error)
+            reported = _as_reported(error, self.params)
             _report(reported, as_json=bool(ctx.params.get("as_json")))
             raise Exit(exit_code_of(reported)) from error
+
+
+def _paragraphs(docstring: str) -> str:
+    """Return a docstring whose paragraphs the terminal wraps, and whose examples keep their lines."""
+    text, _, examples = docstring.partition("\n\nExamples:\n")
+    parts = [part.replace("\n", " ") for part in text.split("\n\n")]
+    if examples:
+        lines = [f"  {line.strip()}" for line in examples.splitlines()]
+        parts.append("\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines]))
+    return "\n\n".join(parts)
 
 
 def _without_flag_types(params: list[Any]) -> list[Any]:
@@ -90,7 +116,9 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
     return params
 
 
-def _as_reported(error: Exception) -> MomoPayError:
+def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
+    if isinstance(error, RequestValidationError):
+        return with_option_names(error, params)
     if isinstance(error, MomoPayError):
         return error
     # An extra that is not installed is the one import error that the user can fix.

@@ -64,6 +64,9 @@ def doctor(base_url: BaseUrl = None, as_json: Json = False) -> None:
 
     Sends three reads and never shows the key. A check that could not be made says what to fix first. Exits with 0 if
     nothing failed, 3 if something did.
+
+    Examples:
+        momopay doctor
     """
     checks: list[Check] = []
     for check in _checks(base_url):

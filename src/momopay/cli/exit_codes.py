@@ -5,25 +5,39 @@ Every command loads this module, so it loads nothing but the errors.
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
-from inspect import cleandoc
 from typing import Self
 
 from momopay.errors import (
     APIConnectionError,
+    APIError,
     BudgetExhaustedError,
+    CallbackError,
+    CallbackMismatchError,
+    ChannelInUseError,
     ChannelNotFoundError,
     ConfigurationError,
+    DuplicateCollectionError,
+    DuplicatePayoutError,
+    ForgedCallbackError,
+    InsufficientFundsError,
     InsufficientServiceBalanceError,
     InvalidApiKeyError,
+    InvalidCallbackError,
+    InvalidPhoneError,
     JournalError,
+    KycNotVerifiedError,
     MomoPayError,
     NoDefaultChannelError,
+    NoPaymentChannelsError,
+    OutcomeUnknownError,
     ProtocolError,
+    RateLimitExceededError,
     RequestValidationError,
     ServerError,
+    StkTempBannedError,
     ThrottledError,
+    TransactionHealthBlockedError,
     TransactionNotFoundError,
     WaitTimeoutError,
 )
@@ -90,38 +104,54 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
     return code
 
 
-# Only where a command or an option of this program helps, or where the docstring of the error speaks to programmers.
-REMEDIES: dict[type[MomoPayError], str] = {
-    APIConnectionError: "try again later; `momopay doctor` shows how far a request gets",
-    ChannelNotFoundError: "`momopay channels` lists the channels of this account",
-    ConfigurationError: "fix the set-up; `momopay doctor` checks all of it",
-    InsufficientServiceBalanceError: "top up the service wallet, then run the command again",
-    NoDefaultChannelError: "give --channel, or make a channel the default; `momopay channels` lists them",
-    ServerError: "try again later",
-    TransactionNotFoundError: "check the id, and that the key is of the same account",
-    WaitTimeoutError: "it may still succeed: `momopay transactions wait` waits on; do not pay it again",
-}
 _OUTCOME_UNKNOWN = (
     "do not send it again: look for it with `momopay transactions list --q REFERENCE`, and in the account console"
 )
+# One line for each class; a class without one has that of its base. The library's docstrings speak to programmers.
+REMEDIES: dict[type[MomoPayError], str] = {
+    MomoPayError: "read the message; `momopay --debug ...` shows more",
+    ConfigurationError: "fix the set-up; `momopay doctor` checks all of it",
+    RequestValidationError: "correct what the message names; nothing was sent",
+    CallbackError: "do not act on this callback; read the transaction with `momopay transactions get`",
+    InvalidCallbackError: "do not act on it: answer 400; the service sends JSON with an id, a status and an event type",
+    ForgedCallbackError: "do not act on it: answer 403; check that both sides have the same callback secret",
+    CallbackMismatchError: "do not act on it; `momopay transactions get` shows what the service knows",
+    APIConnectionError: "try again later; `momopay doctor` shows how far a request gets",
+    BudgetExhaustedError: "wait, then run the command again; other programs use up the minute's requests of this key",
+    OutcomeUnknownError: _OUTCOME_UNKNOWN,
+    ProtocolError: "check MOMOPAY_BASE_URL and the proxies on the way to it; `momopay doctor` shows what answers",
+    WaitTimeoutError: "it may still succeed: `momopay transactions wait` waits on; do not pay it again",
+    DuplicatePayoutError: "use a new reference; `momopay journal show REFERENCE` shows the earlier payout",
+    DuplicateCollectionError: "use a new reference; `momopay journal show REFERENCE` shows the earlier order",
+    JournalError: "fix the database, then run the same command again; `momopay journal check` tests it",
+    APIError: "the message says why; give the request id to the service's support",
+    InvalidPhoneError: "check the number with its owner; the service does not recognise it",
+    NoPaymentChannelsError: "create a payment channel in the account console or with channels.create",
+    NoDefaultChannelError: "give --channel, or make a channel the default; `momopay channels` lists them",
+    ChannelNotFoundError: "check --channel; `momopay channels` lists the channels of this account",
+    InvalidApiKeyError: "set MOMOPAY_API_KEY to a valid key from the account console",
+    InsufficientServiceBalanceError: "top up the service wallet, then run the command again",
+    KycNotVerifiedError: "complete KYC in the account console; payouts are refused until it is approved",
+    InsufficientFundsError: "fund the B2C wallet in the account console, then run the command again",
+    ChannelInUseError: "keep the channel; one with transactions or customers cannot be deleted",
+    TransactionNotFoundError: "check the id, and that the key is of the same account",
+    ThrottledError: "wait, then run the command again",
+    RateLimitExceededError: "wait, then run the command again; share one rate budget among programs with this key",
+    StkTempBannedError: "wait before the next prompt, and send fewer that fail; payouts and reads still work",
+    TransactionHealthBlockedError: "wait, and find out why prompts fail: `momopay transactions list --type STK`",
+    ServerError: "try again later",
+}
 
 
 def remedy_of(error: MomoPayError) -> str:
-    """Return what to do about an error; if nothing better is known, what the docstring of its class says."""
+    """Return what to do about an error, in one line."""
     if isinstance(error, CommandError):
         return error.remedy
     if exit_code_of(error) is ExitCode.UNKNOWN:
         return _OUTCOME_UNKNOWN
-    remedy = next((REMEDIES[kind] for kind in type(error).__mro__ if kind in REMEDIES), None)
+    remedy = next(REMEDIES[kind] for kind in type(error).__mro__ if kind in REMEDIES)
     pause = getattr(error, "retry_after", None)
-    return (remedy or _documented(type(error))) + (f" ({pause:.0f} s)" if pause else "")
-
-
-def _documented(kind: type[MomoPayError]) -> str:
-    """Return a class's docstring as one line: without its list of attributes and without the service's code."""
-    text = cleandoc(kind.__doc__ or "").partition("\n\nAttributes:")[0]
-    remedy = re.sub(r"^[A-Z_]+: ", "", " ".join(text.split())).replace("``", "`")
-    return remedy[:1].lower() + remedy[1:]
+    return remedy + (f" ({pause:.0f} s)" if pause else "")
 
 
 _EXTRAS = {

@@ -15,25 +15,26 @@ import typer
 from rich.table import Table
 
 import momopay
-from momopay.cli.command import Command
+from momopay.cli.command import Command, Group
 from momopay.cli.credentials import open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import JournalAccount, JournalAt, Json, ShowPhones, moment_of
+from momopay.cli.options import JournalAccount, JournalAt, Json, ShowPhones, Utc
 from momopay.cli.output import Output, fields, kes, moment, plain, status, table
 from momopay.cli.prompts import is_interactive
+from momopay.cli.times import moment_of
 
 EnumT = TypeVar("EnumT", bound=Enum)
 
-app: typer.Typer = typer.Typer(help="List, check, back up and anonymise a journal.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
 _SECRET = "MOMOPAY_ANONYMISE_SECRET"  # noqa: S105  the name of a variable
 
 
-def _one_of(enum: type[EnumT], text: str | None) -> EnumT | None:
+def _one_of(enum: type[EnumT], text: str | None, option: str) -> EnumT | None:
     """Return the member for a word in any case, None for none; raise CommandError if there is no such member."""
     members = {str(each.value): each for each in enum}
     if text is not None and text.upper() not in members:
-        raise CommandError(f"there is no {plain(text)}", remedy=f"give one of {', '.join(members)}")
+        raise CommandError(f"{option}: there is no {plain(text)}", remedy=f"give one of {', '.join(members)}")
     return None if text is None else members[text.upper()]
 
 
@@ -45,26 +46,31 @@ def list_(
     status_: Annotated[
         str | None, typer.Option("--status", metavar="STATUS", help="SUCCESS, FAILED, REVERSED, ...")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="First used then or later; ISO 8601.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="First used before; ISO 8601.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="First used then or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="First used before.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="The newest so many.")] = 50,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     account: JournalAccount = "default",
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """List the entries, newest first.
 
     With --json, one entry a line.
+
+    Examples:
+        momopay journal list --journal shop.db --state UNKNOWN
+        momopay journal list --journal shop.db --since 2026-11-01 --all
     """
     output = Output(as_json, show_phones)
     with open_journal(journal, account) as opened:
         found = opened.entries(
-            kind=_one_of(momopay.EntryKind, kind),
-            state=_one_of(momopay.JournalState, state),
-            status=_one_of(momopay.TransactionStatus, status_),
-            since=None if since is None else moment_of(since),
-            until=None if until is None else moment_of(until),
+            kind=_one_of(momopay.EntryKind, kind, "--kind"),
+            state=_one_of(momopay.JournalState, state, "--state"),
+            status=_one_of(momopay.TransactionStatus, status_, "--status"),
+            since=None if since is None else moment_of(since, "--since"),
+            until=None if until is None else moment_of(until, "--until"),
         )
         entries = islice(found, None if everything else limit)
         if as_json:
@@ -95,11 +101,15 @@ def show(
     journal: JournalAt,
     account: JournalAccount = "default",
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Show all that the journal has of a reference.
 
     A payout and a collection may have the same reference; then both are shown, with --json in two lines.
+
+    Examples:
+        momopay journal show INV-43 --journal shop.db
     """
     output = Output(as_json, show_phones)
     with open_journal(journal, account) as opened:
@@ -157,6 +167,9 @@ def backup(
     """Copy the whole journal into a new SQLite file, while others write to it.
 
     Only its owner may read the file. It has all accounts, and whole phones. Overwrites nothing.
+
+    Examples:
+        momopay journal backup backup-2026-11-30.db --journal shop.db
     """
     with open_journal(journal, account) as opened:
         opened.backup(file)
@@ -165,18 +178,22 @@ def backup(
 
 @app.command(cls=Command)
 def anonymise(
-    before: Annotated[str, typer.Option(metavar="DATE", help="What ended before; ISO 8601.")],
+    before: Annotated[str, typer.Option(metavar="DATE", help="What ended before this.")],
     journal: JournalAt,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     account: JournalAccount = "default",
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
 
     With MOMOPAY_ANONYMISE_SECRET in the environment, each phone is replaced by a hash that is keyed with it. What is
     open or in doubt stays whole. References stay used, so nothing is paid again.
+
+    Examples:
+        momopay journal anonymise --before 2025-11-30 --journal shop.db
     """
-    when = moment_of(before)
+    when = moment_of(before, "--before")
     secret = os.environ.get(_SECRET) or None
     with open_journal(journal, account) as opened:
         what = "replaced by keyed hashes" if secret else "removed"
@@ -195,6 +212,9 @@ def check(journal: JournalAt, account: JournalAccount = "default", as_json: Json
     """Check the whole journal: the file, what it belongs to, and what needs a person.
 
     Exits with 1 if something does: a payment in doubt, or an order that was paid twice and not paid back.
+
+    Examples:
+        momopay journal check --journal shop.db
     """
     output = Output(as_json)
     with open_journal(journal, account) as opened:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +12,9 @@ import typer
 import momopay
 from momopay.cli.credentials import api_key, open_client
 from momopay.cli.exit_codes import CommandError
-from momopay.cli.options import BaseUrl, Json, ShowPhones
+from momopay.cli.options import BaseUrl, Json, ShowPhones, Utc
 from momopay.cli.output import Output, plain
+from momopay.cli.times import local, moment_of
 from momopay.errors import MomoPayError, RequestValidationError
 
 if TYPE_CHECKING:  # at run time it loads what sends
@@ -27,7 +27,7 @@ def listen(
     forward_to: Annotated[str, typer.Option("--forward-to", metavar="URL", help="The application's callback URL.")],
     every: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time between polls of the list.")] = 10.0,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Also what ended since then: an ISO 8601 date or time.")
+        str | None, typer.Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
     ] = None,
     secret_env: Annotated[
         str, typer.Option("--secret-env", metavar="NAME", help="The variable that holds the secret for signed URLs.")
@@ -37,6 +37,7 @@ def listen(
     ] = None,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
@@ -45,6 +46,9 @@ def listen(
     is not answered with 2xx comes again after the service's delays. Only reads are sent to the service. A callback
     from here has no momo_receipt, since no read shows it. With a secret, the URL is signed as CallbackSigner signs it.
     With --json, a line for each delivery, and one with the counts.
+
+    Examples:
+        momopay listen --forward-to http://127.0.0.1:8000/callbacks
     """
     # What sends is loaded by this command alone.
     from momopay.integrations._listener import Listener
@@ -53,7 +57,7 @@ def listen(
     secret = os.environ.get(secret_env)
     if secret_env != _SECRET and not secret:
         raise CommandError("--secret-env names a variable that is not set", remedy="set it, or leave the option out")
-    begin = None if since is None else _moment(since)
+    begin = None if since is None else moment_of(since, "--since")
     key = api_key()
     with open_client(base_url, key=key) as client:
         try:
@@ -73,14 +77,6 @@ def listen(
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
         output.note("No read shows the receipt: momo_receipt is null, on success too.")
         _forward(output, listener)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        # Without a zone it is the local one, as for every clock on this machine.
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError) as error:
-        raise CommandError("--since is no time", remedy="give one such as 2026-11-20T08:00 or 2026-11-20") from error
 
 
 def _forward(output: Output, listener: Listener) -> None:
@@ -106,7 +102,7 @@ def _show(output: Output, delivery: Delivery) -> None:
     again = ""
     if not delivery.is_acknowledged:
         again = "; the service would give up" if delivery.retry_in is None else f"; again in {delivery.retry_in:.0f} s"
-    time = f"{delivery.at.astimezone():%H:%M:%S}"
+    time = f"{local(delivery.at):%H:%M:%S}"
     reference = plain(output.text(delivery.reference)) or "-"
     output.result(
         asdict(delivery), f"{time}  {delivery.transaction_id}  {reference}  {delivery.status}  {plain(result)}{again}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, TypeAlias
 
 import typer
 
-from momopay.cli.exit_codes import CommandError
+from momopay.cli.times import use_utc
+
+_DECIMALS = 2
+_NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -18,7 +20,7 @@ def amount(value: str | Decimal) -> Decimal:
         value: What was typed; or a default, which typer passes through its parser too.
 
     Raises:
-        typer.BadParameter: It is not a number.
+        typer.BadParameter: It is not a number, or has more decimals than a currency of cents.
     """
     text = str(value)
     try:
@@ -28,20 +30,11 @@ def amount(value: str | Decimal) -> Decimal:
         parsed = Decimal("NaN")
     if not parsed.is_finite():
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas")
+    decimals = -int(parsed.normalize().as_tuple().exponent)
+    if decimals > _DECIMALS:
+        count = _NUMBERS.get(decimals, str(decimals))
+        raise typer.BadParameter(f"{text} has {count} decimals; KES has two")
     return parsed
-
-
-def moment_of(text: str) -> datetime:
-    """Parse a time; a date is its beginning, and a time without a zone is one of this machine.
-
-    Raises:
-        CommandError: It is neither.
-    """
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        remedy = "give a date or a time in ISO 8601, such as 2026-11-30"
-        raise CommandError(f"{text!r} is no time", remedy=remedy) from None
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.")]
@@ -50,6 +43,10 @@ BaseUrl: TypeAlias = Annotated[
     typer.Option("--base-url", metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1."),
 ]
 ShowPhones: TypeAlias = Annotated[bool, typer.Option("--show-phones", help="Show phones whole, not masked.")]
+Utc: TypeAlias = Annotated[
+    bool,
+    typer.Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi."),
+]
 JournalAt: TypeAlias = Annotated[
     str,
     typer.Option(

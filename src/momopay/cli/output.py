@@ -15,11 +15,12 @@ from decimal import Decimal
 from typing import Any, Final, Protocol, TextIO, cast, runtime_checkable
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from momopay._redaction import mask_phone, redact
+from momopay.cli.times import local
 from momopay.money import format_amount
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
@@ -39,7 +40,7 @@ _STYLES: Final = {
 }
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
-_MIN_WIDTH: Final = 80
+_WIDE: Final = 80
 
 
 def stdout() -> Console:
@@ -53,10 +54,7 @@ def stderr() -> Console:
 
 
 def _console(file: TextIO) -> Console:
-    # Never below 80 columns: rich would cut off amounts and references, while a narrow terminal only wraps the lines.
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
-    console.width = max(console.width, _MIN_WIDTH)
-    return console
+    return Console(file=file, highlight=False, markup=False, emoji=False)
 
 
 def plain(text: object) -> str:
@@ -70,8 +68,8 @@ def kes(amount: Decimal) -> str:
 
 
 def moment(when: datetime) -> str:
-    """Format a time for people, in their zone, which is named."""
-    return when.astimezone().isoformat(sep=" ", timespec="seconds")
+    """Format a time for people, in the zone of the command, which is named."""
+    return local(when).isoformat(sep=" ", timespec="seconds")
 
 
 def status(word: str, label: str | None = None) -> Text:
@@ -79,11 +77,37 @@ def status(word: str, label: str | None = None) -> Text:
     return Text(plain(label or word), style=_STYLES.get(word, ""))
 
 
+class _Table(Table):
+    """A table; below 80 columns, where rich would cut cells off, a line for each cell that the terminal wraps."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table, or its lines."""
+        if console.width >= _WIDE:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title:
+            yield Text(str(self.title), "bold")
+        for cells in zip(*(column.cells for column in self.columns), strict=True):
+            # A grid has no headings: its first column has the names.
+            names = [column.header for column in self.columns] if self.show_header else cells[:1]
+            values = [_one_text(cell) for cell in (cells if self.show_header else cells[1:])]
+            for name, value in zip(names, values, strict=True):
+                if value:
+                    yield Text.assemble((f"{name}: " if name else "", "bold"), value)
+            if self.show_header:
+                yield Text()
+
+
+def _one_text(cell: object) -> Text:
+    """Return a cell, its further lines below the first one."""
+    return Text("\n  ").join((cell if isinstance(cell, Text) else Text(str(cell))).split("\n"))
+
+
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), title: str | None = None
 ) -> Table:
     """Return a table. The columns in `right` hold numbers; they and ids are never wrapped."""
-    made = Table(
+    made = _Table(
         box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
     )
     for heading in headings:
@@ -102,7 +126,7 @@ def table(
 
 def fields(values: Mapping[str, object]) -> Table:
     """Return names and values, a line for each that is not None."""
-    grid = Table.grid(padding=(0, 2))
+    grid = _Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     for name, value in values.items():
@@ -152,11 +176,12 @@ class Output:
             return
         console = stdout()
         for each in shown:
-            console.print(each, soft_wrap=isinstance(each, str))
+            console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
 
-    def note(self, text: str | Text) -> None:
+    def note(self, text: str | Text | Table) -> None:
         """Tell people something that is not a result, on stderr."""
-        stderr().print(text, soft_wrap=True)
+        console = stderr()
+        console.print(text, soft_wrap=not isinstance(text, Table) or console.width < _WIDE)
 
     def phone(self, phone: str) -> str:
         """Return a phone as it may be shown."""

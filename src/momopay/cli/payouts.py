@@ -12,7 +12,7 @@ import typer
 
 import momopay
 from momopay.cli import refund, unresolved
-from momopay.cli.command import Command
+from momopay.cli.command import Command, Group
 from momopay.cli.credentials import api_key, journal_exists, open_client, open_journal
 from momopay.cli.exit_codes import CommandError
 from momopay.cli.options import (
@@ -24,6 +24,7 @@ from momopay.cli.options import (
     Json,
     ShowPhones,
     Timeout,
+    Utc,
     amount,
 )
 from momopay.cli.output import Output, kes
@@ -35,7 +36,9 @@ from momopay.cli.prompts import Confirmation
 from momopay.errors import RequestValidationError
 from momopay.money import format_amount
 
-app: typer.Typer = typer.Typer(help="Pay a list of people once, and see what is in doubt.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(
+    cls=Group, help="Pay a list of people once, and see what is in doubt.", no_args_is_help=True
+)
 
 
 @app.command(cls=Command)
@@ -75,6 +78,7 @@ def run(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     mask_phones: Annotated[
         bool, typer.Option("--mask-phones", help="Mask phones in --json and in the report too.")
     ] = False,
@@ -91,6 +95,10 @@ def run(
 
     Exits with 0 if the service accepted all (with --wait: if all were paid), 1 if a payout failed or was reversed, 4 if
     rows are in doubt, 5 if rows were not paid, 6 if some had not settled in time.
+
+    Examples:
+        momopay payouts run salaries.csv --journal shop.db --dry-run
+        momopay payouts run salaries.csv --journal shop.db --report report.csv
     """
     output = Output(as_json, (show_phones or as_json) and not mask_phones)
     with _faults_shown(output):

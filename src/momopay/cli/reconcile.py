@@ -12,7 +12,7 @@ import typer
 import momopay
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json
+from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, Utc
 from momopay.cli.output import Output, fields, kes, stderr, table
 
 
@@ -29,7 +29,7 @@ def reconcile(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
-    utc: Annotated[bool, typer.Option("--utc", help="The day is of UTC, not of Nairobi.")] = False,
+    utc: Utc = False,
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     as_json: Json = False,
@@ -39,6 +39,10 @@ def reconcile(
     Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
     does not have, orders paid twice, other amounts, money that came back, what is in doubt. Records in the journal
     what the service says. Sends no payment. Exits with 1 if there is a difference. Run it when the day is over.
+
+    Examples:
+        momopay reconcile --day 2026-11-30 --journal shop.db
+        momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
     """
     output = Output(as_json)
     first, last = _days(day)
@@ -77,8 +81,9 @@ def _days(text: str) -> tuple[date, date]:
             return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
         return date.fromisoformat(text), date.fromisoformat(text)
     except ValueError:
+        kind = "month" if text.count("-") == 1 else "date"
         remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
-        raise CommandError(f"{text!r} is no day", remedy=remedy) from None
+        raise CommandError(f"--day: {text} is not a {kind}", remedy=remedy) from None
 
 
 def _document(report: momopay.DayReport) -> dict[str, object]:

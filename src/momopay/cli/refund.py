@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from momopay.cli.credentials import api_key, open_client, open_journal
-from momopay.cli.options import BaseUrl, ConfirmLive, JournalAccount, JournalAt, Json, ShowPhones, amount
+from momopay.cli.options import BaseUrl, ConfirmLive, JournalAccount, JournalAt, Json, ShowPhones, Utc, amount
 from momopay.cli.output import Output, kes, plain
 from momopay.cli.prompts import Confirmation
 from momopay.cli.transactions import show
@@ -30,6 +30,7 @@ def refund(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Pay back to the payer what was paid of a collection, or a part. Asks first.
@@ -37,6 +38,10 @@ def refund(
     Run it again after any failure: one reference is paid once. All refunds of a collection together never exceed what
     was paid. Of an order that was paid twice, the default is what was paid too often. A second refund of the same
     collection needs a --reference of its own.
+
+    Examples:
+        momopay payouts refund INV-43 --journal shop.db
+        momopay payouts refund INV-43 --amount 40 --journal shop.db
     """
     from momopay.journal.reports import refunds_of  # with the first journal, not with --help
     from momopay.resources.refund import default_reference

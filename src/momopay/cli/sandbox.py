@@ -28,6 +28,9 @@ def sandbox(
     """Run the payments service on this machine, with a phone page, until Ctrl-C.
 
     Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
+
+    Examples:
+        momopay sandbox --speed 10
     """
     # An extra that the other commands do without.
     from momopay.sandbox import Sandbox

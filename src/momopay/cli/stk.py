@@ -9,7 +9,7 @@ import typer
 
 import momopay
 from momopay.cli.credentials import api_key, open_client
-from momopay.cli.options import BaseUrl, ConfirmLive, Every, Json, ShowPhones, Timeout, amount
+from momopay.cli.options import BaseUrl, ConfirmLive, Every, Json, ShowPhones, Timeout, Utc, amount
 from momopay.cli.output import Output, kes
 from momopay.cli.prompts import Confirmation
 from momopay.cli.transactions import end_with, show, wait_for
@@ -32,12 +32,16 @@ def stk(
     confirm_live: ConfirmLive = None,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Send a PIN prompt to a customer's phone.
 
     Every call is a new prompt. With --wait, exits with 0 for SUCCESS, 1 for any other end, 6 if it has not ended in
     time: the customer may still pay then, so wait on with `momopay transactions wait`. With a live key it asks first.
+
+    Examples:
+        momopay stk --amount 100 --phone 0712345678 --reference INV-42 --wait
     """
     output = Output(as_json, show_phones)
     key = api_key()

@@ -30,6 +30,10 @@ def sweep(
     One pass of at most 15 requests; what it does not reach is left to the next one. Safe to run in several places at
     once. It has no handler: an application that sweeps too still gets each end that is recorded here. With --json, one
     document for each pass.
+
+    Examples:
+        momopay sweep --journal shop.db
+        momopay sweep --journal shop.db --every 60
     """
     output = Output(as_json)
     with open_journal(journal, account) as opened, open_client(base_url) as client:

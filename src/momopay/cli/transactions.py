@@ -11,13 +11,14 @@ import typer
 from rich.table import Table
 
 import momopay
-from momopay.cli.command import Command
+from momopay.cli.command import Command, Group
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, amount, moment_of
+from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, Utc, amount
 from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr, table
+from momopay.cli.times import end_of, moment_of
 
-app: typer.Typer = typer.Typer(help="List, read and wait for transactions.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(cls=Group, help="List, read and wait for transactions.", no_args_is_help=True)
 
 _LOOK_BACK = timedelta(days=30)
 TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
@@ -29,8 +30,8 @@ def list_(
         str | None, typer.Option("--status", metavar="STATUS", help="PENDING, SUCCESS, FAILED, ...")
     ] = None,
     type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="STK or B2C.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="ISO 8601 date or time.")] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO 8601 date or time.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="A date, or 2026-11-30T08:00.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The same; the whole day of a date.")] = None,
     channel: Annotated[str | None, typer.Option("--channel", metavar="ID", help="Through this channel.")] = None,
     amount_min: Annotated[
         Decimal | None, typer.Option("--min", metavar="KES", parser=amount, help="This amount and more.")
@@ -44,18 +45,23 @@ def list_(
     everything: Annotated[bool, typer.Option("--all", help="All pages, not one; 100 to a request.")] = False,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """List transactions, newest first.
 
     With --json, one document for a page; with --all, one transaction a line.
+
+    Examples:
+        momopay transactions list --type STK --status SUCCESS
+        momopay transactions list --from 2026-11-01 --to 2026-11-30 --all --json
     """
     output = Output(as_json, show_phones)
     filters: dict[str, Any] = {
         "status": status_ and _known_status(status_.upper()),
         "type": type_ and type_.upper(),
-        "from_": from_,
-        "to": to,
+        "from_": from_ and moment_of(from_, "--from"),
+        "to": to and end_of(to, "--to"),
         "channel_id": channel,
         "amount_min": amount_min,
         "amount_max": amount_max,
@@ -83,7 +89,7 @@ def _known_status(word: str) -> str:
     # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
     known = [each.value for each in momopay.TransactionStatus]
     if word not in known:
-        raise CommandError(f"no status is called {plain(word)}", remedy=f"give one of {', '.join(known)}")
+        raise CommandError(f"--status: no status is called {plain(word)}", remedy=f"give one of {', '.join(known)}")
     return word
 
 
@@ -92,9 +98,14 @@ def get(
     transaction_id: TransactionId,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
-    """Read one transaction."""
+    """Read one transaction.
+
+    Examples:
+        momopay transactions get 6f1f2a44-5f0c-4c8e-9f53-0d4b7c1c8a01
+    """
     with open_client(base_url) as client:
         show(Output(as_json, show_phones), client.transactions.get(transaction_id))
 
@@ -105,7 +116,7 @@ def find(
     phone: Annotated[str | None, typer.Option(metavar="PHONE", help="The customer's or the recipient's.")] = None,
     receipt: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the provider; needs --journal.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only later ones; ISO 8601. By default the last 30 days.")
+        str | None, typer.Option(metavar="TIME", help="Only later ones. By default the last 30 days.")
     ] = None,
     journal: Annotated[
         str | None,
@@ -114,12 +125,17 @@ def find(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Find transactions by reference, by phone, or by the receipt that a customer quotes.
 
     The service's list has no receipts: one is found through the journal that recorded the callback. With --json, one
     transaction a line. Exits with 1 if there is none.
+
+    Examples:
+        momopay transactions find --reference INV-42
+        momopay transactions find --receipt SBX1234567 --journal shop.db
     """
     output = Output(as_json, show_phones)
     if receipt is not None:
@@ -136,7 +152,7 @@ def find(
     elif reference is None and phone is None:
         raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
     else:
-        begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since)
+        begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since, "--since")
         with open_client(base_url) as client, stderr().status("Searching the service's list"):
             found = list(_matching(client, begin, reference, phone))
     for item in found if as_json else []:
@@ -172,11 +188,15 @@ def wait(
     every: Every = 10,
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Wait until a transaction has ended; one that has ended before is shown at once.
 
     Exits with 0 for SUCCESS, 1 for any other end, 6 if it has not ended in time.
+
+    Examples:
+        momopay transactions wait 6f1f2a44-5f0c-4c8e-9f53-0d4b7c1c8a01
     """
     with open_client(base_url) as client:
         ended = wait_for(client, transaction_id, first=0, timeout=timeout, every=every, until_settled=until_settled)

@@ -16,7 +16,7 @@ from rich.text import Text
 import momopay
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, ShowPhones
+from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, ShowPhones, Utc
 from momopay.cli.output import Output, kes, moment, plain, stderr, table
 from momopay.cli.output import status as styled
 from momopay.cli.payroll_file import PayrollFile, read_payroll
@@ -42,12 +42,16 @@ def status(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Show which payouts are in doubt.
 
     Needs no key and sends nothing, except with --look, which also shows transactions that have the reference and
     another amount, phone, type or time. Exits with 4 if any payout is in doubt.
+
+    Examples:
+        momopay payouts status --journal shop.db --look
     """
     output = Output(as_json, show_phones)
     found: dict[str, list[momopay.TransactionSummary]] | None = None
@@ -151,6 +155,7 @@ def release(
     account: JournalAccount = "default",
     base_url: BaseUrl = None,
     show_phones: ShowPhones = False,
+    _utc: Utc = False,
     as_json: Json = False,
 ) -> None:
     """Say that a payout in doubt was NOT made, so that it is sent again.
@@ -158,6 +163,9 @@ def release(
     If it was made after all, it is paid twice. Look into the account console first. This command asks you to type the
     reference; no option answers for you. Then it searches the service's whole list, and releases nothing if a
     transaction has the reference, whatever its amount, phone or time. The journal keeps who released it, and when.
+
+    Examples:
+        momopay payouts release SAL-2026-11-001 --journal shop.db
     """
     output = Output(as_json, show_phones)
     with open_journal(journal, account) as opened, open_client(base_url) as client:
@@ -172,7 +180,7 @@ def release(
                 released = client.payouts.release(journal=opened, reference=reference, by=name)
         except OutcomeUnknownError as error:
             if not as_json:  # the error's line has their ids then
-                stderr().print(_near_matches(output, [*error.matches, *error.near_matches]))
+                output.note(_near_matches(output, [*error.matches, *error.near_matches]))
             raise
         except RequestValidationError as error:
             raise _refusal(error, opened.get(reference)) from error

@@ -1,0 +1,49 @@
+"""Wrong arguments, named as they are typed: ``--amount``, not the argument of the library."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+
+from momopay._redaction import redact
+from momopay.cli.exit_codes import CommandError
+from momopay.errors import RequestValidationError
+
+# Arguments of the library whose option has another name.
+_OPTIONS: Final = {
+    "account_reference": "--reference",
+    "amount_max": "--max",
+    "amount_min": "--min",
+    "channel_id": "--channel",
+    "transaction_desc": "--description",
+}
+
+
+def as_command_error(error: Exception, command: str) -> CommandError | None:
+    """Return what the parser of arguments refused, with keys and phones masked; None if this is another error."""
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
+        return None
+    # Typer says "Invalid value for '--amount': ..."; of a missing option it has a sentence only.
+    name, message = _name_of(getattr(error, "param", None)), getattr(error, "message", "").removeprefix("Value error, ")
+    is_value = isinstance(error, typer.BadParameter) and name and message
+    text = f"{name}: {message}" if is_value else str(format_message())
+    return CommandError(redact(text), remedy=f"`{command} --help` shows how it is used")
+
+
+def _name_of(param: Any) -> str | None:
+    names: list[str] = [*getattr(param, "opts", ())]
+    # An argument has no option; its placeholder is what the help shows.
+    return next((name for name in names if name.startswith("--")), getattr(param, "metavar", None))
+
+
+def with_option_names(error: RequestValidationError, params: list[Any]) -> RequestValidationError:
+    """Return the error with the name of the option for each argument that has one."""
+    known = {option for param in params for option in param.opts}
+
+    def option(name: str) -> str:
+        made = _OPTIONS.get(name, f"--{name.strip('_').replace('_', '-')}")
+        return made if made in known else name
+
+    return RequestValidationError({option(name): problem for name, problem in error.fields.items()})

@@ -1,0 +1,44 @@
+"""Wrong arguments are named as they were typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.kit import PHONE, Shell
+from momopay.sandbox import Sandbox
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("stk --amount 10.005 --phone 0712345678", "--amount: 10.005 has three decimals; KES has two"),
+        ("stk --amount 1,000 --phone 0712345678", "--amount: must be an amount in KES, such as 100 or 99.50"),
+        ("stk --phone 0712345678", "Missing option '--amount'"),
+        ("stk --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
+        ("stk --amount 1 --phone 0712345678 --reference 1234567890123", "--reference: "),
+        ("stk --amount 1 --phone 0712345678 --description 12345678901234", "--description: "),
+        ("stk --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
+        ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
+        ("transactions list --min 5 --max 1.001", "--max: 1.001 has three decimals"),
+        ("callback send gone --to http://127.0.0.1:1/x", "END: 'gone' is not one of"),
+        ("transactions get", "Missing argument 'ID'"),
+        ("balance --nosuch", "No such option: --nosuch"),
+    ],
+)
+def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: str, message: str) -> None:
+    before = len(sandbox.requests)
+    refused = momopay(*arguments.split())
+    assert (refused.code, refused.out) == (2, "")
+    first, second = refused.err.splitlines()
+    assert first.startswith(f"Error: {message}")
+    assert second.startswith("What to do: ")
+    assert len(sandbox.requests) == before
+
+
+@pytest.mark.parametrize("arguments", [("stk", "--phone", PHONE, "--json"), ("--json", "stk", "--phone", PHONE)])
+def test_a_wrong_argument_as_json(momopay: Shell, arguments: tuple[str, ...]) -> None:
+    error = json.loads(momopay(*arguments).err)
+    assert (error["exit_code"], error["message"]) == (2, "Missing option '--amount'.")
+    assert error["remedy"] == "`momopay stk --help` shows how it is used"
