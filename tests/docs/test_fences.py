@@ -72,6 +72,7 @@ def _is_known(command: str) -> bool:
 def _is_one(command: str) -> bool:
     words = shlex.split(command, comments=True)
     checks: dict[str, Callable[[list[str]], bool]] = {
+        "eval": lambda rest: _is_one(rest[0].removeprefix("$(").removesuffix(")")),
         "export": lambda rest: {each.partition("=")[0] for each in rest} <= SETTINGS,
         "momopay": _is_command_line,
         "pip": lambda rest: rest[0] == "install" and all(map(_is_installable, set(rest[1:]) - {"-e"})),
