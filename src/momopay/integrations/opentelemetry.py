@@ -38,7 +38,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opentelemetry import metrics, trace
+try:
+    from opentelemetry import metrics, trace
+except ModuleNotFoundError as error:
+    remedy = "the observer needs an extra: pip install 'momopay[otel]'"
+    raise ModuleNotFoundError(remedy, name=error.name) from error
 
 from momopay import __version__
 from momopay.events import Event

@@ -1,0 +1,103 @@
+"""The wheel with each extra alone: it imports, does its main thing, and names the extra that something else needs."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from release.conftest import ROOT
+from release.installed import install, run
+
+pytestmark = pytest.mark.whole
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"dev", "docs"})
+NAMES = """
+import momopay
+for name in momopay.__all__:
+    getattr(momopay, name)
+with momopay.Client("pk_test_bare", base_url="http://127.0.0.1:1/v1", max_attempts=1) as client:
+    try:
+        client.wallet.balance()
+    except momopay.APIConnectionError as error:
+        assert not error.may_have_executed
+    else:
+        raise AssertionError
+"""
+WORKS = {
+    "": "momopay.FileRateBudget()",  # no extra at all
+    "aiohttp": """
+import asyncio
+from httpx_aiohttp import AiohttpTransport
+async def main():
+    options = {"base_url": "http://127.0.0.1:1/v1", "transport": AiohttpTransport(), "max_attempts": 1}
+    async with momopay.AsyncClient("pk_test_x", **options) as client:
+        try:
+            await client.wallet.balance()
+        except momopay.APIConnectionError:
+            return
+    raise AssertionError
+asyncio.run(main())
+""",
+    "cli": """
+import sys
+from momopay.cli import main
+sys.argv = ["momopay", "payouts", "--help"]
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 0
+""",
+    "journal": """
+with momopay.Journal("sqlite:///payouts.db") as journal:
+    assert journal.unresolved() == []
+    import psycopg
+""",
+    "redis": """
+budget = momopay.RedisRateBudget("redis://127.0.0.1:1/0")
+budget.close()
+""",
+    "otel": """
+from momopay.integrations.opentelemetry import observer
+assert callable(observer())
+""",
+    "sandbox": """
+from momopay.sandbox import Sandbox
+from momopay.integrations.fastapi import callback_endpoint
+with Sandbox() as sandbox, momopay.Client("pk_test_x", base_url=sandbox.base_url) as client:
+    client.stk.initiate(amount=1, phone="0712345678")
+    sandbox.advance(60)
+    assert len(sandbox.ledger) == 2
+""",
+}
+NEEDS = {
+    "cli": "from momopay.cli import main; import sys; sys.exit(main())",
+    "journal": "import momopay; momopay.Journal('sqlite:///payouts.db')",
+    "otel": "import momopay.integrations.opentelemetry",
+    "redis": "import momopay; momopay.RedisRateBudget('redis://127.0.0.1:1/0')",
+    "sandbox": "import momopay.sandbox",
+}
+"""What needs an extra, and says so without it."""
+
+
+@pytest.fixture(scope="module")
+def wheel(packed: Path) -> Path:
+    (wheel,) = packed.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
+def test_an_extra_alone_does_its_main_thing(extra: str, wheel: Path, tmp_path: Path) -> None:
+    names = install(wheel, tmp_path, *filter(None, [extra]))
+    done = run(tmp_path, "-c", NAMES + WORKS[extra])
+    assert done.returncode == 0, done.stderr
+    for other in NEEDS.keys() - {extra}:
+        if {Requirement(each).name for each in PROJECT["optional-dependencies"][other]} <= names:
+            continue  # another library brings it, as FastAPI brings OpenTelemetry's API
+        refused = run(tmp_path, "-c", NEEDS[other])
+        assert refused.returncode != 0, other
+        assert f"pip install 'momopay[{other}]'" in refused.stderr
