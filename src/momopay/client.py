@@ -6,7 +6,7 @@ that only builds a client starts as fast as one without, and a program that only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from momopay import events
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 else:
@@ -34,7 +35,7 @@ else:
         def __getattr__(self, name: str) -> object:
             return getattr(import_module(self._name), name)
 
-    httpx, ssl = LateModule("httpx"), LateModule("ssl")
+    events, httpx, ssl = LateModule("momopay.events"), LateModule("httpx"), LateModule("ssl")
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -59,10 +60,13 @@ class Client(BaseClient["SyncBackend"]):
         default_headers: Headers to add to every request, such as those that a gateway wants. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
         app_info: Your program and its version, such as ``"shop/1.2"``, added to the User-Agent.
+        on_event: Called with each event of `momopay.events` as it happens, in the thread or task of the call, so it
+            must return quickly and must not block an event loop. An exception in it is logged and changes nothing.
 
     Raises:
         ConfigurationError: No key or address, an address that does not end in ``/v1``, TLS missing, a live key on
-            loopback, `proxy` or `verify` beside `transport`, or a senseless option.
+            loopback, `proxy` or `verify` beside `transport`, an `on_event` that cannot be called or is async, or a
+            senseless option.
     """
 
     @clears_frames
@@ -80,6 +84,7 @@ class Client(BaseClient["SyncBackend"]):
         verify: ssl.SSLContext | None = None,
         default_headers: Mapping[str, str] | None = None,
         app_info: str | None = None,
+        on_event: Callable[[events.Event], object] | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_request")
         limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
@@ -87,7 +92,7 @@ class Client(BaseClient["SyncBackend"]):
         connections: Connections[SyncBackend] = Connections(
             "_transport.sync_backend.SyncBackend", transport, proxy, verify
         )
-        self._configure(account, limits, budget, connections, default_headers, app_info)
+        self._configure(account, limits, budget, connections, default_headers, app_info, on_event)
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
@@ -118,6 +123,7 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         verify: As for `Client`.
         default_headers: As for `Client`.
         app_info: As for `Client`.
+        on_event: As for `Client`. A plain function: it is not awaited.
 
     Raises:
         ConfigurationError: As for `Client`.
@@ -138,6 +144,7 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         verify: ssl.SSLContext | None = None,
         default_headers: Mapping[str, str] | None = None,
         app_info: str | None = None,
+        on_event: Callable[[events.Event], object] | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_async_request")
         limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
@@ -145,7 +152,7 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         connections: Connections[AsyncBackend] = Connections(
             "_transport.async_backend.AsyncBackend", transport, proxy, verify
         )
-        self._configure(account, limits, budget, connections, default_headers, app_info)
+        self._configure(account, limits, budget, connections, default_headers, app_info, on_event)
 
     async def aclose(self) -> None:
         """Close the connections. The client cannot be used afterwards."""

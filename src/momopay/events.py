@@ -199,7 +199,8 @@ class JournalChanged(BaseEvent):
     Attributes:
         kind: ``PAYOUT`` or ``COLLECTION``, the values of `EntryKind`.
         reference: The caller's reference.
-        old_state: The state before, one of the values of `JournalState`; ``None`` if there was no entry.
+        old_state: The state before, one of the values of `JournalState`; ``None`` if there was no entry, or if it was
+            not read before (``transactions.reconcile`` finds an entry by a transaction that the journal did not know).
         new_state: The state now; the same as before if only the transaction's status changed.
         transaction_id: The service's id of the transaction, as far as it is known.
         transaction_status: The status of the transaction, ``None`` if the service told none.

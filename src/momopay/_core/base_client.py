@@ -101,6 +101,7 @@ class BaseClient(Generic[BackendT]):
     _budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None
     _limits: Limits
     _headers: dict[str, str] | None = None  # that the user adds to every request
+    _observer: Any = None  # an Observer, which a client without `on_event` does not load
     _owns_connections: bool = True
 
     def _configure(
@@ -111,6 +112,7 @@ class BaseClient(Generic[BackendT]):
         connections: Connections[BackendT],
         default_headers: Mapping[str, str] | None,
         app_info: str | None,
+        on_event: object,
     ) -> None:
         self._account = account
         self._limits = limits
@@ -119,11 +121,13 @@ class BaseClient(Generic[BackendT]):
         self._waits = Waits()
         if default_headers is not None or app_info is not None:
             self._headers = load("_core.headers.checked_headers")(default_headers, app_info)
+        if on_event is not None:
+            self._observer = load("_core.events.Observer")(on_event)
 
     @cached_property
     def _session(self) -> Session[BackendT]:
         session: Session[BackendT] = load("_core.session.open_session")(
-            self._connections.backend(), self._account, self._budget, self._limits, self._headers
+            self._connections.backend(), self._account, self._budget, self._limits, self._headers, self._observer
         )
         return session
 
@@ -219,8 +223,8 @@ class BaseClient(Generic[BackendT]):
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
-            The copy, with everything else that a subclass keeps in its attributes. Closing it closes nothing; the
-            original owns the connections.
+            The copy, with the same `on_event`, and with everything else that a subclass keeps in its attributes.
+            Closing it closes nothing; the original owns the connections.
 
         Raises:
             ConfigurationError: An option is out of range or unsafe.

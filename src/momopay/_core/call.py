@@ -18,6 +18,7 @@ from math import inf
 from typing import Any, Final, Generic, cast
 
 from momopay._core import retry
+from momopay._core.call_report import CallReport
 from momopay._core.endpoint import NO_DETAILS, Endpoint, PaymentDetails, R
 from momopay._core.response import (
     build_parser,
@@ -77,7 +78,7 @@ async def call(
     return await new.run()
 
 
-class Call(Generic[R]):
+class Call(CallReport, Generic[R]):
     """One call under way, over all its attempts."""
 
     def __init__(
@@ -91,19 +92,16 @@ class Call(Generic[R]):
         details: PaymentDetails = NO_DETAILS,
         lane: Lane | None = None,
     ) -> None:
-        self.session = session
-        self.endpoint = endpoint
-        self.path = path
+        super().__init__(session, endpoint, path, lane or endpoint.lane)
+        self.endpoint: Endpoint[R] = endpoint
         self.body = body
         self.headers: Headers = session.headers
         if headers is not None:
             self.headers = session.headers.copy()
             self.headers.update(headers)
         self.details = details
-        self.lane: Lane = lane or endpoint.lane
         self.started: float = session.backend.now()
         self.deadline: float = self.started + session.limits.deadline
-        self.attempts: int = 0
         self.has_slot: bool = False
         self.sent_at: datetime | None = None
         self.last_failure: AttemptFailed | None = None
@@ -122,7 +120,7 @@ class Call(Generic[R]):
         if self.session.limiter is None or self.has_slot:
             return False
         latest = self.deadline - self._min_remaining()
-        waited = await self.session.limiter.acquire(self.lane, latest=latest, describe=self._describe)
+        waited = await self.session.acquire_slot(self.lane, latest=latest, describe=self._describe)
         self.has_slot = True
         if waited:
             self._check_stk_pause()  # it may have begun while this call waited
@@ -150,6 +148,7 @@ class Call(Generic[R]):
                 max_attempts=self.session.limits.max_attempts,
                 deadline=self.deadline,
                 describe=self._describe,
+                on_retry=self.report_retry,
             )
         except Exception as obstacle:
             if obstacle is self.foreign_error:  # a bug in the user's transport, which the user must see
@@ -179,6 +178,7 @@ class Call(Generic[R]):
         self.has_slot = False
         started = backend.now()
         self.attempts += 1
+        response: RawResponse | None = None
         try:
             response = await self._send(self.deadline - started)
             record = self._parse(response)
@@ -186,17 +186,18 @@ class Call(Generic[R]):
             failure = failure_without_response(error)
         except AttemptFailed as error:
             failure = error
+        except BaseException as error:
+            self._report_attempt(started, response, error, is_sent=self.progress is None or not self.progress.is_unsent)
+            raise
         else:
-            if logger.isEnabledFor(logging.DEBUG):
-                self._log_attempt(started, f"{response.status}, request {record.response.request_id}")
+            self._report_attempt(started, response, None)
             return record
         self.last_failure = failure
         self.ambiguous = self.ambiguous or failure.kind in AMBIGUOUS
         # Only after `ambiguous` is set: an interrupt between the two lines must find one of them.
         self.progress = None
         await self._apply_pauses(failure)
-        if logger.isEnabledFor(logging.DEBUG):
-            self._log_attempt(started, str(failure.error))
+        self._report_attempt(started, response, failure)
         raise failure
 
     def _check_stk_pause(self) -> None:
@@ -247,12 +248,12 @@ class Call(Generic[R]):
         envelope = self.endpoint.envelope
         if envelope is None:
             check_success(response)
-            record, request_id = cast("R", Nothing()), None
+            record = cast("R", Nothing())
         else:
             parsed = parse_envelope(response, envelope)
-            record, request_id = parsed.data, parsed.request_id
+            record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
-        note_response(record, ResponseInfo(request_id, response.status, response.headers, self.attempts, elapsed))
+        note_response(record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed))
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:
@@ -284,15 +285,6 @@ class Call(Generic[R]):
             transaction_id=self.transaction_id,
             **vars(self.details),
         )
-
-    def _describe(self) -> str:
-        """Name the call without its query, which may hold a phone."""
-        return f"{self.endpoint.method} {self.path.partition('?')[0]}"
-
-    def _log_attempt(self, started: float, outcome: str) -> None:
-        seconds = self.session.backend.now() - started
-        text = "%s: attempt %d, lane %s, %.3f s: %s"
-        logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
 
     def _log_interruption(self) -> None:
         if self.endpoint.retry_policy.has_effect and self.may_have_been_sent:

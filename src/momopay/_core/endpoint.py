@@ -23,6 +23,7 @@ class Endpoint(Generic[R]):
         lane: The priority of its requests in the rate budget.
         envelope: What a success parses into; None where nothing is returned.
         prompts: Whether it sends an STK prompt, and so respects the pauses that the service orders.
+        has_id: Whether its path ends in an id.
     """
 
     method: str
@@ -30,6 +31,7 @@ class Endpoint(Generic[R]):
     lane: Lane
     envelope: type[Envelope[R]] | None
     prompts: bool = False
+    has_id: bool = False
 
 
 @dataclass(frozen=True)

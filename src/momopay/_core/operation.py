@@ -10,6 +10,7 @@ Inside the library, await private coroutines; never call an operation from anoth
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from copy import copy
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -39,6 +40,52 @@ class Resource(Generic[BackendT]):
     def _is_async(self) -> bool:
         return self._session.backend.is_async
 
+    def _with_session(self, session: Session[BackendT]) -> Self:
+        of_call = copy(self)
+        of_call._session = session  # noqa: SLF001
+        return of_call
+
+
+def as_operation(
+    session: Session[Any],
+    name: str,
+    work: Callable[Concatenate[Session[Any], P], Coroutine[Any, Any, T]],
+    reference: object = None,
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Coroutine[Any, Any, T]:
+    """Return the coroutine of ``work(session, ...)``, reported as an operation if the client has an observer.
+
+    `operation` does it for the methods that are one. Each step of an iterable does it by itself.
+    """
+    if session.observer is None:
+        return work(session, *args, **kwargs)
+    return _observed(session, name, lambda of_call: work(of_call, *args, **kwargs), reference)
+
+
+async def _observed(
+    session: Session[Any], name: str, work: Callable[[Session[Any]], Coroutine[Any, Any, T]], reference: object
+) -> T:
+    """Do the work with a copy of the session that carries its operation, and report its beginning and its end."""
+    assert session.observer is not None  # noqa: S101  the callers looked
+    call = session.observer.start(name, session.backend.now, reference)
+    coroutine = work(session.with_operation(call))
+    del work  # it holds the arguments, and this frame still runs when the end is reported
+    try:
+        call.call_started()
+    except BaseException:
+        coroutine.close()
+        raise
+    try:
+        result = await coroutine
+    except BaseException as error:
+        clear_frames(error)  # an observer that logs the error that is being handled must not show them
+        call.call_ended(error, None)
+        raise
+    call.call_ended(None, result)
+    return result
+
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends and return its result.
@@ -66,15 +113,27 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
     """Decorate a coroutine method of a resource with the form that its client needs."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        def begin(owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+            session = owner._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  hidden from completion
+            if session.observer is None:
+                return method(owner, *args, **kwargs)
+
+            def work(of_call: Session[Any]) -> Coroutine[Any, Any, T]:
+                return method(owner._with_session(of_call), *args, **kwargs)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+            name = f"{type(owner).__name__.lower()}.{method.__name__}"
+            reference = kwargs.get("reference", kwargs.get("account_reference"))
+            return _observed(session, name, work, reference)
+
         # Both wrappers delete their arguments before the call runs: their own frames are still running when an
         # error passes through them, so nothing can clear the phone number from these later.
         def blocking(owner: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
-            coroutine = method(owner, *args, **kwargs)
+            coroutine = begin(owner, *args, **kwargs)
             del args, kwargs
             return run_sync(coroutine)
 
         async def awaitable(owner: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
-            coroutine = method(owner, *args, **kwargs)
+            coroutine = begin(owner, *args, **kwargs)
             del args, kwargs
             return await run_async(coroutine)
 

@@ -130,6 +130,7 @@ async def retry(
     max_attempts: int,
     deadline: float,
     describe: Callable[[], str],
+    on_retry: Callable[[float, MomoPayError], None] = lambda _seconds, _error: None,
 ) -> T:
     """Retry after a first failed attempt while policy, attempts and deadline allow; else raise the last failure."""
     if first_failure.kind not in policy.retries_on or max_attempts == 1:
@@ -157,6 +158,7 @@ async def retry(
             state.attempt_number,
             failures[-1].error,
         )
+        on_retry(state.upcoming_sleep, failures[-1].error)
 
     async for trial in tenacity.AsyncRetrying(
         sleep=clock.sleep,

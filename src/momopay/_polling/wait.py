@@ -13,7 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import run_async, run_sync
@@ -24,7 +24,8 @@ from momopay._polling.waiter import Observation, Waiter
 from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
 
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and one without an observer no events
+    from momopay._core.events import Operation
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 else:  # for `typing.get_type_hints`
@@ -49,11 +50,13 @@ class TransactionWait:
         schedule: PollSchedule,
     ) -> None:
         self._coordinator = coordinator
-        self._reader = reader
+        self.reader = reader
+        self.operation: Operation | None = None
+        """What reports the ends, if the client has an observer."""
         self._backend = backend
         self._until = until
         self._limit = schedule.limit
-        now = backend.now()
+        now = self._started = backend.now()
         first_poll_at = now + schedule.first
         self._deadline = now + schedule.limit
         # Only the owner removes from it, and others copy it in one step, so it needs no lock.
@@ -80,17 +83,26 @@ class TransactionWait:
         return self._coordinator.register(self)
 
     async def next(self) -> Transaction | None:
-        """Return the next transaction that has ended, or None if all have been returned.
+        """Return the next transaction that has ended, or None if all have been returned; report how waits end.
 
         Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row,
         and `APIError` for a refusal that waiting does not change.
         """
+        try:
+            return await self._next()
+        except Exception as error:
+            for waiter in self.waiters():  # none of them is waited for any more
+                self._report(waiter, waiter.last, error)
+            raise
+
+    async def _next(self) -> Transaction | None:
         while self._pending:
             now = self._backend.now()
             for waiter in self.waiters():
                 ended = self._judge(waiter, now)
                 if ended is not None:
                     del self._pending[waiter.transaction_id]
+                    self._report(waiter, ended, None)
                     return ended
             if now >= self._deadline:
                 raise self._timeout()
@@ -109,7 +121,7 @@ class TransactionWait:
         """Make a poll round for all waits; return False if another wait is polling."""
         with self._coordinator.take_turn() as taken:
             if taken:
-                poll_round = PollRound(self._coordinator, self._reader, self._backend.now, self._deadline)
+                poll_round = PollRound(self._coordinator, self.reader, self._backend.now, self._deadline)
                 if not await poll_round.run():
                     self._no_poll_before = now + min(waiter.every for waiter in self.waiters())
             return taken
@@ -135,35 +147,45 @@ class TransactionWait:
     def _timeout(self) -> WaitTimeoutError:
         pending = list(self._pending)
         who = f"transaction {pending[0]} has" if len(pending) == 1 else f"{len(pending)} transactions have"
-        observation = self._pending[pending[0]].observation
         return WaitTimeoutError(
             f"{who} not ended after {self._limit:g} s, and may still succeed: read again later",
-            last=None if observation is None else observation.transaction,
+            last=self._pending[pending[0]].last,
             pending=pending,
         )
+
+    def _report(self, waiter: Waiter, seen: Transaction | None, error: Exception | None) -> None:
+        if self.operation is not None:
+            seconds = self._backend.now() - self._started
+            self.operation.wait_ended(waiter.transaction_id, seconds, waiter.reads, seen, error)
+
+
+Step: TypeAlias = Callable[[TransactionWait], Coroutine[Any, Any, Transaction | None]]
+"""Calls `TransactionWait.next`, as an operation."""
 
 
 class WaitIterator(Generic[BackendT]):
     """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
 
-    def __init__(self, start: Callable[[], TransactionWait]) -> None:
+    def __init__(self, start: Callable[[], TransactionWait], step: Step) -> None:
         self._start = start
+        self._step = step
 
     def __iter__(self: WaitIterator[SyncBackend]) -> Iterator[Transaction]:
         wait = self._start()
         with wait.registered():
-            while (ended := run_sync(wait.next())) is not None:
+            while wait.waiters() and (ended := run_sync(self._step(wait))) is not None:
                 yield ended
 
     def __aiter__(self: WaitIterator[AsyncBackend]) -> AsyncIterator[Transaction]:
-        return _AsyncEnds(self._start())
+        return _AsyncEnds(self._start(), self._step)
 
 
 class _AsyncEnds:
     # A class and not an asynchronous generator: trio warns of a generator that a `break` leaves unfinished.
 
-    def __init__(self, wait: TransactionWait) -> None:
+    def __init__(self, wait: TransactionWait, step: Step) -> None:
         self._wait = wait
+        self._step = step
         registration = ExitStack()
         registration.enter_context(wait.registered())
         self._leave = weakref.finalize(self, registration.close)
@@ -173,12 +195,12 @@ class _AsyncEnds:
 
     def __anext__(self) -> Coroutine[Any, Any, Transaction]:
         # Its frame does not hold the iterator: trio may keep the frames of a wait that it woke.
-        return _next_end(self._wait, self._leave)
+        return _next_end(self._wait, self._step, self._leave)
 
 
-async def _next_end(wait: TransactionWait, leave: Callable[[], object]) -> Transaction:
+async def _next_end(wait: TransactionWait, step: Step, leave: Callable[[], object]) -> Transaction:
     try:
-        ended = await run_async(wait.next())
+        ended = await run_async(step(wait)) if wait.waiters() else None
     except BaseException:
         leave()
         raise

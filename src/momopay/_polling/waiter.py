@@ -49,6 +49,7 @@ class Waiter:
     failure: MomoPayError | None = None  # ends the wait: a refusal of this transaction, or malformed answers
     was_malformed: bool = False  # whether the last answer was not the service's format
     last_read_at: float = -inf  # read or tried to read
+    reads: int = 0
 
     # Written by the owner.
     judged: Observation | None = None
@@ -60,6 +61,7 @@ class Waiter:
         """Publish what a request showed to the owner."""
         self.created_at = observation.transaction.created_at
         self.last_read_at = now
+        self.reads += 1
         self.was_malformed = False
         if observation.is_full:
             self.needs_full_read = False
@@ -104,6 +106,11 @@ class Waiter:
         self.needs_full_read = False
         self.full_read_status = None
         self.result_deadline = inf if self.ended is None else now
+
+    @property
+    def last(self) -> Transaction | None:
+        """What was read last."""
+        return None if self.observation is None else self.observation.transaction
 
     @property
     def answers_by(self) -> float:

@@ -56,7 +56,7 @@ _EARLIER: Final = timedelta(seconds=10)
 class Collections(Payments):
     """The orders of one account in the journal."""
 
-    _kind: ClassVar[EntryKind] = EntryKind.COLLECTION
+    kind: ClassVar[EntryKind] = EntryKind.COLLECTION
     _begin: ClassVar[Update] = BEGIN_PROMPT
     _outcomes: ClassVar[Mapping[JournalState, Update]] = PROMPT_OUTCOMES
     _sight: ClassVar[Update] = SIGHT_PROMPT
@@ -95,12 +95,12 @@ class Collections(Payments):
         """Record what the service reports of a known prompt; return False if the order has no such prompt."""
         return self._record(reference, report)
 
-    def contradict(self, entry: JournalEntry, transaction_id: str | None = None) -> None:
+    def contradict(self, entry: JournalEntry, transaction_id: str | None = None) -> bool:
         """Record that a transaction is no prompt of the order: whether the customer was prompted is unknown."""
         values = self._values(entry.reference, {"the_transaction_id": transaction_id or entry.transaction_id})
         with self._database.connection() as connection, transaction(connection):
             connection.execute(DELETE_PROMPT, _of_prompt(values))
-            update_one(connection, CONTRADICT_PROMPT, values)
+            return update_one(connection, CONTRADICT_PROMPT, values)
 
     def _record(
         self, reference: str, report: Report, acceptance: tuple[Update, Mapping[str, object]] | None = None

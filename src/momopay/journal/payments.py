@@ -63,7 +63,7 @@ _PHONES_AT_ONCE: Final = 500  # databases limit the parameters of a statement
 class Payments:
     """The payouts of one account in the journal. `Collections` are the other kind of payments."""
 
-    _kind: ClassVar[EntryKind] = EntryKind.PAYOUT
+    kind: ClassVar[EntryKind] = EntryKind.PAYOUT
     _begin: ClassVar[Update] = BEGIN
     _outcomes: ClassVar[Mapping[JournalState, Update]] = OUTCOMES
     _sight: ClassVar[Update] = SIGHT
@@ -72,7 +72,7 @@ class Payments:
     def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
         self._database = database
         self._account = account
-        self._rows = {"the_account": account, "the_kind": self._kind.value}
+        self._rows = {"the_account": account, "the_kind": self.kind.value}
         self._look_alikes: dict[str, str] | None = None
         self.leases = leases
         self.refund_of: str | None = None
@@ -189,17 +189,14 @@ class Payments:
         transaction_id: str | None = None,
         code: str | None = None,
         clock_offset: float | None = None,
-    ) -> None:
-        """Record how the call that holds the lease ended, unless a later call or the service's record decided."""
-        if self.leases.holds(lease):
-            self._outcome(
-                lease,
-                reference,
-                state,
-                new_transaction_id=transaction_id,
-                new_code=code,
-                new_clock_offset=clock_offset,
-            )
+    ) -> bool:
+        """Record how the call that holds the lease ended, unless a later call or the service's record decided.
+
+        Returns:
+            Whether this was recorded.
+        """
+        known = {"new_transaction_id": transaction_id, "new_code": code, "new_clock_offset": clock_offset}
+        return self.leases.holds(lease) and self._outcome(lease, reference, state, **known)
 
     def accept(
         self, reference: str, report: Report, *, lease: Lease | None = None, clock_offset: float | None = None
@@ -239,13 +236,13 @@ class Payments:
             )
         return True
 
-    def contradict(self, entry: JournalEntry) -> None:
+    def contradict(self, entry: JournalEntry) -> bool:
         """Record that the transaction of an accepted payout is another payment: whether it was paid is unknown."""
-        self._execute(CONTRADICT, entry.reference, the_transaction_id=entry.transaction_id)
+        return self._execute(CONTRADICT, entry.reference, the_transaction_id=entry.transaction_id)
 
-    def sight(self, entry: JournalEntry) -> None:
+    def sight(self, entry: JournalEntry) -> bool:
         """Record that a payout that was refused or not sent may have been made after all."""
-        self._execute(self._sight, entry.reference, the_claim=entry.claim)
+        return self._execute(self._sight, entry.reference, the_claim=entry.claim)
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
@@ -262,9 +259,9 @@ class Payments:
         """Return the parameters by which the begin statement compares the row with the one that was read."""
         return {"the_claim": read.claim}
 
-    def _outcome(self, lease: Lease, reference: str, state: JournalState, **known: object) -> None:
+    def _outcome(self, lease: Lease, reference: str, state: JournalState, **known: object) -> bool:
         nothing = dict.fromkeys(("new_transaction_id", "new_code", "new_clock_offset"))
-        self._execute(self._outcomes[state], reference, the_claim=lease.id, **nothing | known)
+        return self._execute(self._outcomes[state], reference, the_claim=lease.id, **nothing | known)
 
     def _execute(self, change: Update, reference: str, **values: object) -> bool:
         with self._database.connection() as connection:

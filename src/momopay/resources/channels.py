@@ -21,11 +21,11 @@ from momopay.models.requests import ChannelChanges, ChannelRequest, channel_path
 __all__ = ["Channels"]
 
 LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[ChannelItems])
-GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel])
+GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
 CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
-UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel])
+UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel], has_id=True)
 # The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
-DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None)
+DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
 
 
 class Channels(Resource[BackendT]):

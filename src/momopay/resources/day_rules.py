@@ -28,12 +28,14 @@ class Seen:
         entry: The entry of the transaction, None if there is none.
         namesake: Another entry, which has the reference.
         is_news: The journal did not know the transaction before.
+        before: The entry as it was before this was recorded in it, None if the journal did not know the transaction.
     """
 
     transaction: TransactionSummary
     entry: JournalEntry | None = None
     namesake: JournalEntry | None = None
     is_news: bool = False
+    before: JournalEntry | None = None
 
     @property
     def reference(self) -> str:

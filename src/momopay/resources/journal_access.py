@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import MomoPayError
+from momopay.journal.entries import EntryKind, JournalState
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.payments import Payments
@@ -47,8 +48,13 @@ class JournalAccess:
             return None
         return result
 
-    async def finish(self, work: Callable[[], object], cause: BaseException) -> None:
-        """Write what a call leaves behind that ends with an exception; log a failure."""
+    async def finish(self, work: Callable[[], object], cause: BaseException) -> bool:
+        """Write what a call leaves behind that ends with an exception; log a failure, and return whether it is done."""
+        done = list[object]()
+        await self._finish(lambda: done.append(work()), cause)
+        return any(done)
+
+    async def _finish(self, work: Callable[[], object], cause: BaseException) -> None:
         if isinstance(cause, Exception):
             await self.run_or_log(work)
             return
@@ -57,6 +63,10 @@ class JournalAccess:
             await self._session.backend.finish_in_thread(self._bounded(work, _LEAST_SECONDS))
         except Exception as error:  # noqa: BLE001  as above
             self._log(error)
+
+    def report(self, old: JournalState | None, new: JournalState, record: object = None) -> None:
+        """Report that the entry's state changed, or the status of its transaction; `record` is the service's."""
+        report_change(self._session, self._payments.kind, self._reference, old, new, record)
 
     def _bounded(self, work: Callable[[], T], least: float) -> Callable[[], T]:
         def bounded() -> T:
@@ -71,3 +81,16 @@ class JournalAccess:
         # A JournalError, or the journal was closed meanwhile. Of anything else a trace or a text may show values.
         problem = str(error) if isinstance(error, MomoPayError) else f"not recorded: {type(error).__name__}"
         logger.error("reference %s: %s", redacted_repr(self._reference), problem)
+
+
+def report_change(
+    session: Session[Any],
+    kind: EntryKind,
+    reference: str,
+    old: JournalState | None,
+    new: JournalState,
+    record: object = None,
+) -> None:
+    """Report to the client's observer, if there is one, that an entry changed; `record` is the service's."""
+    if session.operation is not None:
+        session.operation.journal_changed(kind, reference, old, new, record)

@@ -10,7 +10,7 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.session import Session
 from momopay.errors import MomoPayError
-from momopay.journal.entries import JournalEntry
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.rules import Finding
 from momopay.models.requests import Fit, transaction_path
 from momopay.models.transactions import Transaction
@@ -60,7 +60,8 @@ class KnownPayment(ABC, Generic[BackendT]):
             case Finding.MADE:
                 return await self._adopt(entry, matches)
             case Finding.UNCLEAR:
-                await self._journal.run_or_log(partial(self._payments.sight, entry))
+                if await self._journal.run_or_log(partial(self._payments.sight, entry)):
+                    self._journal.report(entry.state, JournalState.UNKNOWN)
                 raise outcome_unknown(entry, describe(matches), matches)
             case Finding.ABSENT:
                 return None

@@ -10,7 +10,7 @@ from momopay._core.backend import BackendT
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import DuplicatePayoutError, MomoPayError
-from momopay.journal.entries import MAY_BE_SENT, JournalEntry
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.matching import RequestedPayment
@@ -76,11 +76,15 @@ class KnownPayout(KnownPayment[BackendT]):
                 reference=entry.reference,
             )
         if differing:
-            await self._journal.run_or_log(partial(self._payments.contradict, entry))
+            changed = await self._journal.run_or_log(partial(self._payments.contradict, entry))
+            if changed:
+                self._journal.report(entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {entry.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         if transaction.status != entry.status:
-            await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(transaction)))
+            accept = partial(self._payments.accept, entry.reference, report_of(transaction))
+            if await self._journal.run_or_log(accept):
+                self._journal.report(entry.state, entry.state, transaction)
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction:
@@ -96,6 +100,9 @@ class KnownPayout(KnownPayment[BackendT]):
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
         """Record the one transaction that fits, and return it."""
         (found,) = matches.exact
-        if await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(found))) is False:
+        accepted = await self._journal.run_or_log(partial(self._payments.accept, entry.reference, report_of(found)))
+        if accepted is False:
             raise outcome_unknown(entry, "the transaction that fits is already that of another reference", matches)
+        if accepted:
+            self._journal.report(entry.state, JournalState.ACCEPTED, found)
         return transaction_from(found)

@@ -9,7 +9,7 @@ from momopay._core.backend import BackendT
 from momopay._core.session import Session
 from momopay.errors import DuplicateCollectionError, MomoPayError
 from momopay.journal.collection_rules import Stage, prompts_found, stage_of
-from momopay.journal.entries import JournalEntry
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.rules import Finding
 from momopay.models.matching import RequestedPayment
@@ -43,7 +43,9 @@ class KnownPrompts(KnownPayment[BackendT]):
         if differing == ["phone"] and entry.is_anonymised:  # this call's phone is wrong, not the journal
             raise duplicate(entry, "has another phone")
         if differing:
-            await self._journal.run_or_log(partial(self._orders.contradict, entry, transaction_id))
+            changed = await self._journal.run_or_log(partial(self._orders.contradict, entry, transaction_id))
+            if changed:
+                self._journal.report(entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         (known,) = (prompt for prompt in entry.prompts if prompt.transaction_id == transaction_id)
@@ -51,7 +53,8 @@ class KnownPrompts(KnownPayment[BackendT]):
             record = partial(self._orders.report, entry.reference, report_of(transaction))
             # Another prompt goes out only if the end of this one is recorded.
             is_ended = stage_of(transaction.status) is Stage.ENDED
-            await (self._journal.run(record) if is_ended else self._journal.run_or_log(record))
+            if await (self._journal.run(record) if is_ended else self._journal.run_or_log(record)):
+                self._journal.report(entry.state, entry.state, transaction)
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
@@ -75,6 +78,8 @@ class KnownPrompts(KnownPayment[BackendT]):
         for found in matches.known:
             if stage_of(found.status) is Stage.PAID:
                 await self._journal.run(partial(self._orders.report, entry.reference, report_of(found)))
+                if all(each.transaction_id != found.transaction_id or not each.is_paid for each in entry.prompts):
+                    self._journal.report(entry.state, entry.state, found)
         return matches
 
     def _finding(self, matches: Matches) -> Finding:
@@ -86,8 +91,11 @@ class KnownPrompts(KnownPayment[BackendT]):
         # As in `read`. Of what is open or paid the caller learns even if it cannot be recorded.
         run = self._journal.run if set(stages.values()) == {Stage.ENDED} else self._journal.run_or_log
         for found in reversed(matches.exact):
-            if await run(partial(self._orders.accept, entry.reference, report_of(found))) is False:
+            accepted = await run(partial(self._orders.accept, entry.reference, report_of(found)))
+            if accepted is False:
                 raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
+            if accepted:
+                self._journal.report(entry.state, JournalState.ACCEPTED, found)
         preferred = [Stage.PAID, Stage.OPEN, Stage.ENDED]
         found = min(matches.exact, key=lambda each: preferred.index(stages[each.transaction_id]))
         return transaction_from(found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import builtins
 import logging
+from collections.abc import Coroutine
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
+from typing import Any
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
-from momopay._core.operation import Resource, operation
+from momopay._core.operation import Resource, as_operation, operation
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.enums import TransactionStatus, TransactionType
@@ -153,7 +154,11 @@ class Listing(Resource[BackendT]):
             amount_max=amount_max,
             q=q,
         )
-        return TransactionIterator(partial(page_at, self._session, query))
+
+        def fetch(cursor: str | None) -> Coroutine[Any, Any, TransactionPage]:
+            return as_operation(self._session, "transactions.iter", page_at, None, query, cursor)
+
+        return TransactionIterator(fetch)
 
     @operation
     async def find(

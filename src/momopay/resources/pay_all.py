@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.endpoint import Endpoint
-from momopay._core.operation import run_async, run_sync
+from momopay._core.operation import as_operation, run_async, run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay.errors import (
@@ -125,7 +125,8 @@ class PayAll(Generic[BackendT]):
         if given is _END:
             self._has_ended = True
             return None
-        outcome = await self._pay(given)
+        reference = reference_in(given)
+        outcome = await as_operation(self._session, "payouts.pay_all", self._pay, reference, given)
         self._has_ended = outcome.stops
         return outcome
 
@@ -149,7 +150,8 @@ class PayAll(Generic[BackendT]):
         self._limits.check(requests)
         return everything
 
-    async def _pay(self, given: object) -> PayoutOutcome:
+    async def _pay(self, session: Session[BackendT], given: object) -> PayoutOutcome:
+        self._session = session
         try:
             item = item_of(given)
             request, metadata = self._request(item), checked_metadata(item.metadata)
@@ -201,15 +203,12 @@ class PayAll(Generic[BackendT]):
 
     async def _wait_for_slot(self) -> bool:
         """Wait for a slot of the rate budget, however long; return whether there is a budget."""
-        limiter = self._session.limiter
-        if limiter is None:
-            return False
         self.waiting = True
         try:
-            await limiter.acquire(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
+            await self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
         finally:
             self.waiting = False
-        return True
+        return self._session.limiter is not None
 
     async def _wait(self, seconds: float) -> None:
         self.waiting = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
-from momopay._core.operation import Resource, operation, run_async, run_sync
+from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
 from momopay._ratelimit.budget import Lane
 from momopay.errors import RequestValidationError
@@ -288,7 +288,7 @@ class Payouts(Resource[BackendT]):
     def _reconcile_all(self: Payouts[AsyncBackend], *, journal: Journal) -> Coroutine[Any, Any, list[JournalEntry]]: ...
     def _reconcile_all(self, *, journal: Journal) -> Any:
         """Do what ``journal.reconcile_all(client)`` promises."""
-        coroutine = reconcile_all(self._session, journal)
+        coroutine = as_operation(self._session, "payouts.reconcile_all", reconcile_all, None, journal)
         return run_async(coroutine) if self._is_async else run_sync(coroutine)
 
     def _checked(self, **arguments: object) -> PayoutRequest:

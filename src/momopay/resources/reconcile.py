@@ -15,13 +15,14 @@ from momopay._core.call import call
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import OutcomeUnknownError
-from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, collections_of, rows_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.requests import Search
 from momopay.models.transactions import TransactionSummary
+from momopay.resources.journal_access import report_change
 from momopay.resources.search import Matches, search
 from momopay.resources.wallet import BALANCE
 
@@ -41,20 +42,23 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
     others = await session.backend.in_thread(lambda: [rows_of(journal, each.kind).others(each) for each in entries])
     wanted = [search_for(entry, known) for entry, known in zip(entries, others, strict=True)]
     for entry, matches in zip(entries, await search(session, wanted), strict=True):
-        if not await session.backend.in_thread(_resolve, journal, entry, matches):
+        made = await session.backend.in_thread(_resolve, journal, entry, matches)
+        for each in made:
+            report_change(session, entry.kind, entry.reference, entry.state, JournalState.ACCEPTED, each)
+        if not made:
             logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
     return await session.backend.in_thread(lambda: [journal.get(each.reference, each.kind) or each for each in entries])
 
 
-def _resolve(journal: Journal, entry: JournalEntry, matches: Matches) -> bool:
-    """Record what a search found of a payment in doubt, and return whether it was made."""
+def _resolve(journal: Journal, entry: JournalEntry, matches: Matches) -> list[TransactionSummary]:
+    """Record what a search found of a payment in doubt, and return the transactions that it is."""
     found = made_of(entry, matches)
     for each in found:
         if entry.kind is EntryKind.COLLECTION:
             collections_of(journal).accept(entry.reference, report_of(each))
         else:
             journal.settle(each)
-    return bool(found)
+    return found
 
 
 def made_of(entry: JournalEntry, matches: Matches) -> list[TransactionSummary]:

@@ -22,6 +22,7 @@ from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import TransactionSummary
 from momopay.resources.day_report import BookedOrder, DayReport, day_bounds
 from momopay.resources.day_rules import Seen, compare, kind_of, total
+from momopay.resources.journal_access import report_change
 from momopay.resources.pagination import PageWalk
 from momopay.resources.search import GET, page_at
 
@@ -56,6 +57,10 @@ async def reconcile_days(
         elif since <= found.created_at < until:
             theirs.append(found)
     seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
+    for each in seen:
+        if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
+            old = None if each.before is None else each.before.state
+            report_change(session, each.entry.kind, each.entry.reference, old, each.entry.state, each.transaction)
     in_doubt = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
     overpaid = await in_thread(partial(_overpaid, journal, seen))
     unlisted = await in_thread(partial(_unlisted, journal, booked or {}, seen))
@@ -121,7 +126,7 @@ def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
     before = entry_of(journal, transaction.transaction_id)
     settled = journal.settle(transaction)
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
-        return Seen(transaction, settled, is_news=before is None)
+        return Seen(transaction, settled, is_news=before is None, before=before)
     reference = transaction.account_reference
     namesake = settled or before or (None if not reference else journal.get(reference, kind))
     return Seen(transaction, namesake=namesake)

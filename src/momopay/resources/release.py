@@ -14,6 +14,7 @@ from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, payments_of
 from momopay.journal.releases import check_free, check_lease_is_over
 from momopay.journal.rules import Finding, finding
+from momopay.resources.journal_access import report_change
 from momopay.resources.reconcile import check_tenant, describe, outcome_unknown, search_for
 from momopay.resources.search import search
 
@@ -41,10 +42,12 @@ async def release(session: Session[BackendT], journal: Journal, reference: str, 
     (matches,) = await search(session, [wanted], whole_list=True)
     match finding(matches.exact, matches.near):
         case Finding.MADE:
-            await in_thread(journal.settle, matches.exact[0])
+            if await in_thread(journal.settle, matches.exact[0]):
+                report_change(session, entry.kind, reference, entry.state, JournalState.ACCEPTED, matches.exact[0])
         case Finding.UNCLEAR:
             raise outcome_unknown(entry, describe(matches), matches)
         case Finding.ABSENT:
             if await in_thread(partial(payments.release, entry, by)):
                 logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
+                report_change(session, entry.kind, reference, entry.state, JournalState.NOT_SENT)
     return check_free(await in_thread(payments.get, reference))

@@ -20,7 +20,7 @@ from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQue
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import PageWalk
 
-GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction])
+GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
 # How far before the service's present a search begins for a payment whose time is in the service's future.
 _FUTURE_MARGIN: Final = timedelta(days=1)
 

@@ -7,6 +7,7 @@ Invariants:
   the first byte goes out, so a crash at any later moment leaves a row that says that the payment may have been made.
 - An outcome is recorded as REFUSED or NOT_SENT only if it is known that no money moved. Whatever else happens,
   interrupts included, leaves UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
+- No event is delivered between the two, because an observer may raise: they are held until the outcome is recorded.
 - The body of the request is not written after the deadline (by the transport), nor on behalf of a row that another
   call or a person has changed meanwhile.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -108,8 +110,9 @@ class SendOnce(Generic[BackendT, SentT]):
         except MomoPayError as error:
             error.may_have_executed = not await self._is_free()  # another call may have sent it meanwhile
             raise
+        operation = self._session.operation
         try:
-            with self._payments.leases.lease() as lease:
+            with nullcontext() if operation is None else operation.held(), self._payments.leases.lease() as lease:
                 began = self._session.backend.now()
                 if await self._begin(lease, read) is None:
                     return await self._send(lease, began)
@@ -120,6 +123,7 @@ class SendOnce(Generic[BackendT, SentT]):
             if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
                 raise
             self._limit = error
+            self._call.report_retry(pause, error)
             await self._session.backend.sleep(pause)
         self._call.has_slot = False  # it is old when this call sends after all
         return None
@@ -148,7 +152,7 @@ class SendOnce(Generic[BackendT, SentT]):
             clock_offset=self._session.clock.offset,
         )
         try:
-            return await self._journal.run(begin)
+            forbidding = await self._journal.run(begin)
         except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
             raise
         except BaseException as error:
@@ -159,6 +163,9 @@ class SendOnce(Generic[BackendT, SentT]):
             if isinstance(error, JournalError):
                 error.may_have_executed = not await self._is_free()
             raise
+        if forbidding is None:
+            self._journal.report(None if read is None else read.state, JournalState.SENDING)
+        return forbidding
 
     async def _send(self, lease: Lease, began: float) -> SentT:
         self._call.before_body = partial(self._check_row, lease, began)
@@ -172,16 +179,20 @@ class SendOnce(Generic[BackendT, SentT]):
         except BaseException as error:  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
             outcome = partial(self._payments.record_outcome, lease, self._reference, state)
-            await self._journal.finish(outcome, error)
+            if await self._journal.finish(outcome, error):
+                self._journal.report(JournalState.SENDING, state)
             raise
         reference = record.reference if isinstance(record, Payout) else record.account_reference
         differing = self._payment.differences(reference, record)
         if differing:
             raise await self._unbelievable(lease, record, f"the service answered with another {', '.join(differing)}")
         accept = partial(self._payments.accept, self._reference, report_of(record), lease=lease)
-        if await self._journal.run_or_log(partial(accept, clock_offset=self._session.clock.offset)) is False:
+        is_accepted = await self._journal.run_or_log(partial(accept, clock_offset=self._session.clock.offset))
+        if is_accepted is False:
             why = f"the service answered with the transaction of another {self._what}"
             raise await self._unbelievable(lease, record, why)
+        if is_accepted:
+            self._journal.report(JournalState.SENDING, JournalState.ACCEPTED, record)
         await self._learn_tenant(record)
         return record
 
@@ -238,4 +249,6 @@ class SendOnce(Generic[BackendT, SentT]):
     ) -> None:
         record = partial(self._payments.record_outcome, lease, self._reference, state)
         offset = self._session.clock.offset
-        await self._journal.run_or_log(partial(record, transaction_id=transaction_id, code=code, clock_offset=offset))
+        record = partial(record, transaction_id=transaction_id, code=code, clock_offset=offset)
+        if await self._journal.run_or_log(record):
+            self._journal.report(JournalState.SENDING, state)

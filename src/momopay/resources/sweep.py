@@ -80,7 +80,10 @@ async def sweep(
     if failure is not None:
         raise failure
     opened, unknown = await in_thread(lambda: (len(journal.open()), len(journal.unresolved())))
-    return SweepReport(reader.settled, opened, unknown, counts[Delivered.HANDLED], counts[Delivered.FAILED])
+    report = SweepReport(reader.settled, opened, unknown, counts[Delivered.HANDLED], counts[Delivered.FAILED])
+    if session.operation is not None:
+        session.operation.sweep_ended(**vars(report))
+    return report
 
 
 def _due(session: Session[BackendT], journal: Journal, since: str | None) -> Due:

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, zip_longest
 from random import sample
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, ParamSpec
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
@@ -17,13 +18,14 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.errors import TransactionNotFoundError
 from momopay.journal.ends import sweeps_of
-from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.journal import Journal, collections_of, payments_of, rows_of
 from momopay.models.enums import has_settled
 from momopay.models.matching import RequestedPayment
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
+from momopay.resources.journal_access import report_change
 from momopay.resources.reconcile import describe, made_of
 from momopay.resources.search import GET, LIST, search, service_times
 from momopay.resources.sweep_pages import SweepPages, WithinReach, pages_to
@@ -32,6 +34,8 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.sweeps import Target
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+P = ParamSpec("P")
 
 # Requests of one pass, of which some are for what lies deeper than its pages.
 _REQUESTS: Final = 14
@@ -80,6 +84,8 @@ class SweepReader(Generic[BackendT]):
         # By the id that an unclear response showed. The search decides; what it does not show is read.
         self._unclear = {entry.transaction_id: (entry, search) for entry, search in due.unknown if entry.transaction_id}
         self._requests = 0
+        # Written in a thread, and reported by the task or thread that sweeps.
+        self._changes: list[tuple[Target | JournalEntry, JournalState, JournalState, TransactionSummary]] = []
         self.ended: dict[str, Transaction] = {}
         """What was read and has ended."""
         self.settled: int = 0
@@ -113,7 +119,7 @@ class SweepReader(Generic[BackendT]):
             reached = pages.is_at_end or (pages.last is not None and each.is_past(pages.last))
             made = made_of(entry, matches) if reached else []
             for record in made:
-                await self._session.backend.in_thread(self._accept, entry, record)
+                await self._recorded(self._accept, entry, record)
             if not made:
                 why = describe(matches) if reached else "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
@@ -148,7 +154,7 @@ class SweepReader(Generic[BackendT]):
         query = TransactionQuery.checked(limit=100, cursor=cursor).to_query()
         page = await call(self._session, LIST, "/transactions" + query, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
-        await self._session.backend.in_thread(self._record_all, page.items)
+        await self._recorded(self._record_all, page.items)
         return page
 
     async def _read_by_id(self, transaction_id: str) -> None:
@@ -158,7 +164,14 @@ class SweepReader(Generic[BackendT]):
         except TransactionNotFoundError:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
-        await self._session.backend.in_thread(self._record_all, [transaction])
+        await self._recorded(self._record_all, [transaction])
+
+    async def _recorded(self, record: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Write to the journal in a thread, then report what has changed."""
+        await self._session.backend.in_thread(partial(record, *args, **kwargs))
+        while self._changes:
+            of, old, new, shown = self._changes.pop(0)
+            report_change(self._session, of.kind, of.reference, old, new, shown)
 
     def _record_all(self, records: Iterable[TransactionSummary]) -> None:
         checked = list[str]()
@@ -189,6 +202,7 @@ class SweepReader(Generic[BackendT]):
             entry = rows.get(target.reference)
             if entry is not None and target.transaction_id in entry.transaction_ids:
                 rows.contradict(entry.model_copy(update={"transaction_id": target.transaction_id}))
+                self._changes.append((target, entry.state, JournalState.UNKNOWN, record))
             return
         has_changed = record.status != target.status
         is_new_code = isinstance(record, Transaction) and (
@@ -200,6 +214,7 @@ class SweepReader(Generic[BackendT]):
             else:
                 collections_of(self._journal).report(target.reference, report_of(record))
         if has_changed:
+            self._changes.append((target, JournalState.ACCEPTED, JournalState.ACCEPTED, record))
             self._wanted[target.transaction_id] = replace(target, status=record.status)
             self.settled += has_settled(target.kind.transaction_type, record.status)
         self._note_end(record, needs_code=has_changed or target.transaction_id in self._due.unhandled)
@@ -223,6 +238,7 @@ class SweepReader(Generic[BackendT]):
         """Record that a payment in doubt was made."""
         if rows_of(self._journal, entry.kind).accept(entry.reference, report_of(record)):
             self._unclear.pop(entry.transaction_id or "", None)
+            self._changes.append((entry, entry.state, JournalState.ACCEPTED, record))
             self.settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import date
 from functools import partial
+from typing import Any
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
-from momopay._core.operation import Resource, operation
+from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.session import Session
 from momopay._polling.confirmation import Confirmation
 from momopay._polling.coordinator import WaitCoordinator
@@ -65,6 +66,12 @@ class Transactions(Listing[BackendT]):
             APIConnectionError: The reads of others took until the deadline, or as for `get`; the callback comes again.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
+        if self._session.operation is None:
+            return await self._confirm(callback)
+        with self._session.operation.confirming(callback):
+            return await self._confirm(callback)
+
+    async def _confirm(self, callback: Callback) -> Transaction:
         session = self._session
         deadline = session.backend.now() + session.limits.deadline
         turns = self._coordinator.confirmations
@@ -143,7 +150,11 @@ class Transactions(Listing[BackendT]):
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)
-        return WaitIterator(partial(self._start_wait, wanted, until, schedule))
+
+        def step(wait: TransactionWait) -> Coroutine[Any, Any, Transaction | None]:
+            return as_operation(self._session, "transactions.wait_all", _next_end, None, wait)
+
+        return WaitIterator(partial(self._start_wait, wanted, until, schedule), step)
 
     @operation
     async def reconcile(
@@ -235,7 +246,15 @@ class Transactions(Listing[BackendT]):
     ) -> TransactionWait:
         wanted = {transaction_id_of(each): each for each in ids}
         reader = _PollReader(self._session)
-        return TransactionWait(self._coordinator, reader, self._session.backend, wanted, until, schedule)
+        wait = TransactionWait(self._coordinator, reader, self._session.backend, wanted, until, schedule)
+        wait.operation = self._session.operation
+        return wait
+
+
+async def _next_end(session: Session[BackendT], wait: TransactionWait) -> Transaction | None:
+    """Return the next end, as a step that is an operation of its own."""
+    wait.reader, wait.operation = _PollReader(session), session.operation
+    return await wait.next()
 
 
 class _PollReader(Resource[BackendT]):
@@ -248,10 +267,8 @@ class _PollReader(Resource[BackendT]):
 
     async def take_slot(self, until: float) -> None:
         """Take the slot of the next request."""
-        limiter = self._session.limiter
-        if limiter is not None:
-            await limiter.acquire(Lane.POLL, latest=until, describe=lambda: "GET /transactions")
-            self._has_slot = True
+        await self._session.acquire_slot(Lane.POLL, latest=until, describe=lambda: "GET /transactions")
+        self._has_slot = True
 
     async def read(self, transaction_id: str, until: float) -> Transaction:
         path = transaction_path(transaction_id)

@@ -1,0 +1,252 @@
+"""Report what happens to the `on_event` of a client, or of a callback view.
+
+Nothing here runs, and this module is not loaded, without an observer. A client with one gives each call a copy of the
+session that carries its `Operation`. Whatever works for a call gets its session anyway, so an event finds its call in
+every thread and task, without a context variable that threads and generators lose.
+
+Invariants:
+- Whatever an observer raises of `Exception` is logged, and the call goes on as if it had not been asked.
+- What it raises besides, such as KeyboardInterrupt, passes through. So nothing is delivered between a payment's row in
+  SENDING and the record of its outcome: see `Operation.held`.
+
+Times are in seconds, on the monotonic clock of the backend.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._redaction import clear_frames, redact
+from momopay.errors import (
+    CallbackError,
+    CallbackMismatchError,
+    ConfigurationError,
+    ForgedCallbackError,
+    InvalidCallbackError,
+    TransactionNotFoundError,
+)
+from momopay.events import (
+    AttemptEnded,
+    BudgetWaited,
+    CallbackOutcome,
+    CallbackReceived,
+    CallEnded,
+    CallStarted,
+    Event,
+    JournalChanged,
+    RetryScheduled,
+    SweepEnded,
+    WaitEnded,
+)
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+_call_ids = itertools.count(1)
+
+
+class Observer:
+    """Passes events to `on_event`. Safe to use from any thread, as far as `on_event` is.
+
+    Raises:
+        ConfigurationError: `on_event` cannot be called, or is async.
+    """
+
+    def __init__(self, on_event: object) -> None:
+        if not callable(on_event) or is_async(on_event):
+            raise ConfigurationError("on_event must be a function that takes an event, and not an async def")
+        self._on_event: Callable[[Event], object] = on_event
+        self._failed = set[type[Event]]()
+
+    def deliver(self, event: Event) -> None:
+        """Call the observer; log what it raises, with a traceback once for each kind of event."""
+        try:
+            raise_if_awaitable(self._on_event(event))
+        except Exception as error:  # noqa: BLE001  it must not change how a payment goes on
+            kind = type(event)
+            trace = "" if kind in self._failed else f"\n{trace_of(error)}"
+            self._failed.add(kind)
+            logger.error("on_event failed on %s: %s%s", kind.__name__, type(error).__name__, trace)  # noqa: TRY400  see `trace_of`
+
+    def start(self, name: str, clock: Callable[[], float], reference: object = None) -> Operation:
+        """Return a new call of an operation, of which nothing is reported yet."""
+        return Operation(self, name, clock, reference)
+
+
+class Operation:
+    """One call of an operation. It belongs to one task or thread."""
+
+    def __init__(self, observer: Observer, name: str, clock: Callable[[], float], reference: object = None) -> None:
+        self.name = name
+        self.call_id: int = next(_call_ids)
+        self._observer = observer
+        self._clock = clock
+        self._started = clock()
+        self._reference = redact(reference) if isinstance(reference, str) else None
+        self._attempts = 0
+        self._status: int | None = None
+        self._request_id: str | None = None
+        self._held: list[Event] | None = None
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Deliver the events of the context when it ends, in their order."""
+        self._held = []
+        try:
+            yield
+        finally:
+            self.flush()
+            self._held = None
+
+    def flush(self) -> None:
+        """Deliver the events that are held."""
+        while self._held:
+            self._observer.deliver(self._held.pop(0))
+
+    def call_started(self) -> None:
+        """Report that the operation begins."""
+        self._emit(CallStarted, reference=self._reference)
+
+    def call_ended(self, error: BaseException | None, result: object) -> None:
+        """Report how the operation ended. The error of an outcome that `pay_all` returns counts as its error."""
+        error = error or getattr(result, "error", None)
+        self._emit(
+            CallEnded,
+            seconds=self._clock() - self._started,
+            error=None if error is None else type(error),
+            may_have_executed=bool(getattr(error, "may_have_executed", False)),
+            attempts=self._attempts,
+            status=self._status,
+            request_id=self._request_id,
+            reference=self._reference,
+            **_transaction(getattr(result, "payout", result)),
+        )
+
+    def attempt_ended(
+        self,
+        method: str,
+        route: str,
+        attempt: int,
+        seconds: float,
+        status: int | None,
+        error: BaseException | None,
+        request_id: str | None,
+        *,
+        is_sent: bool,
+    ) -> None:
+        """Report that an attempt ended, successfully if there is no error."""
+        self._attempts += 1
+        self._status, self._request_id = status, request_id
+        self._emit(
+            AttemptEnded,
+            method=method,
+            route=route,
+            attempt=attempt,
+            seconds=seconds,
+            status=status,
+            error=None if error is None else type(error),
+            request_id=request_id,
+            is_sent=is_sent,
+        )
+
+    def retry_scheduled(self, method: str, route: str, attempt: int, seconds: float, error: BaseException) -> None:
+        """Report the pause before a request is sent again. Nothing is under way, so what is held is delivered."""
+        self._emit(
+            RetryScheduled,
+            method=method,
+            route=route,
+            attempt=attempt,
+            seconds=seconds,
+            status=self._status,
+            error=type(error),
+        )
+        self.flush()
+
+    def budget_waited(self, lane: str, seconds: float, error: BaseException | None) -> None:
+        """Report that a request waited for its slot."""
+        self._emit(BudgetWaited, lane=lane, seconds=seconds, error=None if error is None else type(error))
+
+    def wait_ended(
+        self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
+    ) -> None:
+        """Report that the wait for a transaction ended; `seen` is what was last read of it."""
+        known = _transaction(seen) | {"transaction_id": transaction_id}
+        self._emit(WaitEnded, seconds=seconds, polls=polls, error=None if error is None else type(error), **known)
+
+    def journal_changed(
+        self, kind: str, reference: str, old_state: str | None, new_state: str, record: object = None
+    ) -> None:
+        """Report what became of an entry; `record` is the service's, if that is why."""
+        known = _transaction(record)
+        known.pop("transaction_type")  # the kind says it
+        states = {"kind": kind, "reference": redact(reference), "old_state": old_state, "new_state": new_state}
+        self._emit(JournalChanged, **states, **known)
+
+    def sweep_ended(self, **counts: int) -> None:
+        """Report the counts of a sweep."""
+        self._emit(SweepEnded, **counts)
+
+    @contextmanager
+    def confirming(self, callback: object) -> Generator[None]:
+        """Report how the confirmation in the context ended."""
+        try:
+            yield
+        except Exception as error:
+            clear_frames(error)
+            self.callback_received(outcome_of(error), callback, error)
+            raise
+        self.callback_received("accepted", callback, None)
+
+    def callback_received(
+        self, outcome: CallbackOutcome, callback: object, error: BaseException | None, status: int | None = None
+    ) -> None:
+        """Report a callback; `callback` is None if it could not be read."""
+        record = getattr(callback, "transaction", None)
+        known, reference = _transaction(record), getattr(record, "account_reference", None)
+        self._emit(
+            CallbackReceived,
+            outcome=outcome,
+            seconds=self._clock() - self._started,
+            status=status,
+            error=None if error is None else type(error),
+            reference=None if reference is None else redact(reference),
+            **known,
+        )
+
+    def _emit(self, event_class: Callable[..., Event], /, **fields: object) -> None:
+        event = event_class(operation=self.name, call_id=self.call_id, at=datetime.now(UTC).timestamp(), **fields)
+        if self._held is None:
+            self._observer.deliver(event)
+        else:
+            self._held.append(event)
+
+
+def outcome_of(error: Exception) -> CallbackOutcome:
+    """Return what the error of a callback says about it."""
+    match error:
+        case CallbackMismatchError() | TransactionNotFoundError():
+            return "mismatch"
+        case ForgedCallbackError():
+            return "forged"
+        case InvalidCallbackError():
+            return "invalid"
+        case CallbackError():
+            return "busy"
+        case _:
+            return "failed"
+
+
+def _transaction(record: object) -> dict[str, object]:
+    """Return what events have of the transaction that a record is, or of none."""
+    identity = getattr(record, "transaction_id", None)
+    if not isinstance(identity, str):
+        return dict.fromkeys(("transaction_id", "transaction_type", "transaction_status"))
+    return {
+        "transaction_id": identity,
+        "transaction_type": getattr(record, "type", None),
+        "transaction_status": getattr(record, "status", None),
+    }
