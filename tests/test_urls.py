@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from momopay.urls import check_base_url, check_callback_url, is_loopback
+from momopay.urls import check_base_url, check_callback_url, host_and_port, is_loopback
 
 PUBLIC = [
     "https://shop.example/momo",
@@ -249,3 +249,16 @@ def test_a_client_refuses_a_senseless_base_url(url: Any) -> None:
 )
 def test_which_addresses_are_loopback(url: str, expected: bool) -> None:
     assert is_loopback(url) is expected
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("https://api.example/v1", "api.example", 443),
+        ("https://api.example:8443/v1", "api.example", 8443),
+        ("http://127.0.0.1/v1", "127.0.0.1", 80),
+        ("http://[::1]:5000/v1", "::1", 5000),
+    ],
+)
+def test_where_a_base_address_leads_to(url: str, host: str, port: int) -> None:
+    assert host_and_port(url) == (host, port)

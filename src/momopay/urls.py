@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -50,6 +51,13 @@ def check_proxy_url(url: object) -> ProxyAddress:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     return ProxyAddress(parts.scheme, parts.hostname or "", port, credentials)
+
+
+@lru_cache(maxsize=64)
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return where a base address, which was checked before, leads to."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
 
 
 def is_loopback(url: str) -> bool:

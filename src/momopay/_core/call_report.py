@@ -58,8 +58,8 @@ class CallReport:
             text = "%s: attempt %d, lane %s, %.3f s: %s"
             logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
         if operation is not None:
-            method, route = self.endpoint.method, self._route()
-            operation.attempt_ended(method, route, self.attempts, seconds, status, error, request_id, is_sent=is_sent)
+            to = self.session.account.base_url, self.endpoint.method, self._route()
+            operation.attempt_ended(*to, self.attempts, seconds, status, error, request_id, is_sent=is_sent)
 
     def _route(self) -> str:
         path = self.path.partition("?")[0]

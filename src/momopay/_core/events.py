@@ -43,6 +43,7 @@ from momopay.events import (
     SweepEnded,
     WaitEnded,
 )
+from momopay.urls import host_and_port
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -128,6 +129,7 @@ class Operation:
 
     def attempt_ended(
         self,
+        base_url: str,
         method: str,
         route: str,
         attempt: int,
@@ -141,10 +143,13 @@ class Operation:
         """Report that an attempt ended, successfully if there is no error."""
         self._attempts += 1
         self._status, self._request_id = status, request_id
+        host, port = host_and_port(base_url)
         self._emit(
             AttemptEnded,
             method=method,
             route=route,
+            host=host,
+            port=port,
             attempt=attempt,
             seconds=seconds,
             status=status,
