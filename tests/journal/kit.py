@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
@@ -15,12 +15,13 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
 from momopay.journal.evidence import Report
 from momopay.journal.journal import payments_of
 from momopay.journal.lease import Lease
+from momopay.journal.prepared import Prepared, Result
 
 T = TypeVar("T")
 PHONE = "254712345678"
@@ -124,19 +125,44 @@ def fill(journal: Journal, count: int) -> None:
 @contextmanager
 def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
     """Do something in the moment before the journal's next statement of that kind."""
-    engine = journal._database._own.database.engine
     pending = [work]
 
-    def interfere(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
+    def interfere(text: str) -> None:
         if pending and text.startswith(statement):
             pending.pop()()
 
-    event.listen(engine, "before_cursor_execute", interfere)
+    with before_each(interfere, journal._database._own.database.engine):
+        yield
+    assert not pending, f"there was no {statement}"
+
+
+@contextmanager
+def before_each(work: Callable[[str], object], wanted: Engine | None = None) -> Generator[None]:
+    """Do something with the text of each statement just before an engine, or any, executes it."""
+
+    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
+        work(text)
+
+    execute = Prepared.execute
+
+    def intercepted(
+        self: Prepared, engine: Engine, values: Mapping[str, object], before: Callable[[Any], object] | None = None
+    ) -> Result:
+        def interfere(cursor: Any) -> None:
+            if wanted in {None, engine}:
+                work(self._compiled[engine.dialect.name].text)
+            if before is not None:
+                before(cursor)
+
+        return execute(self, engine, values, interfere)
+
+    event.listen(wanted or Engine, "before_cursor_execute", listen)
+    Prepared.execute = intercepted  # type: ignore[method-assign]
     try:
         yield
     finally:
-        event.remove(engine, "before_cursor_execute", interfere)
-    assert not pending, f"there was no {statement}"
+        Prepared.execute = execute  # type: ignore[method-assign]
+        event.remove(wanted or Engine, "before_cursor_execute", listen)
 
 
 def in_threads(count: int, work: Callable[[], T]) -> list[T]:

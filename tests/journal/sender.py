@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
-from sqlalchemy import Engine, event
-
-from journal.kit import begin, callback, lease_of
+from journal.kit import before_each, begin, callback, lease_of
 from momopay import Journal
 
 
@@ -17,16 +17,18 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def kill_before(number: int) -> None:
+@contextmanager
+def kill_before(number: int) -> Generator[None]:
     """Kill this process just before the n-th statement that changes something."""
     left = [number]
 
-    def count(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+    def count(statement: str) -> None:
         left[0] -= not statement.lstrip().startswith(("SELECT", "PRAGMA", "BEGIN"))
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(Engine, "before_cursor_execute", count)
+    with before_each(count):
+        yield
 
 
 def main(url: str, kind: str, reference: str) -> None:
@@ -37,8 +39,8 @@ def main(url: str, kind: str, reference: str) -> None:
                 sys.stdin.read()
             return
         if kind == "killed before":
-            kill_before(int(reference))
-            journal.get("r")
+            with kill_before(int(reference)):
+                journal.get("r")
             say("done")
             return
         if kind == "race":

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from sqlalchemy import event
 
-from journal.kit import execute, in_threads
+from journal.kit import before_each, execute, in_threads
 from momopay import ConfigurationError, Journal
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import accounts_of
@@ -24,15 +23,8 @@ def statements(journal: Journal) -> Generator[list[str]]:
     """Yield what the journal executes in the context."""
     seen: list[str] = []
 
-    def note(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
-        seen.append(text)
-
-    engine = journal._database._own.database.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with before_each(seen.append, journal._database._own.database.engine):
         yield seen
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 def test_the_first_use_binds(journal: Journal, url: str) -> None:

@@ -24,7 +24,7 @@ import anyio.from_thread
 import anyio.to_thread
 import httpx
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine
 
 import momopay
 from drivers import LOOPBACK, Driver, hasty, unique_key
@@ -44,6 +44,8 @@ from momopay import (
     Transaction,
 )
 from momopay._core.call import Call
+from momopay.journal.prepared import Prepared, Result
+from momopay.journal.statements import INSERT_ROW
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 from postgresql import PostgresqlServer
@@ -441,15 +443,19 @@ def test_an_interrupt_just_after_an_ambiguous_response_leaves_the_row_unknown(
 
 
 def test_an_interrupt_between_the_row_and_the_request_leaves_it_unsent(
-    drive: Callable[..., Driver], journal: Journal
+    drive: Callable[..., Driver], journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if statement.startswith("INSERT INTO momopay_payments"):
+    execute = Prepared.execute
+
+    def interrupted(statement: Prepared, engine: Engine, *arguments: Any) -> Result:
+        result = execute(statement, engine, *arguments)
+        if statement is INSERT_ROW:
             raise InterruptError
+        return result
 
     service = PayoutService(answer())
     journal.get("r")
-    event.listen(journal._database._own.database.engine, "after_cursor_execute", interrupt)
+    monkeypatch.setattr(Prepared, "execute", interrupted)
     with pytest.raises(InterruptError):
         drive(transport=service.transport)(pay(journal))
     assert service.requests == []

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 from momopay.errors import JournalError
@@ -21,16 +20,23 @@ _TOO_LATE: Final = "the journal's database did not answer in time"
 _bounds: Final = threading.local()
 
 
-@contextmanager
-def bounded(seconds: float) -> Generator[None]:
+# The two contexts are classes, as each use of the database enters several: a generator's context takes three times as
+# long to enter and to leave.
+class bounded:  # noqa: N801  used as a function
     """Let everything within the context end in so many seconds, and no later than the contexts around it."""
-    outer = getattr(_bounds, "until", None)
-    until = time.monotonic() + seconds
-    _bounds.until = until if outer is None else min(until, outer)
-    try:
-        yield
-    finally:
-        _bounds.until = outer
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._outer: float | None = getattr(_bounds, "until", None)
+        until = time.monotonic() + self._seconds
+        _bounds.until = until if self._outer is None else min(until, self._outer)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _bounds.until = self._outer
 
 
 def is_over() -> bool:
@@ -48,12 +54,17 @@ def seconds_left() -> float:
     return left
 
 
-@contextmanager
-def holding(lock: threading.Lock | threading.Semaphore) -> Generator[None]:
+class holding:  # noqa: N801  used as a function
     """Hold a lock; raise JournalError if it does not come free in time."""
-    if not lock.acquire(timeout=seconds_left()):
-        raise JournalError(_TOO_LATE)
-    try:
-        yield
-    finally:
-        lock.release()
+
+    def __init__(self, lock: threading.Lock | threading.Semaphore) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=seconds_left()):
+            raise JournalError(_TOO_LATE)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()

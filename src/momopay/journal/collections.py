@@ -43,7 +43,7 @@ from momopay.journal.evidence import Report
 from momopay.journal.lease import Lease
 from momopay.journal.payments import Payments
 from momopay.journal.schema import insert_new, prompts, update_one
-from momopay.journal.statements import IS_TAKEN, SELECT
+from momopay.journal.statements import SELECT, SELECT_TAKEN
 from momopay.models.enums import TransactionStatus
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -61,6 +61,11 @@ class Collections(Payments):
     _outcomes: ClassVar[Mapping[JournalState, Update]] = PROMPT_OUTCOMES
     _sight: ClassVar[Update] = SIGHT_PROMPT
     _select_others: ClassVar[Select[Any]] = SELECT_OTHER_PAYOUTS
+
+    def get(self, reference: str) -> JournalEntry | None:
+        """Return the entry of a reference, or None."""
+        entries = self.select(SELECT, the_reference=reference)
+        return entries[0] if entries else None
 
     def by_wire_reference(self, wire_reference: str) -> JournalEntry | None:
         """Return the order whose prompts the service has under this reference, or None."""
@@ -121,7 +126,7 @@ class Collections(Payments):
                     update_one(connection, SHOW_PROMPT if is_latest or is_paid else SHOW_CURRENT_PROMPT, row)
             except IntegrityError:  # a unique index: one transaction is that of one accepted row
                 taken = {name: values[name] for name in ("the_account", "new_transaction_id")}
-                if connection.scalar(IS_TAKEN, taken):
+                if connection.scalar(SELECT_TAKEN, taken) is not None:
                     return False
                 raise
         entry = self.get(reference)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from momopay.journal.bounds import LONGEST_WAIT, bounded, holding
 from momopay.journal.lease import ProcessRegistry
 from momopay.journal.migrations import set_up
 from momopay.journal.postgresql import PostgresqlDatabase
+from momopay.journal.prepared import Prepared, Result
 from momopay.journal.sqlite import SqliteDatabase
 
 
@@ -32,6 +33,10 @@ class Database(ProcessRegistry, Protocol):
 
     def connect(self) -> AbstractContextManager[Connection]:
         """Yield a connection on which each statement commits by itself."""
+        ...
+
+    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
+        """Execute one statement, which commits by itself."""
         ...
 
     def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
@@ -96,6 +101,11 @@ class ForkSafeDatabase:
         """Yield a connection on which each statement commits by itself, for so many seconds at most."""
         with database_errors(), bounded(seconds), self._ready().connect() as connection:
             yield connection
+
+    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
+        """Execute one statement, which commits by itself."""
+        with database_errors(), bounded(LONGEST_WAIT):
+            return self._ready().execute(statement, values)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards."""

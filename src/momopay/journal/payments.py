@@ -37,16 +37,17 @@ from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Report
 from momopay.journal.lease import Lease, LeaseHolder, seconds_until_release
-from momopay.journal.schema import insert_new, payments, update_one
+from momopay.journal.schema import update_one
 from momopay.journal.statements import (
-    ACCEPT,
+    ACCEPT_ROW,
     BEGIN,
     CONTRADICT,
-    IS_TAKEN,
+    INSERT_ROW,
     OUTCOMES,
+    READ_ROW,
+    READ_TAKEN,
     RELEASE,
     REPORT,
-    SELECT,
     SELECT_LOOK_ALIKES,
     SELECT_OPEN,
     SELECT_OTHERS,
@@ -84,8 +85,8 @@ class Payments:
 
     def get(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        entries = self.select(SELECT, the_reference=reference)
-        return entries[0] if entries else None
+        row = self._row(reference)
+        return None if row is None else self._entry(row)
 
     def look_alike(self, reference: str) -> JournalEntry | None:
         """Return the entry of a reference of version 1 that looks like this one and is not the same, or None."""
@@ -149,18 +150,17 @@ class Payments:
         given = {"metadata": None if metadata is None else json.dumps(metadata), "clock_offset": clock_offset}
         given |= {"body_hash": body_hash}
         now, amount_text = _now(), format_amount(amount)
-        with self._database.connection() as connection:
-            if read is None:
-                # Not a SELECT first: between it and the write, another process could do the same.
-                row = {name.removeprefix("the_"): value for name, value in self._rows.items()} | given
-                row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
-                row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
-                row |= {"refund_of": self.refund_of, "wire_reference": wire_reference}
-                begun = insert_new(connection, payments, row | values)
-            else:
-                values |= {f"new_{name}": value for name, value in given.items()}
-                values |= {"the_amount": amount_text, "the_phone": phone, "now": now, **self._as_read(read)}
-                begun = update_one(connection, self._begin, self._values(reference, values))
+        if read is None:
+            # Not a SELECT first: between it and the write, another process could do the same.
+            row = {name.removeprefix("the_"): value for name, value in self._rows.items()} | given
+            row |= {"reference": reference, "amount": amount_text, "phone": phone, "attempts": 1}
+            row |= {"state": JournalState.SENDING, "created_at": now, "sent_at": now}
+            row |= {"refund_of": self.refund_of, "wire_reference": wire_reference}
+            begun = self._database.execute(INSERT_ROW, row | values).rowcount == 1
+        else:
+            values |= {f"new_{name}": value for name, value in given.items()}
+            values |= {"the_amount": amount_text, "the_phone": phone, "now": now, **self._as_read(read)}
+            begun = self._execute(self._begin, reference, **values)
         if begun:
             if not self.leases.holds(lease):
                 self.undo(lease, reference)
@@ -216,14 +216,14 @@ class Payments:
             return True  # a forked child: its parent records
         values = self._values(reference, report.parameters())
         values["new_clock_offset"] = clock_offset
-        with self._database.connection() as connection:
-            try:
-                if update_one(connection, ACCEPT, values) or update_one(connection, REPORT, values):
-                    return True
-            except IntegrityError:  # a unique index: one transaction is that of one accepted row
-                if connection.scalar(IS_TAKEN, values):
-                    return False
-                raise
+        try:
+            if self._database.execute(ACCEPT_ROW, values).rowcount == 1 or self._execute(REPORT, reference, **values):
+                return True
+        except JournalError as error:
+            # A unique index: one transaction is that of one accepted row.
+            if isinstance(error.__cause__, IntegrityError) and self._database.execute(READ_TAKEN, values).rows:
+                return False
+            raise
         entry = self.get(reference)
         if entry is None or entry.state is not JournalState.ACCEPTED:
             return False
@@ -270,11 +270,11 @@ class Payments:
     def _values(self, reference: str, values: dict[str, object]) -> dict[str, object]:
         return {**self._rows, "the_reference": reference, **values}
 
-    def _row(self, reference: str) -> RowMapping | None:
-        with self._database.connection() as connection:
-            return connection.execute(SELECT, self._values(reference, {})).mappings().one_or_none()
+    def _row(self, reference: str) -> Mapping[str, Any] | None:
+        rows = self._database.execute(READ_ROW, self._values(reference, {})).rows
+        return rows[0] if rows else None
 
-    def _entry(self, row: RowMapping, **more: object) -> JournalEntry:
+    def _entry(self, row: Mapping[Any, Any], **more: object) -> JournalEntry:
         died = row["state"] == JournalState.SENDING and self.leases.has_ended(row)
         state = JournalState.UNKNOWN if died else row["state"]
         metadata = None if row["metadata"] is None else json.loads(row["metadata"])

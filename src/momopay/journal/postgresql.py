@@ -12,7 +12,7 @@ Thread safety: every thread may call everything here; two that register at once 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from secrets import randbits
 from typing import Any, Final
@@ -26,6 +26,7 @@ from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.bounds import bounded, holding, seconds_left
 from momopay.journal.postgresql_connection import BoundedConnection, connect_in_time
+from momopay.journal.prepared import Prepared, Result
 
 # The advisory lock of whoever creates the tables: "momopay1".
 _SETUP_LOCK: Final = 0x6D6F6D6F70617931
@@ -87,6 +88,11 @@ class PostgresqlDatabase:
         """Yield a connection on which each statement commits by itself."""
         with holding(self._slots), self._naming_the_grant(), self.engine.connect() as connection:
             yield connection
+
+    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
+        """Execute one statement, which commits by itself."""
+        with holding(self._slots), self._naming_the_grant():
+            return statement.execute(self.engine, values)
 
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:  # noqa: ARG002  as `SqliteDatabase`

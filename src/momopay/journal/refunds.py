@@ -44,14 +44,11 @@ _PAID_PROMPTS: Final = (
 _SELECT_COLLECTION: Final = select(
     _columns.amount, _columns.phone, _columns.status, _columns.refunds, _PAID_PROMPTS.label("paid_prompts")
 ).where(*_COLLECTION)
-_SELECT_REFUNDS: Final = (
-    select(payments, lease_left(payments))
-    .where(
-        _columns.account == bindparam("the_account"),
-        _columns.kind == bindparam("the_kind"),
-        _columns.refund_of == bindparam("the_collection"),
-    )
-    .order_by(_columns.created_at)
+# Not ordered: SQLite would read all payments in the order that it has an index for.
+_SELECT_REFUNDS: Final = select(payments, lease_left(payments)).where(
+    _columns.account == bindparam("the_account"),
+    _columns.kind == bindparam("the_kind"),
+    _columns.refund_of == bindparam("the_collection"),
 )
 _RAISE_NUMBER: Final = (
     update(payments)
@@ -161,7 +158,7 @@ class Refunds(Payments):
             known = f"its last known status is {row['status']}" if row["status"] else "its outcome is not known"
             raise RequestValidationError({"of": f"was not paid: {known}. If it was paid since, sweep, then try again"})
         amount = Decimal(row["amount"])
-        refunds = self.select(_SELECT_REFUNDS, the_collection=self._of)
+        refunds = sorted(self.select(_SELECT_REFUNDS, the_collection=self._of), key=lambda each: each.created_at)
         return Refundable(
             of=self._of,
             phone=row["phone"],

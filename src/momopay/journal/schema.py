@@ -102,7 +102,6 @@ payments: Final = Table(
 )
 _ACCEPTED: Final = and_(payments.c.state == "ACCEPTED", payments.c.transaction_id.is_not(None))
 Index("momopay_payments_by_state", payments.c.account, payments.c.state)
-Index("momopay_payments_by_receipt", payments.c.account, payments.c.receipt)
 # A transaction pays one reference: the second row that is to be ACCEPTED with its id fails with an IntegrityError.
 Index(
     "momopay_payments_by_transaction",
@@ -112,6 +111,14 @@ Index(
     sqlite_where=_ACCEPTED,
     postgresql_where=_ACCEPTED,
 )
+
+
+def _index_known(name: str, column: Column[str], *, unique: bool = False) -> None:
+    """Index a column where it has a value. Most payouts have none of these when they are written."""
+    known = column.is_not(None)
+    columns = payments.c.account, column
+    Index(f"momopay_payments_{name}", *columns, unique=unique, sqlite_where=known, postgresql_where=known)
+
 
 # Conditions as text: a partial index serves a statement only where both have the same text, without parameters.
 HAS_NOT_SETTLED: Final = text(
@@ -134,8 +141,9 @@ Index(
     payments.c.reference,
 )
 # A prompt is found by it, so no two orders have the same.
-Index("momopay_payments_by_wire_reference", payments.c.account, payments.c.wire_reference, unique=True)
-Index("momopay_payments_by_refunded", payments.c.account, payments.c.refund_of)
+_index_known("by_wire_reference", payments.c.wire_reference, unique=True)
+_index_known("by_receipt", payments.c.receipt)
+_index_known("by_refunded", payments.c.refund_of)
 
 # Every prompt of a collection that the service accepted.
 prompts: Final = Table(
@@ -254,7 +262,8 @@ def existing_tables(connection: Connection) -> set[str]:
     return {*metadata.tables, "momopay_payouts"}.intersection(found.scalars())
 
 
-def _insert_statements(table: Table) -> dict[str, Any]:
+def insert_statements(table: Table) -> dict[str, Any]:
+    """Return the statement that inserts a row unless its key is taken, for each dialect."""
     computed = TAKE_LEASE if "lease_until" in table.c else {}
     return {
         "postgresql": postgresql.insert(table).values(computed).on_conflict_do_nothing(),
@@ -262,7 +271,7 @@ def _insert_statements(table: Table) -> dict[str, Any]:
     }
 
 
-_INSERTS: Final = {table: _insert_statements(table) for table in metadata.tables.values()}
+_INSERTS: Final = {table: insert_statements(table) for table in metadata.tables.values()}
 
 
 def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:

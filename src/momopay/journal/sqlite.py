@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.bounds import holding, seconds_left
+from momopay.journal.prepared import Prepared, Result
 from momopay.journal.schema import existing_tables
 from momopay.journal.sqlite_fork import TrackedConnection, close_before_fork
 
@@ -47,6 +48,7 @@ class SqliteDatabase:
         self._file: tuple[int, int] | None = None
         self._registering = threading.Lock()
         self._lock: FileLock | None = None
+        self._own_lock = ""
         self.sender: str | None = None
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self.engine: Engine = create_engine(
@@ -69,6 +71,14 @@ class SqliteDatabase:
             with self.engine.connect() as connection:
                 yield connection
             self._check_file()  # what went to a file without a name is lost, so it must not count as written
+
+    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
+        """Execute one statement, which commits by itself."""
+        with holding(self._slots):
+            self._check_file()
+            result = statement.execute(self.engine, values, _wait_in_time)
+            self._check_file()  # as in `connect`
+            return result
 
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
@@ -101,12 +111,14 @@ class SqliteDatabase:
         """Register this process as live until it ends; return its id."""
         # With two ids, the rows of the first would look as if their process had died.
         with holding(self._registering):
-            if self.sender is None or not self._lock_file(self.sender).exists():  # somebody may have deleted the files
+            # Somebody may have deleted the files. `Path.exists` takes three times as long.
+            if self.sender is None or not os.path.exists(self._own_lock):  # noqa: PTH110
                 sender = self.sender or uuid4().hex
                 if self._lock is not None:
                     self._lock.release()
                 self._folder.mkdir(exist_ok=True)
-                self._lock = FileLock(self._lock_file(sender), thread_local=False)
+                self._own_lock = str(self._lock_file(sender))
+                self._lock = FileLock(self._own_lock, thread_local=False)
                 self._lock.acquire(timeout=seconds_left())
                 self.sender = sender
             return self.sender
@@ -190,6 +202,10 @@ def _connect_in_time(_dialect: object, _record: object, _arguments: object, opti
 
 
 def _end_in_time(_connection: object, cursor: Any, *_rest: object) -> None:
+    _wait_in_time(cursor)
+
+
+def _wait_in_time(cursor: Any) -> None:
     """Let a statement wait for locks no longer than its thread may."""
     left = seconds_left()
     # In whole seconds, so that most statements find the timeout as they need it.

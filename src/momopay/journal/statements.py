@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Text, Update, and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Text, Update, and_, bindparam, case, func, or_, select, update
 
 from momopay.journal.entries import OPEN, EntryKind, JournalState
+from momopay.journal.prepared import Prepared
 from momopay.journal.rules import TRANSITIONS, Cause, Transitions
-from momopay.journal.schema import TAKE_LEASE, lease_left, look_alikes, payments, prompts
+from momopay.journal.schema import TAKE_LEASE, insert_statements, lease_left, look_alikes, payments, prompts
 from momopay.models.enums import FAILURES
 
 _columns: Final = payments.c
@@ -51,12 +52,10 @@ FIRST_OFFSET: Final = case(
 _REPORTED: Final[dict[str, Any]] = {
     name: kept_or(name) for name in ("result_code", "receipt", "fee", "ended_at", "unhandled_since")
 } | {"clock_offset": OFFSET}
-IS_TAKEN: Final = select(
-    exists().where(
-        _columns.account == bindparam("the_account"),
-        _columns.transaction_id == bindparam("new_transaction_id"),
-        _columns.state == JournalState.ACCEPTED,
-    )
+SELECT_TAKEN: Final = select(_columns.reference).where(
+    _columns.account == bindparam("the_account"),
+    _columns.transaction_id == bindparam("new_transaction_id"),
+    _columns.state == JournalState.ACCEPTED,
 )
 SELECT: Final = select(payments, lease_left(payments)).where(*ROW)
 SELECT_LOOK_ALIKES: Final = select(look_alikes).where(look_alikes.c.account == bindparam("the_account"))
@@ -139,3 +138,9 @@ RELEASE: Final = change(
     released_by=bindparam("new_released_by"),
     released_at=bindparam("now"),
 )
+
+# What each payment executes.
+READ_ROW: Final = Prepared(SELECT)
+INSERT_ROW: Final = Prepared(insert_statements(payments))
+ACCEPT_ROW: Final = Prepared(ACCEPT)
+READ_TAKEN: Final = Prepared(SELECT_TAKEN)
