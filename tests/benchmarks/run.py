@@ -18,7 +18,21 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import callback_bodies, cold_start, get_one, imports, in_flight, rate_budget, sandbox_reads, walk
+from benchmarks import (
+    callback_bodies,
+    cold_start,
+    events,
+    get_one,
+    imports,
+    in_flight,
+    pay_once,
+    rate_budget,
+    sandbox_reads,
+    soak,
+    sweeps,
+    waits,
+    walk,
+)
 from benchmarks.measure import Row, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
@@ -28,7 +42,12 @@ BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
     "list": walk.measure,
     "in_flight": in_flight.measure,
     "callback": callback_bodies.measure,
+    "events": events.measure,
+    "pay_once": pay_once.measure,
+    "sweep": sweeps.measure,
     "rate_budget": rate_budget.measure,
+    "waits": waits.measure,
+    "soak": soak.measure,
     "sandbox": sandbox_reads.measure,
 }
 HEADINGS = ("work", "against", "goal", "median", "min", "max", "", "ours", "theirs", "unit")

@@ -29,12 +29,17 @@ ROWS: Final[Mapping[str, set[str]]] = {
         for figure in ("", ": p50", ": p99")
     },
     "callback": {"callback body to record"},
+    "events": {"initiate, an on_event"},
+    "pay_once": {"pay_once, SQLite", "pay_once, 1,000,000 rows"},
+    "sweep": {"sweep, 1,000 open", "sweep, 10,000 open"},
     "rate_budget": {
         "232 payments at once: last slot",
         "20 payments 1 s after 200 reads: last slot",
         "reserve behind 1,000",
         "FileRateBudget, a slot",
     },
+    "waits": {"10,000 waits at once"},
+    "soak": {"an hour at 60 requests a minute"},
     "sandbox": {"sandbox: GET one record"},
 }
 

@@ -218,13 +218,16 @@ class PollRound:
                 waiter.record(observation, self.clock())
 
     def _record_page(self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]]) -> None:
-        by_id = _by_id(waiters)
-        for item in page.items:
-            missing.pop(item.transaction_id, None)
-            for waiter in by_id.get(item.transaction_id, ()):
+        # By the page, not by the waiters: of thousands, a page shows a hundred.
+        shown = {item.transaction_id: item for item in page.items}
+        for waiter in waiters:
+            item = shown.get(waiter.transaction_id)
+            if item is not None:
                 waiter.record(Observation(transaction_from(item), is_full=False), self.clock())
-        # At once: further requests may queue for slots, and nobody on this page must wait for them.
-        self.coordinator.wake()
+                # At once: further requests may queue for slots, and nobody on this page must wait for them.
+                waiter.wake()
+        for identity in shown:
+            missing.pop(identity, None)
 
 
 def _record_failure(waiters: Iterable[Waiter], error: MomoPayError) -> None:

@@ -37,7 +37,7 @@ class Turns(Generic[CallerT]):
         _all_turns.add(self)
 
     def _renew(self) -> None:
-        self._callers: list[CallerT] = []
+        self._callers: dict[int, CallerT] = {}  # in order, by identity: one of thousands leaves at once
         # Reentrant: the garbage collector may end a wait that was left while this thread holds it.
         self._callers_lock = threading.RLock()
         self._turn = threading.Lock()
@@ -52,12 +52,12 @@ class Turns(Generic[CallerT]):
     def register(self, caller: CallerT) -> Generator[None]:
         callers, lock = self._callers, self._callers_lock  # they may be others when it ends, if the process forks
         with lock:
-            callers.append(caller)
+            callers[id(caller)] = caller
         try:
             yield
         finally:
             with lock:
-                callers.remove(caller)
+                del callers[id(caller)]
 
     @contextmanager
     def take_turn(self) -> Generator[bool]:
@@ -80,7 +80,7 @@ class Turns(Generic[CallerT]):
     def registered(self) -> list[CallerT]:
         """Return those that take part now, the longest first."""
         with self._callers_lock:
-            return list(self._callers)
+            return list(self._callers.values())
 
 
 _all_turns: WeakSet[Turns[Any]] = WeakSet()

@@ -1,0 +1,77 @@
+"""A service in this process: it answers at once, so that what is measured is the SDK and not a connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Final
+
+import httpx
+
+from benchmarks.processes import KEY
+from momopay import Client, RateBudget
+from virtual import envelope, transaction
+
+PHONE: Final = "254712345678"
+
+
+def unlimited() -> RateBudget:
+    """Return a budget that is in force, and never empty."""
+    return RateBudget(requests=10_000_000)
+
+
+def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Client:
+    """Return a client whose requests a function answers."""
+    transport = httpx.MockTransport(handler)
+    return Client(KEY, base_url="http://127.0.0.1:1/v1", transport=transport, budget=unlimited(), **options)
+
+
+class Accepts:
+    """Accepts each payout, and numbers them."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        """Answer a payout."""
+        asked = json.loads(request.content)
+        fields = {
+            "accountReference": asked["reference"],
+            "amount": asked["amount"],
+            "tenantId": "tenant",
+            "type": "B2C",
+        }
+        answer = transaction(f"new-{next(self._numbers)}", **fields)
+        return httpx.Response(201, json=envelope(answer))
+
+
+class Pages:
+    """Transactions, each by its id, and their list, the newest first, in pages of 100 that are written beforehand."""
+
+    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
+        self.requests = 0
+        self._items = {item["transactionId"]: item for item in items}
+        overview = {"total": len(items), "completed": 0, "failed": 0, "pending": 0}
+        starts = range(0, len(items), 100)
+        self._pages = [
+            json.dumps(
+                envelope(
+                    {
+                        "items": items[start : start + 100],
+                        "overview": overview,
+                        "nextCursor": str(number + 1) if start + 100 < len(items) else None,
+                    }
+                )
+            ).encode()
+            for number, start in enumerate(starts)
+        ]
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        """Answer with the page that the cursor names, or with one transaction."""
+        self.requests += 1
+        identity = request.url.path.partition("/transactions/")[2]
+        if identity:
+            return httpx.Response(200, json=envelope(self._items[identity]))
+        page = self._pages[int(request.url.params.get("cursor", "0"))]
+        return httpx.Response(200, content=page, headers={"Content-Type": "application/json"})
