@@ -25,7 +25,7 @@ GOAL: Final = 1.0
 ROUNDS: Final = 3
 _ITEMS: Final = 100
 _SCHEDULE: Final = PollSchedule(first=1.0)
-# Of the budget, in a minute. It lets 60 of these calls through: it keeps slots for polls that a single thread does not use.
+# Of the budget, in a minute. It lets 60 of these calls through, as it keeps slots for polls of other threads.
 _REQUESTS: Final = 76
 
 
