@@ -113,8 +113,9 @@ class PostgresqlDatabase:
             if self._registration is not None:
                 try:
                     with bounded(min(_PING, seconds_left() / 2)):
-                        self._registration.execute(select(1))
-                except SQLAlchemyError:
+                        registered: Any = self._registration.connection.dbapi_connection
+                        registered.execute("SELECT 1")  # by the driver, as each payment asks
+                except (Error, SQLAlchemyError):
                     self._unregister()
                 else:
                     return self.sender
