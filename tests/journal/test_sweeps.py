@@ -52,6 +52,7 @@ def test_open_are_payouts_that_have_not_settled_and_prompts_that_have_not_ended(
     execute(journal, "UPDATE momopay_payments SET transaction_id = NULL WHERE reference = 'of version 1'")
     put(journal, "unknown", JournalState.UNKNOWN, transaction_id="t-unknown")
     prompted(journal, "CANCELLED", "PROCESSING")
+    assert sweeps_of(journal).count_open() == len(journal.open()) == 5  # the order counts once
     found = sweeps_of(journal).open()
     assert {(each.reference, each.transaction_id) for each in found} == {
         ("PENDING", "t-PENDING"),

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Select, and_, bindparam, case, exists, literal, null, select, update
+from sqlalchemy import BindParameter, Select, and_, bindparam, case, exists, func, literal, null, select, union, update
 
 from momopay.journal.database import ForkSafeDatabase, transaction
 from momopay.journal.entries import EntryKind
@@ -89,6 +89,16 @@ _OPEN: Final = (
     _PAYOUTS.where(HAS_NOT_SETTLED).order_by(_row.sent_at),
     _targets_of_prompts(_PROMPTS.where(PROMPT_IS_OPEN)),
 )
+# What `Journal.open` returns, as a number: thousands of entries would be built only to be counted. The conditions on
+# `sent_at` are for SQLite, as the order above.
+_COUNT_OPEN: Final = select(func.count()).select_from(
+    union(
+        select(_row.kind, _row.reference).where(_OF_ACCOUNT, _row.sent_at > "", HAS_NOT_SETTLED),
+        select(literal(EntryKind.COLLECTION.value), prompts.c.reference).where(
+            prompts.c.account == bindparam("the_account"), prompts.c.sent_at > "", PROMPT_IS_OPEN
+        ),
+    ).subquery()
+)
 _TO_CHECK: Final = _targets_of_prompts(_PROMPTS.where(PROMPT_IS_TO_CHECK))
 _ENDS: Final = ("SUCCESS", "REVERSED", *sorted(FAILURES))
 _UNHANDLED: Final = (
@@ -138,6 +148,11 @@ class Sweeps:
     def open(self) -> list[Target]:
         """Return the payouts that have not settled, and the prompts that have not ended."""
         return [target for statement in _OPEN for target in self._targets(statement)]
+
+    def count_open(self) -> int:
+        """Return how many entries `Journal.open` returns."""
+        with self._database.connection() as connection:
+            return connection.scalar(_COUNT_OPEN, {"the_account": self._account}) or 0
 
     def to_check(self) -> list[Target]:
         """Return the prompts that ended without success and were not read again since."""
