@@ -4,6 +4,7 @@ Importing the package imports nothing else. A name's module is loaded when the n
 """
 
 from importlib import import_module
+from os import environ as _environ
 
 __version__ = "0.3.0.dev0"
 
@@ -106,3 +107,6 @@ else:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
+
+    if _environ.get("MOMOPAY_LOG"):
+        import_module("momopay._core.log").configure(_environ["MOMOPAY_LOG"])

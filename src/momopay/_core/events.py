@@ -212,6 +212,10 @@ class Operation:
         """Report a callback; `callback` is None if it could not be read."""
         record = getattr(callback, "transaction", None)
         known, reference = _transaction(record), getattr(record, "account_reference", None)
+        if outcome not in {"accepted", "duplicate"} and record is not None:
+            # Anybody may have sent it, with any text.
+            known |= {"transaction_id": redact(record.transaction_id)}
+            known |= {"transaction_type": None, "transaction_status": None}
         self._emit(
             CallbackReceived,
             outcome=outcome,
@@ -230,7 +234,7 @@ class Operation:
             self._held.append(event)
 
 
-def outcome_of(error: Exception) -> CallbackOutcome:
+def outcome_of(error: BaseException) -> CallbackOutcome:
     """Return what the error of a callback says about it."""
     match error:
         case CallbackMismatchError() | TransactionNotFoundError():
@@ -248,10 +252,9 @@ def outcome_of(error: Exception) -> CallbackOutcome:
 def _transaction(record: object) -> dict[str, object]:
     """Return what events have of the transaction that a record is, or of none."""
     identity = getattr(record, "transaction_id", None)
-    if not isinstance(identity, str):
-        return dict.fromkeys(("transaction_id", "transaction_type", "transaction_status"))
+    is_transaction = isinstance(identity, str)
     return {
-        "transaction_id": identity,
-        "transaction_type": getattr(record, "type", None),
-        "transaction_status": getattr(record, "status", None),
+        "transaction_id": identity if is_transaction else None,
+        "transaction_type": getattr(record, "type", None) if is_transaction else None,
+        "transaction_status": getattr(record, "status", None) if is_transaction else None,
     }

@@ -15,24 +15,30 @@ runs at a time, and none follows one that succeeded, or a sweep. Only a callback
 reference, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as handled.
 A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
 
+With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
+
 Thread safety: a receiver has no state of its own. The methods may be called from any thread, as often as needed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from momopay._core import handlers
+from momopay._core.events import Observer, Operation, outcome_of
 from momopay._core.handlers import raise_if_awaitable, trace_of
+from momopay._transport.clock import now
 from momopay._transport.threads import entered_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
-from momopay.journal import Journal
+from momopay.events import Event
+from momopay.journal import Journal, JournalEntry, JournalState
 from momopay.journal.ends import recorder_of
 from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
@@ -56,18 +62,52 @@ def view_name(handler: CallbackHandler) -> str:
     return str(getattr(handler, "__name__", "momopay_callback"))
 
 
+@dataclass
+class _Reception:
+    """What one request is to be reported with."""
+
+    callback: Callback | None = None
+    error: BaseException | None = None
+    status: HTTPStatus | None = None
+    is_first: bool = True
+    changed: tuple[JournalState, JournalEntry] | None = None
+    """The entry that it changed, and the state that this had before."""
+
+    def answer(self, status: HTTPStatus) -> HTTPStatus:
+        self.status = status
+        return status
+
+    def report(self, operation: Operation) -> None:
+        """Report it, unless it was no POST."""
+        callback, error = self.callback, self.error
+        if self.changed is not None and callback is not None:
+            state, entry = self.changed
+            operation.journal_changed(entry.kind, entry.reference, state, entry.state, callback.transaction)
+        if error is not None:
+            operation.callback_received(outcome_of(error), callback, error, self.status)
+        elif callback is not None:
+            operation.callback_received("accepted" if self.is_first else "duplicate", callback, None, self.status)
+
+
 class CallbackReceiver:
     """Checks callbacks and passes them to a handler."""
 
-    def __init__(self, handler: CallbackHandler, signer: CallbackSigner | None, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        handler: CallbackHandler,
+        signer: CallbackSigner | None,
+        journal: Journal | None,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
         self._handler = handler
         self._signer = signer
         self._journal = journal
+        self._observer = None if on_event is None else Observer(on_event)
 
     def receive(self, method: str, query: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run."""
-        admitted = self._admit(method, query, body)
-        return admitted if isinstance(admitted, HTTPStatus) else self._handle(admitted)
+        with self._received() as reception:
+            return reception.answer(self._admit(reception, method, query, body) or self._handle(reception))
 
     async def receive_async(self, method: str, query: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run; a handler that blocks runs in a thread.
@@ -75,21 +115,30 @@ class CallbackReceiver:
         A cancellation cancels a handler that is awaited, and the callback may come again. A thread cannot be
         cancelled, so a handler that blocks runs to its end, and the callback counts as handled.
         """
-        admitted = self._admit(method, query, body)
-        if isinstance(admitted, HTTPStatus):
-            return admitted
-        if not is_async(self._handler):
-            return await in_thread(partial(self._handle, admitted))
-        try:
-            async with entered_in_thread(self._once(admitted)) as is_first:
-                if is_first:
-                    await self._handler(admitted)
-        except Exception as error:  # noqa: BLE001  whatever a handler raises, the callback must come again
-            return _status_of_failure(error, admitted)
-        return HTTPStatus.OK
+        with self._received() as reception:
+            status = self._admit(reception, method, query, body)
+            if status is None:
+                is_awaited = is_async(self._handler)
+                handle = self._await(reception) if is_awaited else in_thread(partial(self._handle, reception))
+                status = await handle
+            return reception.answer(status)
 
-    def _admit(self, method: str, query: str, body: bytes) -> Callback | HTTPStatus:
-        """Return the callback, or the status of its refusal. Neither the service nor the journal is asked."""
+    @contextmanager
+    def _received(self) -> Generator[_Reception]:
+        """Report the request of the context when it ends."""
+        reception = _Reception()
+        operation = None if self._observer is None else self._observer.start("callbacks.receive", now)
+        try:
+            yield reception
+        except BaseException as error:  # a cancellation
+            reception.error = error
+            raise
+        finally:
+            if operation is not None:
+                reception.report(operation)
+
+    def _admit(self, reception: _Reception, method: str, query: str, body: bytes) -> HTTPStatus | None:
+        """Return None for a callback, else the status of its refusal. Neither the service nor the journal is asked."""
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
         try:
@@ -99,45 +148,67 @@ class CallbackReceiver:
             if reference is not None and reference != callback.transaction.external_reference:
                 raise ForgedCallbackError("the callback URL was signed for another reference")
         except (ForgedCallbackError, InvalidCallbackError) as error:
+            reception.error = error
             logger.warning("a callback was refused: %s", error)
             return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.BAD_REQUEST
-        return callback
+        reception.callback = callback
+        return None
 
-    def _handle(self, callback: Callback) -> HTTPStatus:
+    def _handle(self, reception: _Reception) -> HTTPStatus:
         try:
-            with self._once(callback) as is_first:
-                if is_first:
+            with self._once(reception) as callback:
+                if callback is not None:
                     raise_if_awaitable(self._handler(callback))
-        except Exception as error:  # noqa: BLE001  as in `receive_async`
-            return _status_of_failure(error, callback)
+        except Exception as error:  # noqa: BLE001  whatever a handler raises, the callback must come again
+            return _status_of_failure(error, reception)
+        return HTTPStatus.OK
+
+    async def _await(self, reception: _Reception) -> HTTPStatus:
+        handler: Any = self._handler
+        try:
+            async with entered_in_thread(self._once(reception)) as callback:
+                if callback is not None:
+                    await handler(callback)
+        except Exception as error:  # noqa: BLE001  as in `_handle`
+            return _status_of_failure(error, reception)
         return HTTPStatus.OK
 
     @contextmanager
-    def _once(self, callback: Callback) -> Generator[bool]:
-        """Hold a callback while it is handled; yield whether it is still to be handled."""
-        if self._journal is None:
-            yield True
+    def _once(self, reception: _Reception) -> Generator[Callback | None]:
+        """Hold a callback while it is handled; yield it if it is still to be handled."""
+        callback = reception.callback
+        if callback is None or self._journal is None:
+            yield callback
             return
         recorder, is_signed = recorder_of(self._journal), self._signer is not None
         if is_signed:
             recorder.check(callback)  # before the handler does anything about a callback that is wrong
         with self._journal.handling(callback) as is_first:
-            yield is_first
+            reception.is_first = is_first
+            yield callback if is_first else None
             # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
             # anybody's, unless the handler confirmed it.
             if is_first and (is_signed or is_confirmed(callback)):
-                recorder.record(callback)
+                before = None if self._observer is None else recorder.check(callback)
+                after = recorder.record(callback)
+                if before is not None and after is not None and _told(before) != _told(after):
+                    reception.changed = before.state, after
             elif is_signed:
                 # A repeat, whose body may differ from the one that was confirmed; or a sweep was first, and only the
                 # callback has the receipt.
                 recorder.add_receipt(callback)
 
 
-def _status_of_failure(error: Exception, callback: Callback) -> HTTPStatus:
+def _told(entry: JournalEntry) -> object:
+    """Return what an entry says of how far its payment came."""
+    return entry.state, entry.status, [prompt.status for prompt in entry.prompts]
+
+
+def _status_of_failure(error: Exception, reception: _Reception) -> HTTPStatus:
+    reception.error = error
+    transaction_id = None if reception.callback is None else reception.callback.transaction_id
     if isinstance(error, MomoPayError):
-        logger.warning("the callback for %s was not handled: %s", callback.transaction_id, error)
+        logger.warning("the callback for %s was not handled: %s", transaction_id, error)
         return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.SERVICE_UNAVAILABLE
-    logger.error(
-        "the handler failed on the callback for %s; it comes again\n%s", callback.transaction_id, trace_of(error)
-    )
+    logger.error("the handler failed on the callback for %s; it comes again\n%s", transaction_id, trace_of(error))
     return HTTPStatus.INTERNAL_SERVER_ERROR

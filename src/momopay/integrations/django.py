@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.journal import Journal
 from momopay.signing import CallbackSigner
@@ -20,14 +21,26 @@ __all__ = ["callback_endpoint"]
 
 @overload
 def callback_endpoint(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  a coroutine is an object too
-    handler: AsyncCallbackHandler, *, signer: CallbackSigner | None = None, journal: Journal | None = None
+    handler: AsyncCallbackHandler,
+    *,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]: ...
 @overload
 def callback_endpoint(
-    handler: CallbackHandler, *, signer: CallbackSigner | None = None, journal: Journal | None = None
+    handler: CallbackHandler,
+    *,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[HttpRequest], HttpResponse]: ...
 def callback_endpoint(
-    handler: CallbackHandler, *, signer: CallbackSigner | None = None, journal: Journal | None = None
+    handler: CallbackHandler,
+    *,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[HttpRequest], Any]:
     """Return the view for a route of ``urlpatterns``. It needs no CSRF token.
 
@@ -40,7 +53,7 @@ def callback_endpoint(
     for alias, settings in connections.settings.items():
         if settings["ATOMIC_REQUESTS"] and not is_async(handler):
             handler = transaction.atomic(alias)(handler)
-    receiver = CallbackReceiver(handler, signer, journal)
+    receiver = CallbackReceiver(handler, signer, journal, on_event)
 
     def view(request: HttpRequest) -> HttpResponse:
         return _response(receiver.receive(*_request(request)))

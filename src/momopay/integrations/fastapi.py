@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
 from momopay.journal import Journal
 from momopay.signing import CallbackSigner
@@ -20,6 +21,7 @@ def callback_endpoint(
     *,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
@@ -34,11 +36,16 @@ def callback_endpoint(
         journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. With a
             signer too, the callback of a payout settles its entry after the handler returned, if it states the entry's
             amount and phone. Only then it counts as handled: if the journal fails in between, it is handled again.
+        on_event: Called with a `CallbackReceived` for each callback, and a `JournalChanged` where the journal's entry
+            changed by it; see `momopay.events`. An exception in it is logged and changes nothing.
 
     Returns:
         The endpoint. It reads at most 64 KiB of a body.
+
+    Raises:
+        ConfigurationError: `on_event` cannot be called, or is async.
     """
-    receiver = CallbackReceiver(handler, signer, journal)
+    receiver = CallbackReceiver(handler, signer, journal, on_event)
 
     async def endpoint(request: Request) -> Response:
         query = request.scope["query_string"].decode("latin-1")  # as it was received: the token is not encoded

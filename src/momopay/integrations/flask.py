@@ -11,6 +11,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
 from momopay.errors import ConfigurationError
+from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.journal import Journal
 from momopay.models.callbacks import Callback
@@ -24,6 +25,7 @@ def callback_endpoint(
     *,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[], Response]:
     """Return the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
@@ -31,9 +33,10 @@ def callback_endpoint(
     64 KiB of a body. The handler may be ``async def`` if Flask's own extra for that is installed.
 
     Raises:
-        ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``.
+        ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``;
+            or `on_event` cannot be called or is async.
     """
-    receiver = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal)
+    receiver = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal, on_event)
 
     def view() -> Response:
         status = receiver.receive(request.method, request.query_string.decode("latin-1"), _body())
