@@ -51,7 +51,7 @@ def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactor
     assert ran.returncode == 0, ran.stdout
 
 
-SETTINGS = {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL", "MOMOPAY_CALLBACK_SECRET", "SHOP_URL"}
+SETTINGS = {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL", "MOMOPAY_CALLBACK_SECRET", "MOMOPAY_LOG", "SHOP_URL"}
 
 
 def test_a_printed_command_exists() -> None:

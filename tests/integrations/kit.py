@@ -17,6 +17,7 @@ from django.test import RequestFactory
 
 from journal.kit import callback_body
 from momopay import Callback, CallbackSigner, Journal, parse_callback
+from momopay.events import Event
 from momopay.integrations._receiver import CallbackReceiver
 
 SIGNER = CallbackSigner("a shop's own secret, long enough")
@@ -43,20 +44,27 @@ class Handler:
         self.handle(callback)
 
 
-Receive = Callable[[Handler, CallbackSigner | None, Journal | None], Callable[..., HTTPStatus]]
+Receive = Callable[..., Callable[..., HTTPStatus]]
+OnEvent = Callable[[Event], object] | None
 
 
-def blocking(handler: Handler, signer: CallbackSigner | None, journal: Journal | None) -> Callable[..., HTTPStatus]:
-    return CallbackReceiver(handler.handle, signer, journal).receive
+def blocking(
+    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
+) -> Callable[..., HTTPStatus]:
+    return CallbackReceiver(handler.handle, signer, journal, on_event).receive
 
 
-def awaited(handler: Handler, signer: CallbackSigner | None, journal: Journal | None) -> Callable[..., HTTPStatus]:
-    receiver = CallbackReceiver(handler.handle_async, signer, journal)
+def awaited(
+    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
+) -> Callable[..., HTTPStatus]:
+    receiver = CallbackReceiver(handler.handle_async, signer, journal, on_event)
     return lambda *request: asyncio.run(receiver.receive_async(*request))
 
 
-def threaded(handler: Handler, signer: CallbackSigner | None, journal: Journal | None) -> Callable[..., HTTPStatus]:
-    receiver = CallbackReceiver(handler.handle, signer, journal)
+def threaded(
+    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
+) -> Callable[..., HTTPStatus]:
+    receiver = CallbackReceiver(handler.handle, signer, journal, on_event)
     return lambda *request: asyncio.run(receiver.receive_async(*request))
 
 

@@ -81,6 +81,9 @@ async def call(
 class Call(CallReport, Generic[R]):
     """One call under way, over all its attempts."""
 
+    attempts: int
+    request_id: str | None
+
     def __init__(
         self,
         session: Session[Any],

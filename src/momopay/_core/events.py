@@ -179,7 +179,8 @@ class Operation:
         self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
     ) -> None:
         """Report that the wait for a transaction ended; `seen` is what was last read of it."""
-        known = _transaction(seen) | {"transaction_id": transaction_id}
+        # The service never told an id that was not read: it is whatever the caller gave.
+        known = _transaction(seen) | {"transaction_id": redact(transaction_id) if seen is None else transaction_id}
         self._emit(WaitEnded, seconds=seconds, polls=polls, error=None if error is None else type(error), **known)
 
     def journal_changed(

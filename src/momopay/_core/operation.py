@@ -71,7 +71,7 @@ async def _observed(
     assert session.observer is not None  # noqa: S101  the callers looked
     call = session.observer.start(name, session.backend.now, reference)
     coroutine = work(session.with_operation(call))
-    del work  # it holds the arguments, and this frame still runs when the end is reported
+    del work, reference  # this frame still runs when the end is reported, and must not show the arguments
     try:
         call.call_started()
     except BaseException:

@@ -1,0 +1,153 @@
+"""Whatever an observer does, it changes no payment."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import KEY, LOOPBACK, Driver
+from events_kit import Watcher
+from momopay import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    Journal,
+    JournalState,
+    MomoPayError,
+    OutcomeUnknownError,
+)
+from momopay._core.events import Observer
+from momopay.events import CallEnded, CallStarted
+from momopay.sandbox import Sandbox
+from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, prompt
+
+PHONE = "254712345678"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'payouts.db'}"
+
+
+def pay_once(journal: Journal) -> Callable[[Any], Any]:
+    return lambda client: client.payouts.pay_once(journal=journal, reference="PAY-7", amount=100, phone=PHONE)
+
+
+@pytest.mark.parametrize("raised", [ValueError("a bug"), OutcomeUnknownError("not ours", sent_at=datetime.now(UTC))])
+def test_an_exception_in_on_event_changes_nothing(
+    drive: Callable[..., Driver],
+    sandbox: Sandbox,
+    journal: Journal,
+    key: str,
+    raised: Exception,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = Watcher(every=raised)
+    sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
+    paid = sdk(prompt)
+    assert sdk(pay_once(journal)).reference == "PAY-7"
+    entry = journal.get("PAY-7")
+    assert entry is not None
+    assert entry.state is JournalState.ACCEPTED
+    sandbox.advance(600)
+    assert sdk(lambda client: client.transactions.wait(paid, schedule=AT_ONCE)).status == "SUCCESS"
+    assert len(seen.events) == 12
+    failures = [record for record in caplog.records if "on_event failed" in record.message]
+    assert len(failures) == 12
+    assert {record.levelno for record in failures} == {logging.ERROR}
+    assert sum("Traceback" in record.message for record in failures) == 5  # once for each kind of event
+
+
+INTERRUPTED = [
+    ("CallStarted", None, 0),
+    ("JournalChanged", JournalState.ACCEPTED, 1),
+    ("AttemptEnded", JournalState.ACCEPTED, 1),
+    ("CallEnded", JournalState.ACCEPTED, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "state", "payments"), INTERRUPTED)
+def test_an_interrupt_in_on_event_loses_no_outcome(
+    drive: Callable[..., Driver],
+    sandbox: Sandbox,
+    journal: Journal,
+    key: str,
+    kind: str,
+    state: JournalState | None,
+    payments: int,
+) -> None:
+    seen = Watcher(**{kind: KeyboardInterrupt()})
+    sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
+    with pytest.raises(KeyboardInterrupt):
+        sdk(pay_once(journal))
+    entry = journal.get("PAY-7")
+    assert (None if entry is None else entry.state) is state
+    assert [str(each.kind) for each in sandbox.ledger].count("payout") == payments
+
+
+@pytest.mark.parametrize("on_event", ["text", 7, object()])
+def test_what_cannot_be_called_is_refused(on_event: Any) -> None:
+    for client in (Client, AsyncClient):
+        with pytest.raises(ConfigurationError, match="on_event"):
+            client(KEY, base_url=LOOPBACK, on_event=on_event)
+
+
+def test_an_async_function_is_refused() -> None:
+    async def on_event(_event: object) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="async"):
+        AsyncClient(KEY, base_url=LOOPBACK, on_event=on_event)
+
+
+def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
+    """The default run turns the warning of a coroutine that is never awaited into an error."""
+
+    async def later() -> None: ...
+
+    def on_event(_event: object) -> object:
+        return later()
+
+    Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    assert "TypeError" in caplog.text
+
+
+def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    def on_event(_event: object) -> None:
+        raise ValueError(f"{KEY} {PHONE}")
+
+    Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    assert "on_event failed on CallStarted: ValueError" in caplog.text
+    assert KEY not in caplog.text
+    assert PHONE not in caplog.text
+
+
+def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver]) -> None:
+    """As a crash reporter does that an observer calls: it shows the locals of each frame of the current error."""
+    shown = list[str]()
+
+    def on_event(event: object) -> None:
+        error = sys.exception()
+        if isinstance(event, CallEnded) and error is not None:
+            shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
+
+    with pytest.raises(MomoPayError):
+        drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
+    assert len(shown) > 3
+    assert not any(PHONE[3:] in each or LOCAL_PHONE in each for each in shown)
+
+
+def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
+    drive: Callable[..., Driver], sandbox: Sandbox, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = Watcher(AttemptEnded=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(prompt)
+    assert "POST /payments/stk was interrupted: its outcome is unknown, reference 'INV-42'" in caplog.text

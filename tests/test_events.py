@@ -1,0 +1,515 @@
+"""What `on_event` receives, in which order, and that nothing which it does changes a payment."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import pickle
+import typing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from core.kit import NOT_SENT, SUCCESS, limited, reach
+from drivers import LOOPBACK, Driver
+from events_kit import Watcher
+from momopay import (
+    AsyncClient,
+    BudgetExhaustedError,
+    CallbackMismatchError,
+    Client,
+    Journal,
+    JournalState,
+    MomoPayError,
+    OutcomeUnknownError,
+    PollSchedule,
+    RateBudget,
+    RateLimitExceededError,
+    WaitTimeoutError,
+    events,
+    parse_callback,
+)
+from momopay.events import (
+    AttemptEnded,
+    BudgetWaited,
+    CallbackReceived,
+    CallEnded,
+    CallStarted,
+    JournalChanged,
+    RetryScheduled,
+    SweepEnded,
+    WaitEnded,
+)
+from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, pay, prompt
+
+PHONE = "254712345678"
+BY_HAND = phone_for(Outcome.by_hand)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'payouts.db'}"
+
+
+@pytest.fixture
+def seen() -> Watcher:
+    return Watcher()
+
+
+@pytest.fixture
+def sdk(drive: Callable[..., Driver], sandbox: Sandbox, key: str, seen: Watcher) -> Driver:
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
+
+
+def pay_once(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
+    arguments: dict[str, Any] = {"reference": "PAY-7", "amount": 100, "phone": PHONE, **fields}
+    return lambda client: client.payouts.pay_once(journal=journal, **arguments)
+
+
+def collect(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
+    arguments: dict[str, Any] = {"reference": "INV-42", "amount": 100, "phone": BY_HAND, **fields}
+    return lambda client: client.stk.collect_once(journal=journal, **arguments)
+
+
+def test_a_success(sdk: Driver, seen: Watcher) -> None:
+    paid = sdk(prompt)
+    started, attempt, ended = seen.events
+    assert isinstance(started, CallStarted)
+    assert isinstance(attempt, AttemptEnded)
+    assert isinstance(ended, CallEnded)
+    assert {each.operation for each in seen.events} == {"stk.initiate"}
+    assert len({each.call_id for each in seen.events}) == 1
+    assert started.reference == ended.reference == "INV-42"
+    assert (attempt.method, attempt.route, attempt.attempt, attempt.status) == ("POST", "/payments/stk", 1, 200)
+    assert (attempt.error, attempt.is_sent) == (None, True)
+    assert attempt.request_id == ended.request_id == paid.response.request_id
+    assert 0 < attempt.seconds <= ended.seconds
+    assert started.at <= attempt.at <= ended.at
+    assert (ended.error, ended.may_have_executed, ended.attempts, ended.status) == (None, False, 1, 200)
+    assert (ended.transaction_id, ended.transaction_type, ended.transaction_status) == (
+        paid.transaction_id,
+        "STK",
+        "PENDING",
+    )
+
+
+def test_what_is_refused_here_makes_no_attempt(sdk: Driver, seen: Watcher) -> None:
+    with pytest.raises(MomoPayError):
+        sdk(partial(prompt, amount=0))
+    assert seen.take() == ["CallStarted stk.initiate", "CallEnded stk.initiate RequestValidationError"]
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_retry(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    paid = sdk(prompt)
+    sandbox.fail_next("GET", "/transactions/*", Fault.error_before_commit)
+    seen.take()
+    sdk(lambda client: client.transactions.get(paid))
+    assert seen.of(CallEnded)[0].attempts == 2
+    assert seen.take() == [
+        "CallStarted transactions.get",
+        "AttemptEnded GET /transactions/{id} 1 500 ServerError",
+        "RetryScheduled GET /transactions/{id} 1 500 ServerError",
+        "AttemptEnded GET /transactions/{id} 2 200",
+        "CallEnded transactions.get",
+    ]
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_429_with_a_pause(seen: Watcher) -> None:
+    client, _ = reach(limited(reset=7), SUCCESS, on_event=seen)
+    client.stk.initiate(amount=100, phone=PHONE)
+    (pause,) = seen.of(RetryScheduled)
+    assert (pause.seconds, pause.status, pause.error) == (7, 429, RateLimitExceededError)
+    assert seen.of(CallEnded)[0].seconds == 7
+    assert seen.take() == [
+        "CallStarted stk.initiate",
+        "AttemptEnded POST /payments/stk 1 429 RateLimitExceededError",
+        "RetryScheduled POST /payments/stk 1 429 RateLimitExceededError",
+        "AttemptEnded POST /payments/stk 2 200",
+        "CallEnded stk.initiate",
+    ]
+
+
+def test_an_attempt_that_is_not_sent(drive: Callable[..., Driver], seen: Watcher) -> None:
+    unreachable = drive(base_url=LOOPBACK, max_attempts=1, on_event=seen)
+    with pytest.raises(MomoPayError):
+        unreachable(prompt)
+    (attempt,) = seen.of(AttemptEnded)
+    assert (attempt.status, attempt.is_sent, attempt.error.__name__) == (None, False, "APIConnectionError")
+    assert not seen.of(CallEnded)[0].may_have_executed
+
+
+def test_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(prompt)
+    assert seen.of(CallEnded)[0].may_have_executed
+    assert seen.take() == [
+        "CallStarted stk.initiate",
+        "AttemptEnded POST /payments/stk 1 500 ServerError",
+        "CallEnded stk.initiate OutcomeUnknownError",
+    ]
+
+
+def test_a_wait_for_the_budget(drive: Callable[..., Driver], sandbox: Sandbox, key: str, seen: Watcher) -> None:
+    budget = RateBudget(requests=8, window=0.2)
+    sdk = drive(api_key=key, base_url=sandbox.base_url, budget=budget, on_event=seen)
+    while not seen.of(BudgetWaited):
+        sdk(lambda client: client.wallet.balance())
+    (waited,) = seen.of(BudgetWaited)
+    assert (waited.lane, waited.error, waited.operation) == ("read", None, "wallet.balance")
+    assert waited.seconds > 0
+    short = drive(api_key=key, base_url=sandbox.base_url, budget=RateBudget(requests=1), deadline=0.5, on_event=seen)
+    short(lambda client: client.wallet.balance())
+    with pytest.raises(BudgetExhaustedError):
+        short(lambda client: client.wallet.balance())
+    ended = "CallEnded wallet.balance BudgetExhaustedError"
+    assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
+
+
+def test_pay_once_and_its_replay(sdk: Driver, journal: Journal, seen: Watcher) -> None:
+    sdk(pay_once(journal))
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 200",
+        "JournalChanged SENDING -> ACCEPTED PENDING",
+        "CallEnded payouts.pay_once",
+    ]
+    sdk(pay_once(journal))
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "CallEnded payouts.pay_once",
+    ]
+
+
+def test_a_payout_in_doubt_that_a_search_finds(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal))
+    assert seen.take()[1:] == [
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 500 ServerError",
+        "JournalChanged SENDING -> UNKNOWN",
+        "CallEnded payouts.pay_once OutcomeUnknownError",
+    ]
+    sdk(pay_once(journal))
+    changes = seen.of(JournalChanged)
+    assert [(each.old_state, each.new_state) for each in changes] == [("UNKNOWN", "ACCEPTED")]
+    assert {each.operation for each in seen.events} == {"payouts.pay_once"}
+    assert (changes[0].kind, changes[0].reference) == ("PAYOUT", "PAY-7")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_durable_call_that_repeats(journal: Journal, seen: Watcher) -> None:
+    client, _ = reach(NOT_SENT, on_event=seen, max_attempts=2)
+    with pytest.raises(MomoPayError):
+        pay_once(journal)(client)
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 APIConnectionError",
+        "RetryScheduled POST /b2c/payouts 1 APIConnectionError",
+        "AttemptEnded POST /b2c/payouts 2 APIConnectionError",
+        "JournalChanged SENDING -> NOT_SENT",
+        "CallEnded payouts.pay_once APIConnectionError",
+    ]
+    seen.troubles["RetryScheduled"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        pay_once(journal, reference="PAY-8")(client)
+    entry = journal.get("PAY-8")
+    assert entry is not None
+    assert entry.state is JournalState.NOT_SENT
+    assert "JournalChanged SENDING -> NOT_SENT" in seen.take()
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_refusal_of_a_durable_call_by_the_rate_limit(journal: Journal) -> None:
+    seen = Watcher()
+    client, _ = reach(limited(reset=1), SUCCESS, on_event=seen)
+    with pytest.raises(MomoPayError):  # the search that goes before the second send has no list to read
+        pay_once(journal)(client)
+    assert seen.take()[:5] == [
+        "CallStarted payouts.pay_once",
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 429 RateLimitExceededError",
+        "JournalChanged SENDING -> REFUSED",
+        "RetryScheduled POST /b2c/payouts 1 429 RateLimitExceededError",
+    ]
+
+
+def test_collect_once_from_a_cancelled_prompt_to_a_paid_one(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher
+) -> None:
+    first = sdk(collect(journal))
+    sandbox.cancel(first)
+    seen.take()
+    second = sdk(collect(journal))
+    assert seen.take() == [
+        "CallStarted stk.collect_once",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "JournalChanged ACCEPTED -> ACCEPTED CANCELLED",
+        "JournalChanged ACCEPTED -> SENDING",
+        "AttemptEnded POST /payments/stk 1 200",
+        "JournalChanged SENDING -> ACCEPTED PENDING",
+        "CallEnded stk.collect_once",
+    ]
+    sandbox.enter_pin(second)
+    sandbox.advance(60)
+    sdk(collect(journal))
+    assert seen.of(CallEnded)[0].transaction_status == "SUCCESS"
+    (change,) = seen.of(JournalChanged)
+    assert (change.kind, change.transaction_id, change.transaction_status) == (
+        "COLLECTION",
+        second.transaction_id,
+        "SUCCESS",
+    )
+
+
+def test_a_sweep(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    for number in range(2):
+        sdk(pay_once(journal, reference=f"PAY-{number}"))
+    sdk(pay_once(journal, reference="PAY-F", phone=phone_for(Outcome.insufficient_funds)))
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference="PAY-L"))
+    sandbox.advance(3600)
+    seen.take()
+    report = sdk(lambda client: client.transactions.sweep(journal=journal))
+    (swept,) = seen.of(SweepEnded)
+    assert (swept.settled, swept.open, swept.unknown) == (report.settled, report.open, report.unknown) == (3, 0, 1)
+    changes = {each.reference: each.transaction_status for each in seen.of(JournalChanged)}
+    assert changes == {"PAY-0": "SUCCESS", "PAY-1": "SUCCESS", "PAY-F": "REVERSED"}
+    assert {each.operation for each in seen.events} == {"transactions.sweep"}
+    assert seen.take()[-2:] == ["SweepEnded", "CallEnded transactions.sweep"]
+
+
+def test_releases_and_reconciliations(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    for reference, fault in (("PAY-L", Fault.error_before_commit), ("PAY-M", Fault.error_after_commit)):
+        sandbox.fail_next("POST", "/b2c/payouts", fault)
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay_once(journal, reference=reference))
+    seen.take()
+    sdk(journal.reconcile_all)
+    assert {each.operation for each in seen.events} == {"payouts.reconcile_all"}
+    assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> ACCEPTED PENDING"]
+    sdk(lambda client: client.payouts.release(journal=journal, reference="PAY-L", by="Wanjiku"))
+    assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> NOT_SENT"]
+
+
+def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watcher) -> None:
+    payroll = [{"reference": f"PAY-{number}", "amount": 100, "phone": PHONE} for number in range(2)]
+    payroll.append({"reference": "PAY-X", "amount": 1, "phone": PHONE})
+    outcomes = sdk.collect(lambda client: client.payouts.pay_all(payroll, journal=journal))
+    assert [outcome.state for outcome in outcomes] == ["ACCEPTED", "ACCEPTED", "NOT_SENT"]
+    ended = seen.of(CallEnded)
+    assert [(each.operation, each.reference) for each in ended] == [
+        ("payouts.pay_all", "PAY-0"),
+        ("payouts.pay_all", "PAY-1"),
+        ("payouts.pay_all", "PAY-X"),
+    ]
+    assert [each.transaction_id for each in ended[:2]] == [outcome.payout.transaction_id for outcome in outcomes[:2]]
+    assert ended[2].error.__name__ == "RequestValidationError"
+    assert len({each.call_id for each in ended}) == 3
+
+
+def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    paid = sdk(partial(prompt, phone=BY_HAND))
+    seen.take()
+    with pytest.raises(WaitTimeoutError):
+        sdk(lambda client: client.transactions.wait(paid, schedule=PollSchedule(first=0, every=0.05, limit=0.08)))
+    (timeout,) = seen.of(WaitEnded)
+    assert (timeout.error, timeout.transaction_status) == (WaitTimeoutError, "PENDING")
+    assert timeout.polls >= 1
+    sandbox.enter_pin(paid)
+    sandbox.advance(60)
+    seen.take()
+    sdk(lambda client: client.transactions.wait(paid, schedule=AT_ONCE))
+    (waited,) = seen.of(WaitEnded)
+    assert (waited.transaction_id, waited.transaction_type, waited.polls, waited.error) == (
+        paid.transaction_id,
+        "STK",
+        1,
+        None,
+    )
+    assert seen.take() == [
+        "CallStarted transactions.wait",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "WaitEnded SUCCESS",
+        "CallEnded transactions.wait",
+    ]
+
+
+def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    prompts = [sdk(partial(prompt, amount=number + 1)) for number in range(3)]
+    sandbox.advance(600)
+    seen.take()
+    ends = sdk.collect(lambda client: client.transactions.wait_all(prompts, schedule=AT_ONCE))
+    assert [each.transaction_id for each in seen.of(WaitEnded)] == [each.transaction_id for each in ends]
+    assert [each.transaction_id for each in seen.of(CallEnded)] == [each.transaction_id for each in ends]
+    assert seen.take() == [
+        "CallStarted transactions.wait_all",
+        "AttemptEnded GET /transactions 1 200",
+        *["WaitEnded SUCCESS", "CallEnded transactions.wait_all", "CallStarted transactions.wait_all"] * 2,
+        "WaitEnded SUCCESS",
+        "CallEnded transactions.wait_all",
+    ]
+
+
+def test_a_walk_is_a_call_for_each_page(sdk: Driver, seen: Watcher) -> None:
+    for number in range(3):
+        sdk(partial(prompt, amount=number + 1))
+    seen.take()
+    assert len(sdk.collect(lambda client: client.transactions.iter(page_size=2, q=PHONE))) == 3
+    assert PHONE not in seen.texts()
+    page = ["CallStarted transactions.iter", "AttemptEnded GET /transactions 1 200", "CallEnded transactions.iter"]
+    assert seen.take() == page * 2
+
+
+def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    paid = sdk(prompt)
+    sandbox.advance(600)
+    body = {"id": paid.transaction_id, "status": "SUCCESS", "type": "STK", "external_reference": "INV-42"}
+
+    def confirm(**fields: Any) -> Callable[[Any], Any]:
+        content = {"event_type": "stk.success", "transaction": body | fields}
+        return lambda client: client.transactions.confirm(parse_callback(json.dumps(content)))
+
+    sdk(confirm())
+    with pytest.raises(CallbackMismatchError):
+        sdk(confirm(amount=7))
+    with pytest.raises(MomoPayError):
+        sdk(confirm(id="254712345678"))
+    events = seen.of(CallbackReceived)
+    assert [(each.outcome, each.operation, each.status) for each in events] == [
+        ("accepted", "transactions.confirm", None),
+        ("mismatch", "transactions.confirm", None),
+        ("mismatch", "transactions.confirm", None),
+    ]
+    assert [(each.transaction_id, each.transaction_status) for each in events] == [
+        (paid.transaction_id, "SUCCESS"),
+        (paid.transaction_id, None),
+        ("2547*****678", None),
+    ]
+
+
+def test_routes_have_no_ids(sdk: Driver, seen: Watcher) -> None:
+    (channel,) = sdk(lambda client: client.channels.list())[:1]
+    sdk(lambda client: client.channels.get(channel))
+    sdk(lambda client: client.channels.update(channel, name="Till"))
+    sdk(lambda client: client.channels.delete(channel))
+    route = "/payment-wallet/channels"
+    assert [(each.method, each.route) for each in seen.of(AttemptEnded)] == [
+        ("GET", route),
+        ("GET", route + "/{id}"),
+        ("PATCH", route + "/{id}"),
+        ("DELETE", route + "/{id}"),
+    ]
+
+
+def test_no_event_shows_a_key_or_a_whole_phone(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, key: str, seen: Watcher
+) -> None:
+    """Where a phone can be given, it is: as the reference, in a search and in a callback."""
+    reference = f"for {PHONE}"
+    sdk(partial(prompt, account_reference=LOCAL_PHONE))
+    sdk(partial(pay, reference=PHONE))
+    sdk(pay_once(journal, reference=reference))
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference=PHONE))
+    sdk(collect(journal, reference=PHONE))
+    sdk(lambda client: client.transactions.list(q=PHONE))
+    with pytest.raises(MomoPayError):
+        sdk(lambda client: client.transactions.get(PHONE))
+    with pytest.raises(MomoPayError):
+        sdk(lambda client: client.transactions.wait(PHONE, schedule=AT_ONCE))
+    sandbox.advance(600)
+    sdk(lambda client: client.transactions.sweep(journal=journal))
+    shown = seen.texts()
+    for secret in (key, PHONE, PHONE[3:], LOCAL_PHONE):
+        assert secret not in shown
+    assert len(seen.events) > 30
+    assert {type(each) for each in seen.events} >= {CallStarted, AttemptEnded, JournalChanged, SweepEnded, WaitEnded}
+
+
+def test_copies_report_to_the_same_observer(sdk: Driver, seen: Watcher) -> None:
+    sdk(lambda client: client.with_options(timeout=5).wallet.balance())
+    assert [each.operation for each in seen.of(CallEnded)] == ["wallet.balance"]
+
+
+def test_calls_of_many_threads_are_told_apart(sandbox: Sandbox, key: str, seen: Watcher) -> None:
+    sandbox.account(key).rate_limit = None
+    with Client(key, base_url=sandbox.base_url, budget=None, on_event=seen) as client, ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            pool.submit(client.stk.initiate, amount=number + 1, phone=PHONE)
+        pool.shutdown()
+    by_call: dict[int, list[type[Any]]] = {}
+    for event in seen.events:
+        by_call.setdefault(event.call_id, []).append(type(event))
+    assert len(by_call) == 40
+    assert all(kinds == [CallStarted, AttemptEnded, CallEnded] for kinds in by_call.values())
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_calls_of_many_tasks_are_told_apart(loop: str, sandbox: Sandbox, key: str, url: str, seen: Watcher) -> None:
+    sandbox.account(key).rate_limit = None
+
+    async def pay_one(client: AsyncClient, journal: Journal, number: int) -> None:
+        await client.payouts.pay_once(journal=journal, reference=f"PAY-{number}", amount=Decimal(100), phone=PHONE)
+
+    async def under_trio() -> None:
+        with Journal(url) as journal:
+            client = AsyncClient(key, base_url=sandbox.base_url, budget=None, on_event=seen)
+            async with client, trio.open_nursery() as nursery:
+                for number in range(8):
+                    nursery.start_soon(pay_one, client, journal, number)
+
+    async def under_asyncio() -> None:
+        with Journal(url) as journal:
+            async with AsyncClient(key, base_url=sandbox.base_url, budget=None, on_event=seen) as client:
+                await asyncio.gather(*(pay_one(client, journal, number) for number in range(8)))
+
+    trio.run(under_trio) if loop == "trio" else asyncio.run(under_asyncio())
+    references: dict[int, set[str]] = {}
+    for event in [*seen.of(CallStarted), *seen.of(JournalChanged)]:
+        references.setdefault(event.call_id, set()).add(event.reference)
+    assert sorted(references.values(), key=str) == [{f"PAY-{number}"} for number in range(8)]
+
+
+def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher) -> None:
+    sandbox.fail_next("GET", "/wallets/service/balance", Fault.hang_after_commit)
+
+    async def main() -> None:
+        async with AsyncClient(key, base_url=sandbox.base_url, on_event=seen) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.wallet.balance(), 0.2)
+
+    asyncio.run(main())
+    assert seen.take() == [
+        "CallStarted wallet.balance",
+        "AttemptEnded GET /wallets/service/balance 1 CancelledError",
+        "CallEnded wallet.balance CancelledError",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(set(events.__all__) - {"CallbackOutcome", "Event"}))
+def test_events_are_frozen_and_their_hints_resolve(name: str) -> None:
+    kind: Any = getattr(events, name)
+    assert set(typing.get_type_hints(kind)) >= {"operation", "call_id", "at"}
+    event = kind(**dict.fromkeys((field.name for field in dataclasses.fields(kind)), 1))
+    assert not hasattr(event, "__dict__")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.operation = "another"
+    assert pickle.loads(pickle.dumps(event)) == event
+    assert name == "BaseEvent" or kind in typing.get_args(events.Event)
