@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -17,8 +16,10 @@ from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback
 from momopay.models.enums import EventType, ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import describe
-from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
+
+if TYPE_CHECKING:  # whoever only parses callbacks need not load it
+    from momopay.models.transactions import Transaction
 
 __all__ = ["AsyncCallbackHandler", "CallbackHandler", "parse_callback"]
 
@@ -105,7 +106,7 @@ def callback_body(transaction: Transaction) -> bytes:
         "updated_at": _instant(transaction.updated_at),
     }
     event_type = f"transaction.{status.lower()}"
-    return json.dumps({"event": "transaction.updated", "event_type": event_type, "transaction": told}).encode()
+    return to_json({"event": "transaction.updated", "event_type": event_type, "transaction": told})
 
 
 def _number(amount: Decimal) -> int | float:
