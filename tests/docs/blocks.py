@@ -75,6 +75,7 @@ def blocks_in(page: Path) -> Iterator[Block]:
                 note = comment
             continue
         indent = len(found["indent"])
-        lines = [line[indent:] for line in found["text"].splitlines(keepends=True)]
+        # An empty line has no indentation to remove, and its line break must stay.
+        lines = [line[min(indent, len(line) - 1) :] for line in found["text"].splitlines(keepends=True)]
         yield Block(page, whole.count("\n", 0, found.start("text")) + 1, found["language"], "".join(lines), note)
         note = ""
