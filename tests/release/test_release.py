@@ -9,8 +9,10 @@ import zipfile
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import trove_classifiers
 from packaging.version import Version
 
 import momopay
@@ -75,6 +77,31 @@ def test_the_links_and_classifiers_are_there() -> None:
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} < classifiers
     assert "Typing :: Typed" in classifiers
     assert stated["License-Expression"] == "MIT"
+
+
+def test_the_projects_addresses_are_reserved_and_in_one_place() -> None:
+    addresses = set(PROJECT["urls"].values())
+    hosts = {urlsplit(address).hostname for address in addresses}
+    assert len(hosts) == 1
+    (host,) = hosts
+    assert host is not None
+    assert host.endswith(".example")
+    folders = ("src", "docs", "examples")
+    files = [ROOT / "README.md", *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())]
+    texts = [path for path in files if path.suffix in {".css", ".html", ".js", ".md", ".py", ".toml", ".yml"}]
+    named = [path for path in texts if host in path.read_text()]
+    assert len(texts) > 100
+    assert named == []
+
+
+def test_the_classifiers_are_known() -> None:
+    assert set(PROJECT["classifiers"]) <= trove_classifiers.classifiers
+
+
+def test_the_notes_of_the_next_release_are_ordered() -> None:
+    order = ["Breaking", "Removed", "Added", "Changed", "Fixed"]
+    found = re.findall(r"^### (.+)$", unreleased(), re.MULTILINE)
+    assert found == [name for name in order if name in found]
 
 
 @pytest.mark.whole
