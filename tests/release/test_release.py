@@ -80,7 +80,7 @@ def test_the_links_and_classifiers_are_there() -> None:
 
 
 def test_the_projects_addresses_are_reserved_and_in_one_place() -> None:
-    addresses = set(PROJECT["urls"].values())
+    addresses: list[str] = [*PROJECT["urls"].values()]
     hosts = {urlsplit(address).hostname for address in addresses}
     assert len(hosts) == 1
     (host,) = hosts

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import typer
 
-from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError
 from momopay.errors import RequestValidationError
 
@@ -21,7 +20,7 @@ _OPTIONS: Final = {
 
 
 def as_command_error(error: Exception, command: str) -> CommandError | None:
-    """Return what the parser of arguments refused, with keys and phones masked; None if this is another error."""
+    """Return what the parser of arguments refused; None if this is another error. The error masks keys and phones."""
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         return None
@@ -29,7 +28,7 @@ def as_command_error(error: Exception, command: str) -> CommandError | None:
     name, message = _name_of(getattr(error, "param", None)), getattr(error, "message", "").removeprefix("Value error, ")
     is_value = isinstance(error, typer.BadParameter) and name and message
     text = f"{name}: {message}" if is_value else str(format_message())
-    return CommandError(redact(text), remedy=f"`{command} --help` shows how it is used")
+    return CommandError(text, remedy=f"`{command} --help` shows how it is used")
 
 
 def _name_of(param: Any) -> str | None:
