@@ -30,7 +30,9 @@ WHOLE = (
     "hostile",
     "integrations/test_callback_campaign.py",
     "sandbox/test_load.py",
+    "sandbox/test_page_access.py",
     "sandbox/test_page_html.py",
+    "sandbox/test_page_panels.py",
     "scale",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""

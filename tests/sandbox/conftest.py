@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
+from sandbox.browser import Page, new_page
 from sandbox.kit import KEY, Service, client
 
 
@@ -42,3 +43,19 @@ def control(sandbox: Sandbox, shared_control: httpx.Client) -> httpx.Client:
 @pytest.fixture
 def service(api: httpx.Client) -> Service:
     return Service(api)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    page = new_page(tmp_path_factory.mktemp("chromium"))
+    yield page
+    page.driver.quit()
+
+
+@pytest.fixture
+def page(browser: Page, sandbox: Sandbox) -> Page:
+    """The sandbox's page, open in a browser."""
+    browser.show(width=1280)
+    browser.driver.get(f"{sandbox.url}/")
+    browser.until(lambda: browser.text("#link") == "live" and browser.text("#clock") != "--:--:--")
+    return browser

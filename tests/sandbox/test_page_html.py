@@ -1,88 +1,14 @@
 """The page, end to end in headless Chromium: prompt, PIN, transactions, callbacks."""
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
-from pathlib import Path
-
 import httpx
 import pytest
 
 import momopay
 from momopay.sandbox import Outcome, Sandbox, phone_for
+from sandbox.browser import WAIT, Page
 from sandbox.kit import KEY, Receiver, Service, data, transaction_id
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-SWITCHES = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1280,900",
-)
-WAIT = 10.0
-
-
-class Page:
-    """The page in one browser window."""
-
-    def __init__(self, folder: Path) -> None:
-        webdriver = pytest.importorskip("selenium.webdriver")
-        options = webdriver.ChromeOptions()
-        for switch in (*SWITCHES, f"--user-data-dir={folder}"):
-            options.add_argument(switch)
-        options.binary_location = CHROMIUM
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        service = webdriver.ChromeService(executable_path=DRIVER)
-        self.driver = webdriver.Chrome(options=options, service=service)
-
-    def script(self, text: str) -> object:
-        result: object = self.driver.execute_script(text)
-        return result
-
-    def text(self, selector: str) -> str:
-        return str(self.script(f"return document.querySelector({selector!r})?.innerText ?? ''"))
-
-    def shows_prompt(self) -> bool:
-        return self.script("return !document.getElementById('veil').hidden") is True
-
-    def click(self, selector: str) -> None:
-        self.driver.find_element("css selector", selector).click()
-
-    @staticmethod
-    def _holds(holds: Callable[[], bool]) -> Callable[[object], bool]:
-        return lambda _driver: holds()
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        support = pytest.importorskip("selenium.webdriver.support.wait")
-        support.WebDriverWait(self.driver, WAIT, poll_frequency=0.05).until(self._holds(holds))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if not (CHROMIUM and DRIVER and find_spec("selenium")):
-        if os.environ.get("CI_REQUIRE_ALL") == "1":
-            pytest.fail("chromium, chromedriver and selenium are required here, and one is missing")
-        pytest.skip("needs selenium, chromium and chromedriver (Debian: chromium, chromium-driver)")
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
-
-
-@pytest.fixture
-def page(browser: Page, sandbox: Sandbox) -> Page:
-    browser.driver.get(f"{sandbox.url}/")
-    browser.until(lambda: browser.text("#link") == "live")
-    return browser
 
 
 def test_the_sdk_prompts_the_page_pays_and_the_wait_ends(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
@@ -119,6 +45,7 @@ def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service
     page.until(lambda: "SUCCESS" in page.text("#transactions"))
     assert service.read(sent)["status"] == "SUCCESS"
     page.until(lambda: "transaction.success" in page.text("#callbacks"))
+    page.click("#tab-callbacks")
     page.click("#callbacks summary")
     payload = page.text("#callbacks pre")
     assert transaction_id(sent) in payload
@@ -170,15 +97,25 @@ def test_a_prompt_may_be_sent_from_the_page(page: Page, sandbox: Sandbox) -> Non
     assert len(sandbox.requests) == 1
 
 
-def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, service: Service) -> None:
+def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, sandbox: Sandbox, service: Service) -> None:
+    service.payout(reference="R" * 400, callbackUrl=f"https://{'long.' * 40}example/momo")
+    sandbox.advance(40)
     service.stk(accountReference="W" * 12, phone=phone_for(Outcome.by_hand))
-    service.payout(reference="R" * 400)
+    sandbox.end_next("insufficient_funds", times=500)
+    sandbox.fail_next("PATCH", "/payment-wallet/channels/{id}", "refused_after_commit", times=500)
     page.until(page.shows_prompt)
     for width in (320, 390, 768, 1280):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        assert page.script("return document.documentElement.scrollWidth <= innerWidth") is True
-    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.show(width=width)
+        for tab in ("transactions", "callbacks", "requests"):
+            page.script(f"chooseTab({tab!r})")
+            page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+            assert page.value("document.documentElement.scrollWidth <= innerWidth") is True, (width, tab)
+        for opened in ("openDetail(state.transactions[0].id)", "openSettings(state.accounts[0].tenant_id)"):
+            page.script(opened)
+            page.until(lambda: page.count("dialog[open]") == 1)
+            dialog = "document.querySelector('dialog[open]')"
+            assert page.value(f"{dialog}.scrollWidth <= {dialog}.clientWidth") is True, (width, opened)
+            page.script(f"{dialog}.close()")
     assert page.driver.get_log("browser") == []
 
 

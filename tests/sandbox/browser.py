@@ -1,0 +1,104 @@
+"""The sandbox's page in headless Chromium."""
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+SWITCHES = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+)
+WAIT = 10.0
+
+
+class Page:
+    """The page in one browser window."""
+
+    def __init__(self, folder: Path) -> None:
+        webdriver = pytest.importorskip("selenium.webdriver")
+        options = webdriver.ChromeOptions()
+        for switch in (*SWITCHES, f"--user-data-dir={folder}"):
+            options.add_argument(switch)
+        options.binary_location = CHROMIUM
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(executable_path=DRIVER)
+        self.driver = webdriver.Chrome(options=options, service=service)
+
+    def script(self, text: str) -> object:
+        result: object = self.driver.execute_script(text)
+        return result
+
+    def text(self, selector: str) -> str:
+        return str(self.script(f"return document.querySelector({selector!r})?.innerText ?? ''"))
+
+    def count(self, selector: str) -> int:
+        return int(str(self.script(f"return document.querySelectorAll({selector!r}).length")))
+
+    def value(self, expression: str) -> Any:
+        return self.script(f"return {expression}")
+
+    def shows_prompt(self) -> bool:
+        return self.script("return !document.getElementById('veil').hidden") is True
+
+    def click(self, selector: str) -> None:
+        self.driver.find_element("css selector", selector).click()
+
+    def fill(self, selector: str, text: str) -> None:
+        box = self.driver.find_element("css selector", selector)
+        box.clear()
+        box.send_keys(text)
+
+    def choose(self, selector: str, value: str) -> None:
+        select = pytest.importorskip("selenium.webdriver.support.select").Select
+        select(self.driver.find_element("css selector", selector)).select_by_value(value)
+
+    def press(self, *keys: str) -> None:
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def show(self, *, width: int, scheme: str = "light") -> None:
+        """Set the width of the window in CSS pixels, and the scheme that the user prefers."""
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def accessible(self) -> list[tuple[str, str]]:
+        """Role and name of everything that a screen reader finds."""
+        tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})
+        return [
+            (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))
+            for node in tree["nodes"]
+            if not node["ignored"]
+        ]
+
+    @staticmethod
+    def _holds(holds: Callable[[], bool]) -> Callable[[object], bool]:
+        return lambda _driver: holds()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        support = pytest.importorskip("selenium.webdriver.support.wait")
+        support.WebDriverWait(self.driver, WAIT, poll_frequency=0.05).until(self._holds(holds))
+
+
+def new_page(folder: Path) -> Page:
+    """A page in a new browser; skip the test where there is none."""
+    if not (CHROMIUM and DRIVER and find_spec("selenium")):
+        if os.environ.get("CI_REQUIRE_ALL") == "1":
+            pytest.fail("chromium, chromedriver and selenium are required here, and one is missing")
+        pytest.skip("needs selenium, chromium and chromedriver (Debian: chromium, chromium-driver)")
+    return Page(folder)

@@ -1,0 +1,254 @@
+"""What the page does beside taking PINs: plans, records, code to copy, settings. In headless Chromium."""
+
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import momopay.sandbox
+from momopay.sandbox import Outcome, Sandbox, phone_for
+from sandbox.browser import Page
+from sandbox.kit import KEY, Receiver, Service, client, refusal, transaction_id
+
+pytestmark = pytest.mark.browser
+
+SOURCE = Path(momopay.sandbox.__file__).parents[2]
+
+
+def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: Sandbox, service: Service) -> None:
+    page.fill("#outcome-form [name=phone]", "0712 345 678")
+    page.choose("#outcome-form [name=outcome]", "cancelled")
+    assert "1032" in page.text("#outcome-text")
+    page.press("\ue007")  # Enter, in the select
+    page.click("#outcome-form .primary")
+    page.until(lambda: "next prompt of 0712 345 678: cancelled" in page.text("#outcomes"))
+    other, sent = service.stk(phone="0722000111"), service.stk()
+    page.until(lambda: page.text("#outcomes") == "")
+    sandbox.advance(40)
+    assert [service.read(each)["status"] for each in (other, sent)] == ["SUCCESS", "CANCELLED"]
+
+
+def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Service) -> None:
+    page.choose("#fault-form [name=route]", "POST /b2c/payouts")
+    page.choose("#fault-form [name=fault]", "refused_after_commit")
+    page.fill("#fault-form [name=times]", "3")
+    page.fill("#fault-form [name=status]", "418")
+    page.click("#fault-form .primary")
+    page.until(lambda: "next 3 POST /b2c/payouts: refused after commit" in page.text("#faults"))
+    assert refusal(service.payout()) == (418, "REQUEST_CONFLICT")
+    page.until(lambda: "next 2 POST" in page.text("#faults"))
+    page.click("#faults button")
+    page.until(lambda: page.text("#faults") == "")
+    assert service.payout().status_code == 200
+    page.choose("#fault-form [name=route]", "GET /wallets/service/balance")
+    assert "callback_lost" not in page.value(
+        "[...document.querySelectorAll('[name=fault] option')].map((e) => e.value)"
+    )
+
+
+def test_what_cannot_be_planned_is_said(page: Page) -> None:
+    page.fill("#outcome-form [name=phone]", "12")
+    page.click("#outcome-form .primary")
+    page.until(lambda: "phone number" in page.text("#toast"))
+
+
+def test_an_open_prompt_can_be_tapped_after_any_number_of_payouts(page: Page, service: Service) -> None:
+    sent = service.stk(phone=phone_for(Outcome.by_hand))
+    for _ in range(160):
+        service.payout()
+    page.until(lambda: page.text("#n-requests") == "100+")
+    page.click("#pin")
+    page.until(lambda: not page.shows_prompt())
+    assert service.read(sent)["status"] == "PROCESSING"
+
+
+def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox, service: Service) -> None:
+    service.stk(phone="0722000111", accountReference="MINE")
+    service.stk(phone="0733000222", accountReference="HERS")
+    sandbox.advance(40)
+    service.stk(phone="0733009945")
+    page.until(page.shows_prompt)
+    page.choose("#number", "254722000111")
+    page.until(lambda: not page.shows_prompt())
+    page.until(lambda: "MINE" in page.text("#messages"))
+    assert "HERS" not in page.text("#messages")
+    assert "0733 009 945 (1 open)" in page.text("#number")
+    page.choose("#number", "254733009945")
+    page.until(page.shows_prompt)
+
+
+def test_requests_are_logged_newest_first_with_their_key_masked_and_can_be_filtered(
+    page: Page, service: Service
+) -> None:
+    service.payout(reference="FIND-ME")
+    service.api.get("/transactions", params={"status": "SUCCESS"}, auth=("pk_live_secret_secret", ""))
+    page.click("#tab-requests")
+    page.until(lambda: page.count("#requests > li") == 2)
+    first, second = page.value("[...document.querySelectorAll('#requests > li')].map((each) => each.innerText)")
+    assert "GET /transactions?status=SUCCESS" in first
+    assert "401" in first
+    assert "POST /b2c/payouts" in second
+    assert "pk_test_…uite" in second
+    assert "secret" not in page.value("document.documentElement.outerHTML")
+    page.fill("#search", "find-me")
+    page.until(lambda: page.count("#requests > li") == 1)
+    page.press("\ue00c")  # Escape
+    page.until(lambda: page.count("#requests > li") == 2)
+
+
+def test_a_search_finds_a_transaction_that_the_page_no_longer_lists(
+    page: Page, sandbox: Sandbox, service: Service
+) -> None:
+    service.payout(reference="OLD-ONE")
+    for _ in range(101):
+        service.payout()
+    sandbox.advance(0)
+    page.until(lambda: page.text("#n-transactions") == "100+")
+    assert "OLD-ONE" not in page.text("#transactions")
+    page.fill("#search", "old-one")
+    page.until(lambda: page.count("#transactions > li") == 1)
+    assert "OLD-ONE" in page.text("#transactions")
+
+
+def test_a_transaction_in_full_with_its_callbacks_one_of_them_sent_again(
+    page: Page, sandbox: Sandbox, service: Service, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _body: 503
+    sent = transaction_id(service.payout(reference="PAY-9", callbackUrl=receiver.url))
+    sandbox.advance(50)
+    page.until(lambda: page.text("#n-callbacks") == "2")
+    page.click("#transactions .open")
+    page.until(lambda: page.count("#detail[open]") == 1)
+    shown = page.text("#detail")
+    for text in (sent, "PAY-9", "SUCCESS", "KES 250.50", "retry 1", "The next attempt is at", "503", "fee"):
+        assert text in shown
+    receiver.answer = lambda _body: 200
+    page.click("#detail-callbacks summary")
+    page.click("#detail-callbacks .buttons button")
+    page.until(lambda: page.count("#detail-callbacks .pill.good") == 1)
+    assert len(receiver.bodies) == 3
+    page.press("\ue00c")  # Escape
+    page.until(lambda: page.count("#detail[open]") == 0)
+
+
+def test_a_request_can_be_copied_as_code_that_sends_it_again(
+    page: Page, sandbox: Sandbox, service: Service, tmp_path: Path
+) -> None:
+    body = {"amount": 1250.5, "reference": 'it\'s "1" & $HOME', "description": "\u2028`ls`", "phone": "0712345678"}
+    service.payout(**body)
+    service.top_up(key="top-'1")
+    service.api.get("/transactions", params={"limit": 5, "amountMin": "10.50", "from": "2026-01-01", "q": "it's"})
+    page.until(lambda: page.count("#requests > li") == 3)
+    page.click("#tab-requests")
+    code: dict[str, list[str]] = {"curl": [], "Python": []}
+    for number in (1, 2, 3):
+        page.click(f"#requests > li:nth-child({number}) summary")
+        page.until(lambda number=number: page.count(f"#requests > li:nth-child({number}) pre.code") == 1)  # type: ignore[misc]
+        for place, language in enumerate(code, 1):
+            page.click(f"#requests > li:nth-child({number}) .buttons button:nth-child({place})")
+            shown = f"#requests > li:nth-child({number}) pre.code"
+            start = "curl -X" if language == "curl" else "import Client"
+            page.until(lambda shown=shown, start=start: start in page.text(shown))  # type: ignore[misc]
+            code[language].append(str(page.value(f"document.querySelector({shown!r}).textContent")))
+    environment = os.environ | {"MOMOPAY_API_KEY": KEY, "PYTHONPATH": str(SOURCE), "NO_PROXY": "*"}
+    commands = [[sys.executable, "-W", "error", "-c", text] for text in code["Python"]]
+    if shutil.which("curl"):
+        commands += [["sh", "-c", text] for text in code["curl"]]
+    for command in commands:
+        before = len(sandbox.requests)
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        again = sandbox.requests[before]
+        original = next(each for each in sandbox.requests if (each.method, each.path) == (again.method, again.path))
+        assert again.status == 200
+        assert httpx.QueryParams(again.query) == httpx.QueryParams(original.query)
+        assert _comparable(again.json) == _comparable(original.json)
+        assert again.headers.get("idempotency-key") == original.headers.get("idempotency-key")
+    references = {each.reference for each in sandbox.ledger if each.kind == "payout"}
+    assert references == {body["reference"]}
+
+
+def _comparable(value: Any) -> Any:
+    """Without what momopay adds or writes as the service does: the currency, and the form of a phone number."""
+    return None if value is None else {**value, "phone": str(value["phone"])[-9:], "currency": "KES"}
+
+
+def test_a_transaction_can_be_copied_as_code(page: Page, service: Service) -> None:
+    service.stk(amount=75.25, accountReference="TEA-1")
+    page.until(lambda: page.count("#transactions .open") == 1)
+    page.click("#transactions .open")
+    page.until(lambda: page.count("#detail[open]") == 1)
+    page.click("#detail-curl")
+    page.until(lambda: "TEA-1" in page.text("#detail-code"))
+    assert KEY not in page.text("#detail-code")
+    page.click("#detail-python")
+    page.until(lambda: "stk.initiate" in page.text("#detail-code"))
+    assert 'amount=Decimal("75.25")' in page.text("#detail-code")
+
+
+def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sandbox, service: Service) -> None:
+    account = sandbox.account(KEY)
+    service.api.get("/transactions")
+    page.until(lambda: page.count("#accounts button") > 0)
+    page.choose("#account", account.tenant_id)
+    page.until(lambda: page.count("#accounts button") == 1)
+    page.click("#accounts button")
+    page.click("[name=kyc_approved]")
+    page.fill("[name=service_balance]", "12.50")
+    page.choose("[name=naming]", "snake_case")
+    page.choose("[name=created_status]", "201")
+    page.fill("[name=ban_pushes]", "5")
+    # A payment meanwhile changes another balance, which must not be set back.
+    account.kyc_approved = True
+    service.payout(amount=100)
+    page.press("\ue007")
+    page.until(lambda: page.count("#settings[open]") == 0)
+    assert (account.kyc_approved, account.service_balance, account.b2c_balance) == (
+        False,
+        Decimal("12.5"),
+        Decimal(999_900),
+    )
+    switches = account.switches
+    assert (switches.naming, switches.created_status, switches.ban_pushes) == ("snake_case", 201, 5)
+    page.until(lambda: "no KYC" in page.text("#accounts"))
+
+
+def test_what_an_account_cannot_have_is_said_and_changes_nothing(
+    page: Page, sandbox: Sandbox, service: Service
+) -> None:
+    service.api.get("/transactions")
+    page.until(lambda: page.count("#accounts button") > 0)
+    page.script(f"openSettings({sandbox.account(KEY).tenant_id!r})")
+    page.fill("[name=fee]", "1.005")
+    page.click("[name=late_pin]")
+    page.click("#settings .primary")
+    page.until(lambda: "fee" in page.text("#settings-fault"))
+    assert (sandbox.account(KEY).fee, sandbox.account(KEY).switches.late_pin) == (Decimal(1), False)
+
+
+def test_a_reset_asks_first(page: Page, service: Service, sandbox: Sandbox) -> None:
+    service.payout()
+    page.until(lambda: page.count("#transactions .open") == 1)
+    page.click("#reset")
+    page.click("#confirm [data-close]")
+    assert len(sandbox.ledger) == 2
+    page.click("#reset")
+    page.click("#confirm .danger")
+    page.until(lambda: page.count("#transactions .open") == 0)
+    assert sandbox.ledger == []
+
+
+def test_an_account_can_be_looked_at_alone(page: Page, sandbox: Sandbox, service: Service) -> None:
+    service.payout(reference="FIRST")
+    with client(sandbox.base_url, "pk_test_second") as api:
+        Service(api).payout(reference="SECOND")
+    page.until(lambda: "SECOND" in page.text("#transactions"))
+    page.choose("#account", sandbox.account("pk_test_second").tenant_id)
+    page.until(lambda: "FIRST" not in page.text("#transactions"))
+    assert page.text("#n-requests") == "1"
