@@ -72,12 +72,16 @@ class Tab:
     def open(self, url: str, *, until: str = "true") -> None:
         """Open a page. Wait until it is loaded, `until` is true and no animation runs."""
         self.call("Page.navigate", url=url)
-        at_rest = "document.getAnimations().every((each) => each.playState !== 'running')"
         here = f"location.href.startsWith({url.partition('#')[0]!r}) && document.readyState === 'complete'"
+        self.wait(f"{here} && ({until})")
+
+    def wait(self, until: str) -> None:
+        """Wait until an expression is true and no animation runs."""
+        at_rest = "document.getAnimations().every((each) => each.playState !== 'running')"
         deadline = time.monotonic() + TIMEOUT
-        while not self.evaluate(f"Boolean({here} && ({until}) && {at_rest})"):
+        while not self.evaluate(f"Boolean({until} && {at_rest})"):
             if time.monotonic() > deadline:
-                raise ChromiumError(f"{url} did not reach the condition in {TIMEOUT} s: {until}")
+                raise ChromiumError(f"the page did not reach the condition in {TIMEOUT} s: {until}")
             time.sleep(0.05)
 
     def set_window(self, *, width: int, height: int, scheme: str, scale: float = 1.0) -> None:

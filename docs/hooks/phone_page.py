@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 SCHEMES = ("light", "dark")
-NAME = "assets/phone-{scheme}.png"
+VIEWS = {
+    "phone": ("null", "!document.getElementById('veil').hidden"),
+    # Newest first: the open prompt, the payout, the payment that has ended.
+    "transaction": ("openDetail(state.transactions[2].id)", "document.querySelector('dialog[open] .rows details')"),
+}
+"""What is shown: what the page's script does for it, and when it is there."""
+NAME = "assets/{view}-{scheme}.png"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -43,8 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             raise PluginError("the screenshots of the sandbox need Chromium, which is not installed")
         logger.info("Chromium is not installed: using the committed screenshots of the sandbox")
         return files
-    for scheme, picture in pictures().items():
-        name = NAME.format(scheme=scheme)
+    for name, picture in pictures().items():
         if (committed := files.get_file_from_path(name)) is not None:
             files.remove(committed)
         files.append(File.generated(config, name, content=picture))
@@ -53,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 @cache
 def pictures() -> dict[str, bytes]:
-    """Return a screenshot for each scheme, of a sandbox with a few payments."""
+    """Return the screenshots of a sandbox with a few payments: each view in each scheme, by file name."""
     program = chromium.find()
     if program is None:
         raise chromium.ChromiumError("Chromium is not installed")
@@ -63,8 +68,11 @@ def pictures() -> dict[str, bytes]:
         taken: dict[str, bytes] = {}
         for scheme in SCHEMES:
             tab.set_window(width=1240, height=840, scheme=scheme, scale=1.5)
-            tab.open(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
-            taken[scheme] = tab.screenshot()
+            for view, (act, there) in VIEWS.items():
+                tab.open(f"{sandbox.url}/", until=VIEWS["phone"][1])
+                tab.evaluate(act)
+                tab.wait(there)
+                taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot()
         return taken
 
 
@@ -112,5 +120,5 @@ def _shop() -> Generator[str]:
 
 
 if __name__ == "__main__":
-    for _scheme, _picture in pictures().items():
-        (Path(__file__).parents[1] / NAME.format(scheme=_scheme)).write_bytes(_picture)
+    for _name, _picture in pictures().items():
+        (Path(__file__).parents[1] / _name).write_bytes(_picture)

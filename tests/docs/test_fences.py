@@ -20,7 +20,10 @@ from momopay.cli.app import app
 OF_EVERY_COMMAND = ("--help", "--install-completion", "--show-completion")
 ALL = [block for page in PAGES for block in blocks_in(page)]
 FENCES = [block for block in ALL if block.language != "check"]
-LANGUAGES = {"bash", "console", "csv", "ini", "json", "python", "states", "text", "toml"}
+LANGUAGES = {
+    *("bash", "console", "csv", "ini", "json", "python", "states", "text", "toml"),
+    *("dockerfile", "java", "js", "php", "yaml"),  # on the page for other languages
+}
 WIDEST = 88
 """Columns of a Python block. Wider ones scroll sideways even on a wide screen."""
 

@@ -31,8 +31,10 @@ def test_without_chromium_the_build_uses_the_committed_screenshots_and_logs_it(
     with caplog.at_level(logging.INFO):
         assert phone_page.on_files(files, CONFIG) is files
     assert "the committed screenshots" in caplog.text
-    for scheme in phone_page.SCHEMES:
-        assert (ROOT / "docs" / phone_page.NAME.format(scheme=scheme)).read_bytes().startswith(b"\x89PNG")
+    for view in phone_page.VIEWS:
+        for scheme in phone_page.SCHEMES:
+            name = phone_page.NAME.format(view=view, scheme=scheme)
+            assert (ROOT / "docs" / name).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("no_chromium")

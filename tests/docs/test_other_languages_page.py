@@ -1,0 +1,87 @@
+"""The programs of the page for other languages, each run as it stands against a sandbox on the port that it names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from docs.blocks import ROOT, Block, blocks_in
+from momopay.sandbox import Sandbox
+from momopay.sandbox._control_api import ACTIONS, VIEWS
+
+PAGE = ROOT / "docs" / "test" / "other-languages.md"
+ADDRESS = "http://127.0.0.1:8787"
+BLOCKS = list(blocks_in(PAGE))
+NEEDS = {"bash": "curl", "js": "node", "java": "javac"}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A sandbox of its own, on any port: tests run side by side."""
+    with Sandbox(speed=0) as sandbox:
+        yield sandbox
+
+
+def run(block: Block, sandbox: Sandbox, folder: Path) -> str:
+    """Run a program of the page in a folder, and return what it has printed."""
+    if shutil.which(NEEDS[block.language]) is None:
+        pytest.skip(f"needs {NEEDS[block.language]}")
+    text = block.text.replace(ADDRESS, sandbox.url)
+    name, command = {
+        "bash": ("test.sh", ["bash", "-eu"]),
+        "js": ("sandbox.test.mjs", ["node"]),
+        "java": ("Collect.java", ["java"]),
+    }[block.language]
+    (folder / name).write_text(text)
+    environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
+    ran = subprocess.run(
+        [*command, name], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def blocks(language: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language == language]
+
+
+def test_the_health_check_and_the_test_with_curl(sandbox: Sandbox, tmp_path: Path) -> None:
+    ready, collect = blocks("bash")
+    assert '"now"' in run(ready, sandbox, tmp_path)
+    run(collect, sandbox, tmp_path)
+    assert [movement.kind for movement in sandbox.ledger] == ["fee", "fee", "stk"]
+
+
+def test_the_test_with_node(sandbox: Sandbox, tmp_path: Path) -> None:
+    (block,) = blocks("js")
+    printed = run(block, sandbox, tmp_path)
+    assert "# pass 2" in printed
+    assert [movement.kind for movement in sandbox.ledger] == ["fee", "payout", "fee"]
+
+
+@pytest.mark.whole
+def test_the_program_in_java(sandbox: Sandbox, tmp_path: Path) -> None:
+    (block,) = blocks("java")
+    assert '"status":"PENDING"' in run(block, sandbox, tmp_path)
+
+
+def test_the_lines_for_ci_are_yaml_and_start_the_sandbox_of_the_page() -> None:
+    shown = [yaml.safe_load(block.text) for block in blocks("yaml") if "--8<--" not in block.text]
+    steps: Any = shown[0]["steps"]
+    assert steps[3]["env"]["MOMOPAY_BASE_URL"] == f"{ADDRESS}/v1"
+    assert f"{ADDRESS}/sandbox/health" in steps[2]["run"]
+    assert "8787" in steps[1]["run"]
+    assert shown[1]["services"]["sandbox"]["ports"] == ["127.0.0.1:8787:8000"]
+
+
+def test_every_control_route_is_listed() -> None:
+    table = PAGE.read_text().partition("## The control routes")[2]
+    missing = [name for name in (*ACTIONS, *VIEWS, "events") if f"/sandbox/{name}" not in table]
+    assert missing == []

@@ -1,0 +1,126 @@
+"""examples/docker without Docker: the same commands, health check and environment, with its names led to loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from docs.blocks import ROOT
+from patience import until
+
+FOLDER = ROOT / "examples" / "docker"
+COMPOSE: Any = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+SANDBOX, APP = COMPOSE["services"]["sandbox"], COMPOSE["services"]["app"]
+# What a network of containers does: a name leads to a container. Both run here.
+PYTHON_NAMES = """
+import socket
+resolve = socket.getaddrinfo
+here = lambda host: "127.0.0.1" if host in ("app", b"app") else host
+socket.getaddrinfo = lambda host, *rest, **more: resolve(here(host), *rest, **more)
+"""
+NODE_NAMES = """
+const dns = require("node:dns"), lookup = dns.lookup;
+dns.lookup = (host, ...rest) => lookup(host === "sandbox" ? "127.0.0.1" : host, ...rest);
+"""
+
+
+def instruction(name: str) -> str:
+    """The arguments of the Dockerfile's instruction of that name."""
+    whole = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+    (found,) = re.findall(rf"^{name} (.*)$", whole, re.MULTILINE)
+    return str(found).strip()
+
+
+def program(words: list[str], port: int) -> list[str]:
+    """A command of the containers as it runs here: this Python, and a port that is free."""
+    return [sys.executable if word == "python" else word.replace("8000", str(port)) for word in words]
+
+
+def health_check(port: int) -> int:
+    words = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
+    return subprocess.run(program(words, port), capture_output=True, check=False, timeout=30).returncode
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """The port of the sandbox, started as its container starts it."""
+    (tmp_path / "sitecustomize.py").write_text(PYTHON_NAMES)
+    number = free_port()
+    assert health_check(number) != 0
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    running = subprocess.Popen(
+        program([*json.loads(instruction("ENTRYPOINT")), *SANDBOX["command"]], number),
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        until(lambda: health_check(number) == 0)
+        yield number
+    finally:
+        running.terminate()
+        running.communicate()
+    assert running.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+def test_the_app_collects_a_payment_from_the_sandbox_next_to_it(port: int, tmp_path: Path) -> None:
+    names = tmp_path / "names.cjs"
+    names.write_text(NODE_NAMES)
+    own = str(free_port())
+    settings = {
+        name: value.replace("8000", str(port)).replace("3000", own) for name, value in APP["environment"].items()
+    }
+    assert APP["volumes"] == ["./shop.mjs:/app/shop.mjs:ro"]
+    ran = subprocess.run(
+        [word.replace("/app/", f"{FOLDER}/") for word in APP["command"]],
+        env=os.environ | settings | {"NODE_OPTIONS": f"--require {names}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == ["INV-42: prompt sent", "INV-42: SUCCESS, KES 100"]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as control:
+        (callback,) = control.get("/sandbox/callbacks").json()["data"]
+    assert callback["url"] == f"http://app:{own}/momo"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("sandbox", 200), ("localhost", 200), ("app", 403), ("evil.example", 403), ("0.0.0.0", 403)]
+)
+def test_the_sandbox_answers_under_its_name_alone(port: int, host: str, status: int) -> None:
+    headers = {"Host": f"{host}:{port}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", auth=("pk_test_compose", ""), trust_env=False) as client:
+        for path in ("/v1/transactions", "/sandbox/state", "/"):
+            assert client.get(path, headers=headers).status_code == status
+
+
+def test_the_parts_fit_together() -> None:
+    assert APP["depends_on"] == {"sandbox": {"condition": "service_healthy"}}
+    assert instruction("EXPOSE") == "8000"
+    assert instruction("USER") not in {"root", "0"}
+    # Published for the browser of this machine, and not for the network that it is in.
+    assert SANDBOX["ports"] == ["127.0.0.1:8787:8000"]
+    named = dict(zip(SANDBOX["command"][::2], SANDBOX["command"][1::2], strict=True))
+    assert (named["--allow-host"], named["--callback-host"]) == ("sandbox", "app")
+    assert set(COMPOSE["services"]) == {"sandbox", "app"}
