@@ -22,6 +22,8 @@ SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--window-size=1280,900",
+    # What DNS rebinding does: a name of somebody else's that leads to this machine.
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
 )
 WAIT = 10.0
 

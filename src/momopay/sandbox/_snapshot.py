@@ -15,8 +15,8 @@ from momopay.sandbox._outcome_plan import PlannedOutcome
 from momopay.sandbox._outcomes import outcome_for
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._transactions import Kind, Movement, Status, Transaction
+from momopay.sandbox._state import ServiceState
+from momopay.sandbox._transactions import Movement, Transaction
 from momopay.sandbox._values import json_number
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ def transaction_json(transaction: Transaction) -> Json:
         "callback_url": transaction.callback_url,
         "outcome": outcome_for(transaction),
         # Decided here and not on the page, which would need the rules for it.
-        "prompt": _is_prompt(transaction),
+        "prompt": transaction.is_prompt,
         "result_code": transaction.result_code,
         "result_desc": transaction.result_desc,
         "receipt": transaction.receipt,
@@ -147,10 +147,6 @@ def transaction_detail(engine: Engine, transaction_id: str) -> Json:
     }
 
 
-def _is_prompt(transaction: Transaction) -> bool:
-    return transaction.kind is not Kind.B2C and transaction.status is Status.PENDING
-
-
 def _searched(transaction: Transaction) -> str:
     shown = (transaction.id, transaction.phone, f"0{transaction.phone[3:]}", transaction.reference)
     more = (transaction.description, transaction.receipt or "", transaction.status, transaction.kind)
@@ -158,20 +154,12 @@ def _searched(transaction: Transaction) -> str:
 
 
 def _newest_transactions(state: ServiceState) -> list[Transaction]:
-    shown = [transaction for each in state.accounts.values() for transaction in _newest_of(each)]
-    return sorted(shown, key=lambda transaction: (transaction.created_at, transaction.number), reverse=True)
-
-
-def _newest_of(account_state: AccountState) -> Iterator[Transaction]:
-    """Yield an account's newest transactions, and every open prompt however old: somebody has to be able to tap it."""
-    prompts = sum(account_state.counts[kind, Status.PENDING] for kind in Kind if kind is not Kind.B2C)
-    for place, transaction in enumerate(reversed(account_state.history)):
-        # An account without old prompts is not searched to its beginning.
-        if place >= _NEWEST and not prompts:
-            return
-        prompts -= _is_prompt(transaction)
-        if place < _NEWEST or _is_prompt(transaction):
-            yield transaction
+    """Return each account's newest, and every open prompt however old: somebody has to be able to tap it."""
+    shown: dict[str, Transaction] = {}
+    for account_state in state.accounts.values():
+        shown |= account_state.prompts
+        shown |= {transaction.id: transaction for transaction in account_state.history[-_NEWEST:]}
+    return sorted(shown.values(), key=lambda transaction: (transaction.created_at, transaction.number), reverse=True)
 
 
 def _newest_callbacks(state: ServiceState) -> list[CallbackRecord]:

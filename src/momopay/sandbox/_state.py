@@ -32,9 +32,10 @@ class AccountState:
     linked_channels: set[str] = field(default_factory=set[str])
     # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
     lagging: int = 0
-    # For the page: the account's own callbacks, and its phone numbers, the one used last at the end.
+    # For the page: the account's own callbacks, its phone numbers (the one used last at the end), its open prompts.
     callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
     phones: dict[str, None] = field(default_factory=dict[str, None])
+    prompts: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
 
 
 @dataclass(slots=True)
@@ -82,6 +83,7 @@ class ServiceState:
         account_state.phones.pop(transaction.phone, None)
         account_state.phones[transaction.phone] = None
         self.transactions[transaction.id] = transaction
+        self._note_prompt(transaction)
         if transaction.channel_id is not None:
             account_state.linked_channels.add(transaction.channel_id)
         if transaction.idempotency_key is not None:
@@ -105,7 +107,15 @@ class ServiceState:
     def mark_changed(self, transaction: Transaction) -> None:
         """Have a changed transaction saved, and readers informed."""
         self.unsaved[transaction.id] = transaction
+        self._note_prompt(transaction)
         self.version += 1
+
+    def _note_prompt(self, transaction: Transaction) -> None:
+        prompts = self.accounts[transaction.tenant_id].prompts
+        if transaction.is_prompt:
+            prompts[transaction.id] = transaction
+        else:
+            prompts.pop(transaction.id, None)
 
     def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
         """Append a committed movement of money to the ledger."""

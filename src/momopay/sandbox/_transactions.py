@@ -89,6 +89,11 @@ class Transaction:
     outcome: str | None = None
 
     @property
+    def is_prompt(self) -> bool:
+        """Whether a PIN prompt is open on the phone."""
+        return self.kind is not Kind.B2C and self.status is Status.PENDING
+
+    @property
     def shown_fee(self) -> Decimal:
         """The fee as reads, lists and callbacks show it: the actual one while PENDING and on SUCCESS, else 0."""
         return self.fee if self.status in _FEE_SHOWN else Decimal(0)

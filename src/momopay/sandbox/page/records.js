@@ -92,10 +92,18 @@ function matches(thing) {
 }
 
 // A search of transactions goes through all of them, at the server, and not only through the newest.
+let searching = false, searchAgain = false;
 async function search() {
-  const asked = view.search;
-  const answer = asked ? await read(`/sandbox/transactions?q=${encodeURIComponent(asked)}`) : null;
-  if (asked === view.search) { found = answer; renderRecords(); }
+  searchAgain = true;
+  // One at a time: under load, every change would begin another.
+  if (searching) return;
+  searching = true;
+  while (searchAgain) {
+    searchAgain = false;
+    found = view.search ? await read(`/sandbox/transactions?q=${encodeURIComponent(view.search)}`) : null;
+  }
+  searching = false;
+  renderRecords();
 }
 
 function count(name, things, most) {
