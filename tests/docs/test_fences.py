@@ -54,7 +54,14 @@ def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactor
     assert ran.returncode == 0, ran.stdout
 
 
-SETTINGS = {"MOMOPAY_API_KEY", "MOMOPAY_BASE_URL", "MOMOPAY_CALLBACK_SECRET", "MOMOPAY_LOG", "SHOP_URL"}
+SETTINGS = {
+    "MOMOPAY_API_KEY",
+    "MOMOPAY_BASE_URL",
+    "MOMOPAY_CALLBACK_SECRET",
+    "MOMOPAY_LOG",
+    "OTEL_PYTHON_HTTPX_EXCLUDED_URLS",
+    "SHOP_URL",
+}
 
 
 def test_a_printed_command_exists() -> None:
@@ -99,7 +106,8 @@ def _is_installable(wanted: str) -> bool:
     """Return whether it is one of the few packages that pages name, or this package with existing extras."""
     name, _, extras = wanted.partition("[")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return name in {"celery", "django", "flask", "pytest"} or (
+    others = {"celery", "django", "flask", "opentelemetry-exporter-prometheus", "opentelemetry-sdk", "pytest"}
+    return name in others or (
         name in {".", "momopay"} and set(extras.rstrip("]").split(",")) - {""} <= set(known)
     )
 

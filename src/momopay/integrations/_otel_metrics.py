@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, get_args
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.util.types import AttributeValue
@@ -14,6 +14,7 @@ from momopay.errors import TransactionHealthBlockedError
 from momopay.events import (
     AttemptEnded,
     BudgetWaited,
+    CallbackOutcome,
     CallbackReceived,
     CallEnded,
     Event,
@@ -57,6 +58,9 @@ class Metrics:
         self._ends = counter("momopay.payments.ended", "{payment}", "Payments that reached an end, each end once.")
         self._changes = counter("momopay.journal.changes", "{change}", "Changes of entries of the journal.")
         self._callbacks = counter("momopay.callbacks", "{callback}", "Callbacks (webhooks) that were checked.")
+        for outcome in get_args(CallbackOutcome):
+            # A counter that begins with its first event shows Prometheus no increase for that one.
+            self._callbacks(0, {"momopay.callback.outcome": outcome})
         self._journal = JournalGauges(meter, journal)
         self._lock = threading.Lock()
         self._window = StkWindow()
