@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
+from starlette.applications import Starlette
 
 from drivers import unique_key
+from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, Handler
 from integrations.telemetry import Telemetry, attributes_of
 from momopay import AsyncClient, Client, Journal, OutcomeUnknownError, PollSchedule, parse_callback
 from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
+from momopay.integrations.fastapi import callback_endpoint
 from momopay.integrations.opentelemetry import observer
 from momopay.sandbox import Fault, Sandbox
 
@@ -257,6 +261,26 @@ def test_the_callers_span_stays_the_current_one_between_the_steps_of_an_iterable
     # What a dropped iterator did has ended, too.
     assert len(watched.of(CallStarted)) == len(watched.of(CallEnded))
     assert len(telemetry.spans) == 1 + len(watched.of(CallEnded)) + len(watched.of(AttemptEnded))
+
+
+def test_callbacks_of_a_view_are_counted_by_what_became_of_them(telemetry: Telemetry, tmp_path: Path) -> None:
+    async def receive(journal: Journal) -> list[int]:
+        on_event = observer(telemetry.tracers, telemetry.meters)
+        app = Starlette()
+        app.add_route(
+            "/momo", callback_endpoint(Handler().handle, signer=SIGNER, journal=journal, on_event=on_event), ["POST"]
+        )
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://shop.example") as service:
+            requests = [(QUERY, BODY), (QUERY, BODY), (QUERY, b"garbage"), ("token=forged", BODY)]
+            return [(await service.post(f"/momo?{query}", content=body)).status_code for query, body in requests]
+
+    with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
+        assert anyio.run(receive, journal) == [200, 200, 400, 403]
+    counted = {attributes: count for attributes, count in telemetry.values("momopay.callbacks").items() if count}
+    assert counted == {("callbacks.receive", each): 1 for each in ("accepted", "duplicate", "invalid", "forged")}
+    assert telemetry.values("momopay.payments.ended") == {("B2C", "SUCCESS"): 1}
+    secrets = {PHONE, *LOCAL, QUERY, "SAL-1", CALLBACK.transaction_id}
+    assert {secret for secret in secrets for text in telemetry.texts() if secret in text} == set()
 
 
 def test_without_an_sdk_it_does_nothing(sandbox: Sandbox) -> None:

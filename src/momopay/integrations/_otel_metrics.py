@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Final, get_args
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -58,9 +59,9 @@ class Metrics:
         self._ends = counter("momopay.payments.ended", "{payment}", "Payments that reached an end, each end once.")
         self._changes = counter("momopay.journal.changes", "{change}", "Changes of entries of the journal.")
         self._callbacks = counter("momopay.callbacks", "{callback}", "Callbacks (webhooks) that were checked.")
-        for outcome in get_args(CallbackOutcome):
+        for operation, outcome in product(("callbacks.receive", "transactions.confirm"), get_args(CallbackOutcome)):
             # A counter that begins with its first event shows Prometheus no increase for that one.
-            self._callbacks(0, {"momopay.callback.outcome": outcome})
+            self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
         self._journal = JournalGauges(meter, journal)
         self._lock = threading.Lock()
         self._window = StkWindow()
@@ -91,7 +92,8 @@ class Metrics:
             case SweepEnded():
                 self._journal.remember(event)
             case CallbackReceived():
-                self._callbacks(1, {"momopay.callback.outcome": event.outcome})
+                # By the operation, too: where the handler of a view confirms, each of them reports the callback.
+                self._callbacks(1, {"momopay.operation": event.operation, "momopay.callback.outcome": event.outcome})
                 # What a refused callback states may be anybody's invention.
                 if event.outcome == "accepted":
                     self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)

@@ -28,7 +28,10 @@ Spans:
 | ``momopay.journal.unresolved`` | gauge | |
 | ``momopay.journal.open.age`` | gauge, seconds: of the oldest entry | |
 | ``momopay.journal.unresolved.age`` | gauge, seconds: of the oldest entry | |
-| ``momopay.callbacks`` | counter | ``momopay.callback.outcome`` |
+| ``momopay.callbacks`` | counter | ``momopay.operation``, ``momopay.callback.outcome`` |
+
+Where the handler of a view confirms the callback, both the view (``callbacks.receive``) and ``transactions.confirm``
+count it; choose one by ``momopay.operation``.
 
 No span and no metric has a key, a query or a phone. Metrics have no ids and no references either, so that the number
 of time series stays small.
