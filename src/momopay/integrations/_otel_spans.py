@@ -17,9 +17,9 @@ from opentelemetry.util.types import AttributeValue
 from momopay._redaction import redact
 from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
 
-# Operations that may be under way at once. One that never ends, such as that of an iterator that was dropped, is given
-# up when so many others began after it.
-MAX_OPEN: Final = 20_000
+# Operations that may be under way at once, of about 3 KB each. One that never ends, such as that of a thread that died,
+# is given up when so many others are under way.
+MAX_OPEN: Final = 10_000
 
 ABANDONED: Final = "abandoned"
 """The ``error.type`` of an operation that was given up."""

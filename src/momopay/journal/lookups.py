@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Select, bindparam, distinct, func, literal, select, text, union_all
+from sqlalchemy import Select, bindparam, literal, select, text, union_all
 
 from momopay.journal.database import ForkSafeDatabase
 from momopay.journal.entries import EntryKind, JournalEntry
@@ -35,10 +35,10 @@ _OPEN: Final[Select[Any]] = (
     .where(_row.account == bindparam("the_account"), _row.kind == bindparam("the_kind"), HAS_NOT_SETTLED)
     .order_by(_row.sent_at)
 )
-# Each part reads a partial index, so that counting a few open entries among a million costs little.
-_open_keys: Final = union_all(_KEYS.where(HAS_NOT_SETTLED), _KEYS_OF_PROMPTS.where(PROMPT_IS_OPEN)).subquery()
-_OPEN_COUNT: Final = select(  # an order and its prompt are one entry
-    func.count(distinct(_open_keys.c.kind + " " + _open_keys.c.reference)), func.min(_open_keys.c.sent_at)
+# Each reads a partial index. Without the order, SQLite reads all that was ever accepted.
+_OPEN_KEYS: Final = (
+    _KEYS.where(HAS_NOT_SETTLED).order_by(_row.sent_at),
+    _KEYS_OF_PROMPTS.where(PROMPT_IS_OPEN).order_by(_prompt.sent_at),
 )
 
 
@@ -69,10 +69,12 @@ class Lookups:
         return sorted([*entries, *filter(None, paid)], key=lambda entry: entry.sent_at)
 
     def count_open(self) -> tuple[int, datetime | None]:
-        """Return how many entries `open` has, and when the oldest of them was sent, without reading them."""
+        """Return how many entries `open` has, and when the oldest of them was sent, without reading them whole."""
         with self._database.connection() as connection:
-            count, oldest = connection.execute(_OPEN_COUNT, {"the_account": self._account}).one()
-        return count, None if oldest is None else datetime.fromisoformat(oldest)
+            keys = [key for each in _OPEN_KEYS for key in connection.execute(each, {"the_account": self._account})]
+        oldest = min((key.sent_at for key in keys), default=None)
+        # An order and its prompt are one entry.
+        return len({key[:2] for key in keys}), None if oldest is None else datetime.fromisoformat(oldest)
 
     def _found(self, keys: Any, the_text: str) -> list[JournalEntry]:
         with self._database.connection() as connection:
