@@ -102,7 +102,7 @@ class Metrics:
 
     def _note_change(self, event: JournalChanged) -> None:
         if event.new_state != event.old_state:
-            attributes = {"momopay.journal.kind": event.kind, "momopay.journal.state": event.new_state}
+            attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
             self._changes(1, attributes)
         # In another state the id is one that an unclear response showed, perhaps of another payment.
         if event.new_state == JournalState.ACCEPTED:
