@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from journal.kit import PHONE, callback, execute, lease_of, payout, put
 from momopay import Journal, JournalState, TransactionStatus
 from momopay.journal.ends import sweeps_of
@@ -52,7 +54,7 @@ def test_open_are_payouts_that_have_not_settled_and_prompts_that_have_not_ended(
     execute(journal, "UPDATE momopay_payments SET transaction_id = NULL WHERE reference = 'of version 1'")
     put(journal, "unknown", JournalState.UNKNOWN, transaction_id="t-unknown")
     prompted(journal, "CANCELLED", "PROCESSING")
-    assert sweeps_of(journal).count_open() == len(journal.open()) == 5  # the order counts once
+    assert sweeps_of(journal).count_open()[0] == len(journal.open()) == 5  # the order counts once
     found = sweeps_of(journal).open()
     assert {(each.reference, each.transaction_id) for each in found} == {
         ("PENDING", "t-PENDING"),
@@ -100,3 +102,24 @@ def test_an_end_is_for_a_handler_until_it_was_handled(journal: Journal) -> None:
         assert [each.transaction_id for each in sweeps.unhandled(since)] == ["t-s", "p-1"], "not before it ended"
     sweeps.forget_handled(since)
     assert [each.transaction_id for each in sweeps.unhandled(since)] == ["t-s"]
+
+
+def check_count(journal: Journal, count: int) -> None:
+    listed = journal.open()
+    assert len(listed) == count
+    assert sweeps_of(journal).count_open() == (count, listed[0].sent_at if listed else None)
+
+
+@pytest.mark.both_databases
+def test_what_is_open_is_counted_as_it_is_listed(journal: Journal) -> None:
+    check_count(journal, 0)
+    put(journal, "ORDER-1", ACCEPTED, transaction_id="t-1")  # a payout with the reference of an order
+    put(journal, "unknown", JournalState.UNKNOWN)
+    check_count(journal, 1)
+    prompted(journal, "CANCELLED", "PROCESSING")
+    check_count(journal, 2)
+    orders = collections_of(journal)
+    orders.report("ORDER-1", Report("p-0", "SUCCESS", ended_at=NOW.isoformat()))  # a late PIN
+    check_count(journal, 2)
+    orders.report("ORDER-1", Report("p-1", "CANCELLED", ended_at=NOW.isoformat()))
+    check_count(journal, 1)

@@ -16,7 +16,7 @@ from momopay.errors import MomoPayError
 from momopay.events import SweepEnded
 from momopay.journal import Journal
 from momopay.journal.bounds import bounded
-from momopay.journal.ends import open_count_of
+from momopay.journal.ends import sweeps_of
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -81,7 +81,7 @@ def _read(journal: Journal) -> _Counts | None:
     """Return what the database says; None if it fails, so that the gauges end rather than show what was."""
     try:
         with bounded(_LONGEST):
-            count, oldest = open_count_of(journal)
+            count, oldest = sweeps_of(journal).count_open()
             unresolved = journal.unresolved()  # few: each one waits for a person
     except MomoPayError as error:
         logger.warning("the journal's gauges are missing: %s", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from momopay._redaction import redacted_repr
@@ -145,11 +144,6 @@ class Ends:
 def recorder_of(journal: Ends) -> Recorder:
     """Return what records callbacks in a journal."""
     return journal._recorder  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
-
-
-def open_count_of(journal: Ends) -> tuple[int, datetime | None]:
-    """Return how many entries `Ends.open` has, and when the oldest of them was sent, without reading them."""
-    return journal._lookups.count_open()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 
 def entry_of(journal: Ends, transaction_id: str) -> JournalEntry | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Select, bindparam, literal, select, text, union_all
@@ -35,11 +34,6 @@ _OPEN: Final[Select[Any]] = (
     .where(_row.account == bindparam("the_account"), _row.kind == bindparam("the_kind"), HAS_NOT_SETTLED)
     .order_by(_row.sent_at)
 )
-# Each reads a partial index. Without the order, SQLite reads all that was ever accepted.
-_OPEN_KEYS: Final = (
-    _KEYS.where(HAS_NOT_SETTLED).order_by(_row.sent_at),
-    _KEYS_OF_PROMPTS.where(PROMPT_IS_OPEN).order_by(_prompt.sent_at),
-)
 
 
 class Lookups:
@@ -67,14 +61,6 @@ class Lookups:
             references = set(connection.execute(_WITH_OPEN_PROMPT, {"the_account": self._account}).scalars())
         paid = (self._rows[EntryKind.COLLECTION].get(reference) for reference in references - known)
         return sorted([*entries, *filter(None, paid)], key=lambda entry: entry.sent_at)
-
-    def count_open(self) -> tuple[int, datetime | None]:
-        """Return how many entries `open` has, and when the oldest of them was sent, without reading them whole."""
-        with self._database.connection() as connection:
-            keys = [key for each in _OPEN_KEYS for key in connection.execute(each, {"the_account": self._account})]
-        oldest = min((key.sent_at for key in keys), default=None)
-        # An order and its prompt are one entry.
-        return len({key[:2] for key in keys}), None if oldest is None else datetime.fromisoformat(oldest)
 
     def _found(self, keys: Any, the_text: str) -> list[JournalEntry]:
         with self._database.connection() as connection:

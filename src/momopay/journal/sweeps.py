@@ -13,7 +13,21 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Select, and_, bindparam, case, exists, func, literal, null, select, union, update
+from sqlalchemy import (
+    BindParameter,
+    Select,
+    and_,
+    bindparam,
+    case,
+    distinct,
+    exists,
+    func,
+    literal,
+    null,
+    select,
+    union_all,
+    update,
+)
 
 from momopay.journal.database import ForkSafeDatabase, transaction
 from momopay.journal.entries import EntryKind
@@ -91,13 +105,14 @@ _OPEN: Final = (
 )
 # What `Journal.open` returns, as a number: thousands of entries would be built only to be counted. The conditions on
 # `sent_at` are for SQLite, as the order above.
-_COUNT_OPEN: Final = select(func.count()).select_from(
-    union(
-        select(_row.kind, _row.reference).where(_OF_ACCOUNT, _row.sent_at > "", HAS_NOT_SETTLED),
-        select(literal(EntryKind.COLLECTION.value), prompts.c.reference).where(
-            prompts.c.account == bindparam("the_account"), prompts.c.sent_at > "", PROMPT_IS_OPEN
-        ),
-    ).subquery()
+_open_keys: Final = union_all(
+    select(_row.kind, _row.reference, _row.sent_at).where(_OF_ACCOUNT, _row.sent_at > "", HAS_NOT_SETTLED),
+    select(literal(EntryKind.COLLECTION.value), prompts.c.reference, prompts.c.sent_at).where(
+        prompts.c.account == bindparam("the_account"), prompts.c.sent_at > "", PROMPT_IS_OPEN
+    ),
+).subquery()
+_COUNT_OPEN: Final = select(  # an order and its prompt are one entry
+    func.count(distinct(_open_keys.c.kind + " " + _open_keys.c.reference)), func.min(_open_keys.c.sent_at)
 )
 _TO_CHECK: Final = _targets_of_prompts(_PROMPTS.where(PROMPT_IS_TO_CHECK))
 _ENDS: Final = ("SUCCESS", "REVERSED", *sorted(FAILURES))
@@ -149,10 +164,11 @@ class Sweeps:
         """Return the payouts that have not settled, and the prompts that have not ended."""
         return [target for statement in _OPEN for target in self._targets(statement)]
 
-    def count_open(self) -> int:
-        """Return how many entries `Journal.open` returns."""
+    def count_open(self) -> tuple[int, datetime | None]:
+        """Return how many entries `Journal.open` returns, and when the oldest of them was sent."""
         with self._database.connection() as connection:
-            return connection.scalar(_COUNT_OPEN, {"the_account": self._account}) or 0
+            count, oldest = connection.execute(_COUNT_OPEN, {"the_account": self._account}).one()
+        return count, None if oldest is None else datetime.fromisoformat(oldest)
 
     def to_check(self) -> list[Target]:
         """Return the prompts that ended without success and were not read again since."""

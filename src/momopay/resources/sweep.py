@@ -79,7 +79,7 @@ async def sweep(
         await in_thread(sweeps.forget_handled, since)
     if failure is not None:
         raise failure
-    opened, unknown = await in_thread(lambda: (sweeps.count_open(), len(journal.unresolved())))
+    opened, unknown = await in_thread(lambda: (sweeps.count_open()[0], len(journal.unresolved())))
     report = SweepReport(reader.settled, opened, unknown, counts[Delivered.HANDLED], counts[Delivered.FAILED])
     if session.operation is not None:
         session.operation.sweep_ended(**vars(report))
