@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import typing
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from types import GenericAlias
 from typing import Any
 
@@ -40,6 +42,17 @@ def test_every_name_resolves() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_lists_its_names_as_the_package_does(module: str) -> None:
     assert sorted(import_module(f"momopay.{module}").__all__) == sorted(MODULES[module].split())
+
+
+def test_checkers_and_editors_read_the_same_names() -> None:
+    tree = ast.parse(Path(momopay.__file__).read_text())
+    named = {
+        (str(each.module).removeprefix("momopay."), name.name, name.asname)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ImportFrom) and str(each.module).startswith("momopay.")
+        for name in each.names
+    }
+    assert named == {(module, name, name) for module, names in MODULES.items() for name in names.split()}
 
 
 def public_callables() -> Iterator[Callable[..., Any]]:
@@ -95,22 +108,6 @@ def test_every_type_in_a_public_signature_is_exported() -> None:
                 if kind.__module__.startswith("momopay") and kind.__name__ not in momopay.__all__:
                     missing.add(f"{function.__qualname__}: {kind.__module__}.{kind.__name__}")
     assert missing == set()
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import momopay\nmomopay.Cli", "Client"),
-        ("import momopay\nmomopay.OutcomeU", "OutcomeUnknownError"),
-        ("from momopay import Client\nClient().st", "stk"),
-        ("from momopay import Client\nClient().transactions.wait_", "wait_all"),
-        ("from momopay import parse_callback\nparse_callback(b'').transaction.exter", "external_reference"),
-    ],
-)
-def test_an_editor_completes(code: str, expected: str) -> None:
-    jedi: Any = import_module("jedi")  # it has no types
-    assert expected in [each.name for each in jedi.Script(code).complete()]
 
 
 @pytest.mark.parametrize("resource", ["stk", "payouts", "transactions", "wallet", "channels"])

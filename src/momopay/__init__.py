@@ -3,53 +3,150 @@
 Importing the package imports nothing else. A name's module is loaded when the name is first used.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from os import environ as _environ
 
 __version__ = "0.3.0.dev0"
 
-# Type checkers and editors take this name for true and follow the imports below it. It is not imported from `typing`,
-# because that import alone takes longer than everything that this package may cost at start-up.
-TYPE_CHECKING = False
+# Type checkers and editors take this name for true, and find the names below it. It is not imported from `typing`,
+# because that import alone takes longer than everything that this package may cost at start-up. The names are imported
+# one by one: of a star import, Jedi completes whatever the module has, its own imports included.
+TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip what stands below a plain False
 if TYPE_CHECKING:
-    from momopay._core.config import *
-    from momopay._polling.schedule import *
-    from momopay._polling.wait import *
-    from momopay._ratelimit.budget import *
-    from momopay._ratelimit.file_budget import *
-    from momopay._ratelimit.limiter import *
-    from momopay.callbacks import *
-    from momopay.client import *
-    from momopay.errors import *
-    from momopay.journal import *
-    from momopay.models.arguments import *
-    from momopay.models.callbacks import *
-    from momopay.models.channels import *
-    from momopay.models.enums import *
-    from momopay.models.payouts import *
-    from momopay.models.records import *
-    from momopay.models.request_base import *
-    from momopay.models.stk import *
-    from momopay.models.transactions import *
-    from momopay.models.wallet import *
-    from momopay.phones import *
-    from momopay.redis import *
-    from momopay.resources.channels import *
-    from momopay.resources.day_report import *
-    from momopay.resources.delivery import *
-    from momopay.resources.pagination import *
-    from momopay.resources.pay_all import *
-    from momopay.resources.payout_items import *
-    from momopay.resources.payouts import *
-    from momopay.resources.stk import *
-    from momopay.resources.sweep import *
-    from momopay.resources.transactions import *
-    from momopay.resources.wallet import *
-    from momopay.signing import *
+    from momopay._core.config import (
+        SHARED_BUDGET as SHARED_BUDGET,
+        UNCHANGED as UNCHANGED,
+    )
+    from momopay._polling.schedule import (
+        PollSchedule as PollSchedule,
+        settled as settled,
+        terminal as terminal,
+    )
+    from momopay._polling.wait import WaitIterator as WaitIterator
+    from momopay._ratelimit.budget import (
+        Budget as Budget,
+        Lane as Lane,
+        RateBudget as RateBudget,
+    )
+    from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
+    from momopay._ratelimit.limiter import SharedBudget as SharedBudget
+    from momopay.callbacks import (
+        AsyncCallbackHandler as AsyncCallbackHandler,
+        CallbackHandler as CallbackHandler,
+        parse_callback as parse_callback,
+    )
+    from momopay.client import (
+        AsyncClient as AsyncClient,
+        Client as Client,
+    )
+    from momopay.errors import (
+        APIConnectionError as APIConnectionError,
+        APIError as APIError,
+        BudgetExhaustedError as BudgetExhaustedError,
+        CallbackError as CallbackError,
+        CallbackMismatchError as CallbackMismatchError,
+        ChannelInUseError as ChannelInUseError,
+        ChannelNotFoundError as ChannelNotFoundError,
+        ConfigurationError as ConfigurationError,
+        DuplicateCollectionError as DuplicateCollectionError,
+        DuplicatePayoutError as DuplicatePayoutError,
+        ForgedCallbackError as ForgedCallbackError,
+        InsufficientFundsError as InsufficientFundsError,
+        InsufficientServiceBalanceError as InsufficientServiceBalanceError,
+        InvalidApiKeyError as InvalidApiKeyError,
+        InvalidCallbackError as InvalidCallbackError,
+        InvalidPhoneError as InvalidPhoneError,
+        JournalError as JournalError,
+        KycNotVerifiedError as KycNotVerifiedError,
+        MomoPayError as MomoPayError,
+        NoDefaultChannelError as NoDefaultChannelError,
+        NoPaymentChannelsError as NoPaymentChannelsError,
+        OutcomeUnknownError as OutcomeUnknownError,
+        ProtocolError as ProtocolError,
+        RateLimitExceededError as RateLimitExceededError,
+        RequestValidationError as RequestValidationError,
+        ServerError as ServerError,
+        StkTempBannedError as StkTempBannedError,
+        ThrottledError as ThrottledError,
+        TransactionHealthBlockedError as TransactionHealthBlockedError,
+        TransactionNotFoundError as TransactionNotFoundError,
+        WaitTimeoutError as WaitTimeoutError,
+    )
+    from momopay.journal import (
+        EntryKind as EntryKind,
+        Journal as Journal,
+        JournalCheck as JournalCheck,
+        JournalEntry as JournalEntry,
+        JournalState as JournalState,
+        Prompt as Prompt,
+        ReconcilingClient as ReconcilingClient,
+    )
+    from momopay.models.arguments import (
+        ChannelRef as ChannelRef,
+        HasId as HasId,
+        HasTransactionId as HasTransactionId,
+        TransactionRef as TransactionRef,
+    )
+    from momopay.models.callbacks import (
+        Callback as Callback,
+        CallbackTransaction as CallbackTransaction,
+    )
+    from momopay.models.channels import PaymentChannel as PaymentChannel
+    from momopay.models.enums import (
+        ChannelType as ChannelType,
+        EventType as EventType,
+        ResultCode as ResultCode,
+        TransactionStatus as TransactionStatus,
+        TransactionType as TransactionType,
+    )
+    from momopay.models.payouts import Payout as Payout
+    from momopay.models.records import ResponseInfo as ResponseInfo
+    from momopay.models.request_base import UNSET as UNSET
+    from momopay.models.stk import StkTransaction as StkTransaction
+    from momopay.models.transactions import (
+        Transaction as Transaction,
+        TransactionOverview as TransactionOverview,
+        TransactionPage as TransactionPage,
+        TransactionSummary as TransactionSummary,
+    )
+    from momopay.models.wallet import (
+        TopUp as TopUp,
+        WalletBalance as WalletBalance,
+    )
+    from momopay.phones import normalise_phone as normalise_phone
+    from momopay.redis import (
+        RedisClient as RedisClient,
+        RedisRateBudget as RedisRateBudget,
+    )
+    from momopay.resources.channels import Channels as Channels
+    from momopay.resources.day_report import (
+        BookedOrder as BookedOrder,
+        DayReport as DayReport,
+        Difference as Difference,
+    )
+    from momopay.resources.delivery import (
+        AsyncTransactionHandler as AsyncTransactionHandler,
+        TransactionHandler as TransactionHandler,
+    )
+    from momopay.resources.pagination import (
+        TransactionIterator as TransactionIterator,
+        TransactionPages as TransactionPages,
+    )
+    from momopay.resources.pay_all import PayoutIterator as PayoutIterator
+    from momopay.resources.payout_items import (
+        PayoutItem as PayoutItem,
+        PayoutOutcome as PayoutOutcome,
+    )
+    from momopay.resources.payouts import Payouts as Payouts
+    from momopay.resources.stk import Stk as Stk
+    from momopay.resources.sweep import SweepReport as SweepReport
+    from momopay.resources.transactions import Transactions as Transactions
+    from momopay.resources.wallet import Wallet as Wallet
+    from momopay.signing import CallbackSigner as CallbackSigner
 
     __all__: list[str]
 else:
-    # Each module lists the same names in its own `__all__`; a test compares the two.
+    # Each module lists the same names in its own `__all__` as this and the imports above do; tests compare them.
     _PUBLIC = {
         "_core.config": "SHARED_BUDGET UNCHANGED",
         "_polling.schedule": "PollSchedule settled terminal",
@@ -101,7 +198,7 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
 
@@ -109,4 +206,4 @@ else:
         return sorted({*globals(), *__all__})
 
     if _environ.get("MOMOPAY_LOG"):
-        import_module("momopay._core.log").configure(_environ["MOMOPAY_LOG"])
+        _import_module("momopay._core.log").configure(_environ["MOMOPAY_LOG"])

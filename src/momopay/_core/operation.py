@@ -9,7 +9,7 @@ Inside the library, await private coroutines; never call an operation from anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from functools import update_wrapper
 from types import MethodType
@@ -109,8 +109,18 @@ async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
+def operation(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Operation[T, P]:
     """Decorate a coroutine method of a resource with the form that its client needs."""
+    # A function, because Jedi finds the type of a result through what a decorator returns, and not through a class.
+    return Operation(method)
+
+
+class _NoOwner:
+    """No resource is one. Jedi reads every overload, and learns the awaited result from the one that has it."""
+
+
+class Operation(Generic[T, P]):
+    """A method of a resource, in the form that its client needs."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         def begin(owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -152,8 +162,9 @@ class operation(Generic[P, T]):  # noqa: N801  it reads as a decorator
     def __get__(
         self, owner: Resource[AsyncBackend], owner_type: type | None = None
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, owner: Resource[Any] | None, owner_type: type | None = None) -> Any:
+    @overload
+    def __get__(self, owner: _NoOwner, owner_type: type | None = None) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, owner: Any, owner_type: type | None = None) -> Any:
         if owner is None:
             return self
-        is_async = owner._is_async  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  hidden from completion
-        return MethodType(self._awaitable if is_async else self._blocking, owner)
+        return MethodType(self._awaitable if owner._is_async else self._blocking, owner)  # noqa: SLF001

@@ -43,9 +43,9 @@ from collections.abc import Callable
 
 try:
     from opentelemetry import metrics, trace
-except ModuleNotFoundError as error:
-    remedy = "the observer needs an extra: pip install 'momopay[otel]'"
-    raise ModuleNotFoundError(remedy, name=error.name) from error
+except ModuleNotFoundError as _missing:
+    _remedy = "the observer needs an extra: pip install 'momopay[otel]'"
+    raise ModuleNotFoundError(_remedy, name=_missing.name) from _missing
 
 from momopay import __version__
 from momopay.events import Event

@@ -1,0 +1,132 @@
+"""Completion, signatures and docstrings in editors, as Jedi gives them: by reading the source, without running it.
+
+PyCharm reads the source too. It is not run here. It follows properties with an annotation, functions as decorators,
+and overloads, and the names that the package imports one by one, which is what these tests rest on as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import momopay
+from momopay import AsyncClient, Client
+
+pytestmark = pytest.mark.whole
+
+jedi: Any = import_module("jedi")  # it has no types
+KINDS: list[type[Client | AsyncClient]] = [Client, AsyncClient]
+OPTIONS = {"base_url", "timeout", "deadline", "max_attempts", "is_closed", "with_options"}
+RESOURCES = {"stk", "payouts", "transactions", "wallet", "channels"}
+OF_A_COROUTINE = {"close", "send", "throw"}
+"""Jedi takes a call for both clients' result at once, so it shows a coroutine's methods too."""
+
+
+def completed(code: str) -> set[str]:
+    """Return what is shown at the end of the code, until an underscore is typed."""
+    return {each.name for each in jedi.Script(code).complete() if not each.name.startswith("_")}
+
+
+def client_of(kind: type) -> str:
+    return f"from momopay import {kind.__name__}\nclient = {kind.__name__}()\nclient"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_shows_its_resources_and_options(kind: type) -> None:
+    closing = {"close"} if kind is Client else {"aclose"}
+    assert completed(f"{client_of(kind)}.") == OPTIONS | RESOURCES | closing
+
+
+def operations_of(kind: Any, resource: str) -> list[str]:
+    return [name for name in dir(getattr(kind, resource).__class__) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("resource", sorted(RESOURCES))
+def test_a_resource_shows_its_operations(kind: type[Client | AsyncClient], resource: str) -> None:
+    assert completed(f"{client_of(kind)}.{resource}.") == set(operations_of(kind, resource))
+
+
+OPERATIONS = [f"{resource}.{name}" for resource in sorted(RESOURCES) for name in operations_of(Client, resource)]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_shows_its_signature_and_docstring(operation: str) -> None:
+    resource, _, name = operation.partition(".")
+    for kind in KINDS:
+        stated = inspect.signature(getattr(getattr(kind, resource), name))
+        shown = jedi.Script(f"{client_of(kind)}.{operation}(").get_signatures()
+        for each in shown:
+            parameters = [parameter for parameter in each.params if parameter.name != "self"]
+            assert [parameter.name for parameter in parameters] == list(stated.parameters)
+            assert all(":" in parameter.to_string() for parameter in parameters), "each has its type"
+            assert "->" in each.to_string()
+            text: str = each.docstring(raw=True)
+            assert text == inspect.getdoc(getattr(getattr(kind, resource), name))
+            assert not re.search(r":\w+:`|\.\. \w+::|^:param|\]\(", text, re.MULTILINE), (
+                "plain text, no reST or Markdown"
+            )
+        assert shown
+
+
+@pytest.mark.parametrize(
+    ("call", "fields"),
+    [
+        ("stk.initiate(amount=1, phone='')", set(momopay.StkTransaction.model_fields)),
+        ("payouts.initiate(amount=10, phone='', reference='')", set(momopay.Payout.model_fields)),
+        ("transactions.get('')", set(momopay.Transaction.model_fields)),
+        ("transactions.wait('')", set(momopay.Transaction.model_fields)),
+        ("transactions.list()", set(momopay.TransactionPage.model_fields)),
+        ("wallet.balance()", set(momopay.WalletBalance.model_fields)),
+        ("channels.get('')", set(momopay.PaymentChannel.model_fields)),
+    ],
+)
+def test_a_result_shows_its_fields(call: str, fields: set[str]) -> None:
+    assert fields <= completed(f"from momopay import Client\nresult = Client().{call}\nresult.")
+    code = f"from momopay import AsyncClient\nasync def main():\n    result = await AsyncClient().{call}\n    result."
+    assert fields <= completed(code)
+    assert completed(code).isdisjoint(OF_A_COROUTINE)
+
+
+def test_what_is_iterated_over_and_parsed_shows_its_fields() -> None:
+    summary = set(momopay.TransactionSummary.model_fields)
+    assert summary <= completed("from momopay import Client\nfor one in Client().transactions.iter():\n    one.")
+    assert summary <= completed("from momopay import Client\nfor one in Client().transactions.list():\n    one.")
+    fields = set(momopay.CallbackTransaction.model_fields)
+    assert fields <= completed("from momopay import parse_callback\nparse_callback(b'').transaction.")
+
+
+def test_the_package_shows_its_names_and_modules_alone() -> None:
+    modules = {
+        "callbacks", "cli", "client", "errors", "events", "integrations", "journal", "models", "money", "phones",
+        "pytest_plugin", "redis", "resources", "sandbox", "signing", "urls", "TYPE_CHECKING",
+    }  # fmt: skip
+    shown = completed("import momopay\nmomopay.")
+    assert set(momopay.__all__) - {"__version__"} == shown - modules
+    assert "OutcomeUnknownError" in completed("from momopay import *\nOutcomeU")
+    assert "Client" in completed("from momopay import Cl")
+
+
+def test_errors_and_enums_show_their_members() -> None:
+    errors = {name for name in momopay.__all__ if name.endswith("Error")}
+    assert errors <= completed("import momopay.errors\nmomopay.errors.")
+    for enum in (momopay.TransactionStatus, momopay.TransactionType, momopay.ChannelType, momopay.JournalState):
+        assert set(enum.__members__) <= completed(f"import momopay\nmomopay.{enum.__name__}.")
+    shown = completed("import momopay\ntry: ...\nexcept momopay.OutcomeUnknownError as error:\n    error.")
+    assert {"reference", "amount", "phone", "matches", "near_matches", "may_have_executed"} <= shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_constructor_shows_its_options_and_their_help(kind: type) -> None:
+    (shown,) = jedi.Script(f"import momopay\nmomopay.{kind.__name__}(").get_signatures()
+    assert [each.name for each in shown.params] == list(inspect.signature(kind).parameters)
+    assert "Args:\n    api_key:" in shown.docstring(raw=True)
+
+
+def test_the_definition_of_a_name_is_found() -> None:
+    (found,) = jedi.Script("from momopay import Client\nClient").goto(2, 3, follow_imports=True)
+    assert found.full_name == "momopay.client.Client"
