@@ -23,6 +23,7 @@ WHOLE = (
     "benchmarks",
     "cli/test_guide.py",
     "docs/test_block_types.py",
+    "docs/test_connections.py",
     "docs/test_pages.py",
     "docs/test_site.py",
     "docs/test_site_in_chromium.py",

@@ -5,6 +5,7 @@ A page may have comments that are not shown to its readers:
     <!-- check ... -->            Python that runs here, between the blocks
     <!-- not run: the reason -->  the next fence is not run
     <!-- test file: name.py -->   the next fence is a test file, run by pytest with the plugin
+    <!-- recipe: its name -->     the next fence is a program of its own, run by a test that has what it needs
 """
 
 from __future__ import annotations
@@ -56,6 +57,16 @@ class Block:
     def test_file(self) -> str | None:
         """The file name, if the block is a test file, or None."""
         return self._noted("test file:")
+
+    @property
+    def recipe(self) -> str | None:
+        """The name of the recipe, if the block is one, or None."""
+        return self._noted("recipe:")
+
+    @property
+    def is_program(self) -> bool:
+        """Return whether it shares no names with the other blocks of its page."""
+        return self.test_file is not None or self.recipe is not None
 
     def _noted(self, prefix: str) -> str | None:
         return self.note.removeprefix(prefix).strip() if self.note.startswith(prefix) else None

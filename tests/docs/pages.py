@@ -34,8 +34,8 @@ CLOSED = (AsyncClient, Client, Journal, RedisRateBudget)
 
 
 def is_run(block: Block) -> bool:
-    """Return whether the block is run as part of its page. Test files are run by pytest instead."""
-    return block.language in RUN and block.reason is None and block.test_file is None
+    """Return whether the block is run as part of its page. Test files and recipes are run by themselves."""
+    return block.language in RUN and block.reason is None and not block.is_program
 
 
 def run_page(page: Path, sandbox: Sandbox) -> None:

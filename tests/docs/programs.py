@@ -30,10 +30,10 @@ def module_name(page: Path) -> str:
 
 
 def programs(page: Path) -> dict[str, str]:
-    """Return the sources of the page by module name: the blocks as one program, and each test file."""
+    """Return the sources of the page by module name: the blocks as one program, and each that is one by itself."""
     blocks = [block for block in blocks_in(page) if block.language in {"python", "check"}]
-    sources = {f"{module_name(page)}_{block.line}": _placed([block]) for block in blocks if block.test_file is not None}
-    rest = [block for block in blocks if block.test_file is None]
+    sources = {f"{module_name(page)}_{block.line}": _placed([block]) for block in blocks if block.is_program}
+    rest = [block for block in blocks if not block.is_program]
     if rest:
         sources[module_name(page)] = _program(rest)
     return sources

@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, source in programs(page).items():
             (folder / f"{name}.py").write_text(source)
     (folder / "provided.py").write_text(PROVIDED_SOURCE)
+    (folder / "vcr.pyi").write_text("from typing import Any\n\nVCR: Any\n")  # vcrpy has no types
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
     assert len(list(folder.glob("*.py"))) > 30
     return folder

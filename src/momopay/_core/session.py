@@ -51,6 +51,8 @@ class Session(Generic[BackendT]):
             {
                 "Authorization": "Basic " + base64.b64encode(f"{account.api_key}:".encode()).decode(),
                 "Accept": "application/json",
+                # A cached answer would show a wait an old status for ever, and a cache would keep phones.
+                "Cache-Control": "no-cache, no-store",
                 "Accept-Encoding": "identity",  # an answer has a few hundred bytes, and compression invites bombs
                 "User-Agent": f"momopay/{__version__}",
             },

@@ -1,0 +1,265 @@
+"""The recipes of the page about connections, each run as printed against a server of its kind on loopback.
+
+Only addresses and files are put in place of those that a reader replaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_UNIX, create_server, socket
+from typing import Any
+
+import httpx
+import hypercorn.asyncio
+import pytest
+import trustme
+import uvicorn
+from hishel import CacheOptions, SqliteStorage
+from hishel.httpx import CacheTransport
+from hypercorn.config import Config
+
+import momopay
+from docs.blocks import ROOT, blocks_in
+from drivers import unique_key
+from momopay import Client, PollSchedule
+from momopay.sandbox import Sandbox
+from transport.proxy import proxying
+
+PAGE = ROOT / "docs/operate/connections.md"
+RECIPES = {block.recipe: block.text for block in blocks_in(PAGE) if block.recipe is not None}
+Recipe = Callable[..., Any]
+SERVE: Any = vars(hypercorn.asyncio)["serve"]  # its types are not complete
+
+
+class Files:
+    """The files of a company: its authority, and the certificates that it has signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = trustme.CA()
+        self.authority = folder / "company.pem"
+        self._authority.cert_pem.write_to_path(str(self.authority))
+        self.server = self._issued(folder, "localhost")
+        self.shop = self._issued(folder, "shop.example")
+
+    def _issued(self, folder: Path, name: str) -> tuple[str, str]:
+        issued, paths = self._authority.issue_cert(name), (str(folder / f"{name}.pem"), str(folder / f"{name}.key"))
+        issued.cert_chain_pems[0].write_to_path(paths[0])
+        issued.private_key_pem.write_to_path(paths[1])
+        return paths
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    sandbox = Sandbox(speed=100)
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch, files: Files) -> Recipe:
+    """Run a recipe of the page, and return its client."""
+
+    def run(name: str, base_url: str = "", **replaced: str) -> Any:
+        monkeypatch.setenv("MOMOPAY_BASE_URL", base_url)
+        monkeypatch.setenv("MOMOPAY_API_KEY", unique_key())
+        text, names = RECIPES[name], dict[str, Any]()
+        for old, new in {
+            "/etc/ssl/company.pem": str(files.authority),
+            "/etc/ssl/shop.pem": files.shop[0],
+            "/etc/ssl/shop.key": files.shop[1],
+            **replaced,
+        }.items():
+            text = text.replace(old, new)
+        exec(text, names)
+        return names["client"]
+
+    return run
+
+
+@contextmanager
+def served(app: Any, listener: socket, **options: Any) -> Generator[int]:
+    """Serve an app with uvicorn; return the port, or 0 of a socket file."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5, **options))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        address = listener.getsockname()
+        yield address[1] if isinstance(address, tuple) else 0
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def served_over_tls(app: Any, files: Files, **options: Any) -> Generator[str]:
+    certificate, key = files.server
+    with (
+        create_server(("127.0.0.1", 0)) as listener,
+        served(app, listener, ssl_certfile=certificate, ssl_keyfile=key, **options) as port,
+    ):
+        yield f"https://localhost:{port}/v1"
+
+
+def collect(client: Any) -> None:
+    """Collect a payment, with either client."""
+    if isinstance(client, Client):
+        with client:
+            prompt = client.stk.initiate(amount=100, phone="0712345678")
+            assert client.transactions.get(prompt).transaction_id == prompt.transaction_id
+        return
+
+    async def run() -> None:
+        async with client:
+            prompt = await client.stk.initiate(amount=100, phone="0712345678")
+            assert (await client.transactions.get(prompt)).transaction_id == prompt.transaction_id
+
+    asyncio.run(run())
+
+
+def prompts(sandbox: Sandbox) -> int:
+    return [request.path for request in sandbox.requests].count("/payments/stk")
+
+
+@pytest.mark.parametrize(("name", "user"), [("proxy", ""), ("proxy with a password", "clerk:password@")])
+def test_a_proxy(recipe: Recipe, files: Files, sandbox: Sandbox, name: str, user: str) -> None:
+    with served_over_tls(sandbox.app, files) as base_url, proxying() as proxy:
+        address = proxy.url.replace("http://", f"http://{user}")
+        placed = {f"http://{user}proxy.example:3128": address}
+        if not user:  # this recipe trusts the public authorities
+            placed["proxy="] = (
+                f"verify=__import__('ssl').create_default_context(cafile={str(files.authority)!r}), proxy="
+            )
+        collect(recipe(name, base_url, **placed))
+    assert prompts(sandbox) == 1
+    assert all(head.startswith(b"CONNECT localhost:") for head in proxy.heads)
+    assert all((b"Proxy-Authorization: Basic" in head) == bool(user) for head in proxy.heads)
+
+
+def test_a_private_authority(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
+    with served_over_tls(sandbox.app, files) as base_url:
+        with Client(unique_key(), base_url=base_url, max_attempts=1) as untrusting:
+            with pytest.raises(momopay.APIConnectionError, match="certificate") as refused:
+                untrusting.wallet.balance()
+            assert not refused.value.may_have_executed
+        assert sandbox.requests == []
+        collect(recipe("private authority", base_url))
+    assert prompts(sandbox) == 1
+
+
+def test_a_client_certificate(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
+    wanted = {"ssl_ca_certs": str(files.authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    with served_over_tls(sandbox.app, files, **wanted) as base_url:
+        trusting = ssl.create_default_context(cafile=str(files.authority))
+        with Client(unique_key(), base_url=base_url, verify=trusting, max_attempts=1) as without:
+            with pytest.raises(momopay.APIConnectionError):
+                without.wallet.balance()
+            with pytest.raises(momopay.OutcomeUnknownError):
+                without.stk.initiate(amount=100, phone="0712345678")
+        assert sandbox.requests == []
+        collect(recipe("client certificate", base_url))
+    assert prompts(sandbox) == 1
+
+
+@contextmanager
+def served_over_http2(app: Any, files: Files) -> Generator[str]:
+    """Serve an app with hypercorn."""
+    config, stop = Config(), threading.Event()
+    config.certfile, config.keyfile = files.server
+    with create_server(("127.0.0.1", 0)) as listener:
+        config.bind = [f"fd://{listener.fileno()}"]
+
+        async def run() -> None:
+            await SERVE(app, config, shutdown_trigger=lambda: asyncio.to_thread(stop.wait))
+
+        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        thread.start()
+        yield f"https://localhost:{listener.getsockname()[1]}/v1"
+        stop.set()
+        thread.join()
+        listener.detach()  # hypercorn has closed it
+
+
+def test_http2(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
+    versions = set[str]()
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        versions.add(scope.get("http_version", "2"))
+        await sandbox.app(scope, receive, send)
+
+    with served_over_http2(noting, files) as base_url:
+        collect(recipe("http2", base_url))
+    assert versions == {"2"}
+    assert prompts(sandbox) == 1
+
+
+def test_a_unix_socket(recipe: Recipe, sandbox: Sandbox, tmp_path: Path) -> None:
+    path = str(tmp_path / "gateway.sock")
+    listener = socket(AF_UNIX)
+    listener.bind(path)
+    with listener, served(sandbox.app, listener):
+        collect(recipe("unix socket", **{"/run/gateway/momopay.sock": path}))
+    assert prompts(sandbox) == 1
+
+
+@pytest.fixture
+def cacheable(sandbox: Sandbox) -> Iterator[str]:
+    """The address of a gateway that lets everything be cached for an hour."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async def allow(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"cache-control", b"public, max-age=3600")]
+            await send(message)
+
+        await sandbox.app(scope, receive, allow)
+
+    with create_server(("127.0.0.1", 0)) as listener, served(app, listener) as port:
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+NOW = PollSchedule(first=0, every=0.05, limit=0.5)
+PATIENT = PollSchedule(first=0, every=0.05, limit=30)
+
+
+def test_a_cache_that_obeys_http_shows_a_wait_the_end(
+    recipe: Recipe, cacheable: str, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # its database is made here
+    with recipe("cache", cacheable, **{"rfc=True)": "rfc=True), budget=None"}) as client:
+        prompt = client.stk.initiate(amount=100, phone="0712345678")
+        assert client.transactions.get(prompt).status == "PENDING"
+        sandbox.advance(60)
+        assert client.transactions.wait(prompt, schedule=PATIENT).status == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    ("rfc", "headers"), [(False, {}), (CacheOptions(), {"Cache-Control": "max-stale"})], ids=["no rules", "no header"]
+)
+def test_a_cache_that_does_not_would_stall_it(
+    cacheable: str, sandbox: Sandbox, tmp_path: Path, rfc: Any, headers: dict[str, str]
+) -> None:
+    """The control: the header is missing, or the cache does not look at it."""
+    transport = CacheTransport(httpx.HTTPTransport(), SqliteStorage(database_path=tmp_path / "cache.db"), rfc=rfc)
+    options: dict[str, Any] = {"base_url": cacheable, "transport": transport, "budget": None}
+    with Client(unique_key(), **options, default_headers=headers) as client:
+        prompt = client.stk.initiate(amount=100, phone="0712345678")
+        assert client.transactions.get(prompt).status == "PENDING"
+        sandbox.advance(60)
+        with pytest.raises(momopay.WaitTimeoutError):
+            client.transactions.wait(prompt, schedule=NOW)
+
+
+def test_every_recipe_is_run() -> None:
+    run = re.findall(r'recipe\("([\w ]+)"', Path(__file__).read_text())
+    assert {*run, "proxy", "proxy with a password"} == RECIPES.keys()
