@@ -8,7 +8,7 @@ import pytest
 
 import momopay
 from docs.blocks import ROOT, blocks_in
-from momopay._core.operation import operation
+from momopay._core.operation import Operation
 
 PAGE = ROOT / "docs/reference/examples.md"
 RESOURCES = {
@@ -30,7 +30,7 @@ def test_every_call_has_a_section() -> None:
 
 
 def is_operation(kind: type, call: str) -> bool:
-    return any(isinstance(vars(base).get(call), operation) for base in kind.__mro__)
+    return any(isinstance(vars(base).get(call), Operation) for base in kind.__mro__)
 
 
 @pytest.mark.parametrize("call", CALLS)
