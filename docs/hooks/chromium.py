@@ -38,13 +38,14 @@ class ChromiumError(Exception):
 
 
 class Tab:
-    """One page. `requested` lists the URLs that it has asked for."""
+    """One page. `requested` lists the URLs that it has asked for, and `faults` what its console shows as an error."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
         self._last = 0
         self.requested: list[str] = []
-        for domain in ("Network", "Page", "Runtime"):
+        self.faults: list[str] = []
+        for domain in ("Log", "Network", "Page", "Runtime"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -55,6 +56,7 @@ class Tab:
             message: dict[str, Any] = json.loads(self._socket.recv())
             if message.get("method") == "Network.requestWillBeSent":
                 self.requested.append(message["params"]["request"]["url"])
+            self.faults += _faults(message)
             if message.get("id") != self._last:
                 continue
             if "error" in message:
@@ -94,6 +96,20 @@ class Tab:
     def screenshot(self) -> bytes:
         """Return a PNG of what the window shows."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+
+
+def _faults(event: dict[str, Any]) -> list[str]:
+    """Return what an event says went wrong in the page."""
+    said: dict[str, Any] = event.get("params", {})
+    match event.get("method"):
+        case "Runtime.exceptionThrown":
+            return [str(said["exceptionDetails"])]
+        case "Runtime.consoleAPICalled" if said["type"] in {"error", "assert"}:
+            return [str(said["args"])]
+        case "Log.entryAdded" if said["entry"]["level"] == "error":
+            return [f"{said['entry']['text']} {said['entry'].get('url', '')}"]
+        case _:
+            return []
 
 
 def find() -> str | None:

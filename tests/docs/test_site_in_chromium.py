@@ -15,6 +15,10 @@ from served import server_runs
 
 pytestmark = pytest.mark.browser
 
+AUDIT = Path(__file__).with_name("audit.js").read_text()
+SCREENS = ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light"))
+"""Width and scheme; each page is loaded once and then follows the window."""
+
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class's name
@@ -37,18 +41,49 @@ def tab() -> Iterator[chromium.Tab]:
         yield tab
 
 
-def test_no_page_scrolls_sideways_and_nothing_is_requested_from_other_hosts(
+def test_every_page_reads_well_on_a_phone_and_on_a_screen_in_both_schemes(
     site: Path, address: str, tab: chromium.Tab
 ) -> None:
+    """Nothing scrolls sideways, prose is narrow, images load, contrasts suffice, the console has no error."""
     tab.requested.clear()
-    tab.set_window(width=360, height=800, scheme="light")
-    paths = [page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("index.html")]
+    tab.faults.clear()
+    faults: list[str] = []
+    paths = [page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")]
     assert len(paths) > 30
     for path in paths:
-        tab.open(address + path)
-        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    elsewhere = [url for url in tab.requested if not url.startswith((address, "data:", "blob:"))]
-    assert elsewhere == []
+        for number, (width, scheme) in enumerate(SCREENS):
+            tab.set_window(width=width, height=800, scheme=scheme)
+            if number == 0:
+                tab.open(address + path)
+            faults += (f"{path} at {width}, {scheme}: {each}" for each in tab.evaluate(AUDIT))
+    assert faults + tab.faults == []
+    assert [url for url in tab.requested if not url.startswith((address, "data:", "blob:"))] == []
+
+
+def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> None:
+    tab.set_window(width=1280, height=800, scheme="light")
+    tab.open(address)
+    assert tab.evaluate(AUDIT) == []
+    spoil = """
+        const add = (html) => document.querySelector("article").insertAdjacentHTML("beforeend", html);
+        add(`<p style="max-width: none; width: 1000px">${"a line of words ".repeat(20)}</p>`);
+        add(`<p style="color: #999; background: #fff">pale</p>`);
+        add(`<div style="width: 2000px">x</div>`);
+        add(`<img src="/missing.png">`);
+        console.error("it failed");
+    """
+    tab.evaluate(spoil)
+    found = tab.evaluate(AUDIT)
+    for fault in ("too wide: ", "contrast of P", "the page scrolls sideways", "does not load: "):
+        assert any(each.startswith(fault) for each in found), (fault, found)
+    assert any("it failed" in each for each in tab.faults)
+
+
+def test_the_landing_page_fits_one_screen(address: str, tab: chromium.Tab) -> None:
+    tab.set_window(width=1280, height=800, scheme="light")
+    tab.open(address)
+    below = "(each) => each.getBoundingClientRect().bottom > innerHeight"
+    assert tab.evaluate(f"[...document.querySelectorAll('.hero, .promises')].filter({below}).length") == 0
 
 
 @pytest.mark.parametrize("width", [360, 1400])

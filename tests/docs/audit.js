@@ -1,0 +1,75 @@
+// What is wrong with the page that is shown, as a list of texts. The tests evaluate it in the browser.
+(async () => {
+  const LONGEST_LINE = 80; // characters of prose
+  const found = [];
+  await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
+
+  await Promise.all([...document.images].map((image) => {
+    image.loading = "eager";
+    return image.decode().catch(() => found.push(`does not load: ${image.src}`));
+  }));
+
+  if (document.documentElement.scrollWidth > innerWidth) found.push("the page scrolls sideways");
+
+  // A prose line ends where the next word is further down.
+  for (const block of document.querySelectorAll("article :is(p, li, dd)")) {
+    if (block.closest("td, pre, svg") || block.querySelector("p, li, pre, table")) continue;
+    const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+    let line = "", bottom = null;
+    while (walker.nextNode()) {
+      for (const word of walker.currentNode.data.matchAll(/\S+\s*/g)) {
+        const range = document.createRange();
+        range.setStart(walker.currentNode, word.index);
+        range.setEnd(walker.currentNode, word.index + word[0].trimEnd().length);
+        const box = range.getClientRects()[0];
+        if (!box) continue;
+        if (bottom !== null && box.top >= bottom) line = "";
+        bottom = Math.max(line ? bottom : 0, box.bottom);
+        line += word[0].replace(/\s+/g, " ");
+        if (line.trimEnd().length > LONGEST_LINE) { found.push(`too wide: ${line}`); line = ""; bottom = null; }
+      }
+    }
+  }
+
+  // Contrast, by the formulas of WCAG 2: 4.5 to 1, or 3 to 1 for large text.
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  canvas.canvas.width = canvas.canvas.height = 1;
+  const known = new Map();
+  const rgba = (colour) => {
+    if (!known.has(colour)) {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+      known.set(colour, [r, g, b, a / 255]);
+    }
+    return known.get(colour);
+  };
+  const over = ([r, g, b, a], below) => [r, g, b].map((value, at) => value * a + below[at] * (1 - a));
+  const behind = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) layers.unshift(rgba(getComputedStyle(at).backgroundColor));
+    return layers.reduce((below, layer) => over(layer, below), [255, 255, 255]);
+  };
+  const luminance = (colour) => {
+    const [r, g, b] = colour.map((value) => value / 255).map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const poor = new Map();
+  for (const element of document.querySelectorAll("article *, .md-nav *, .md-tabs *, .md-header *, .md-footer *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+    const style = getComputedStyle(element);
+    if (!own || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    if (element.matches(".headerlink, .md-clipboard") || element.closest("svg")) continue;
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    const back = behind(element);
+    const [light, dark] = [luminance(over(rgba(style.color), back)), luminance(back)].sort((a, b) => b - a);
+    const ratio = (light + 0.05) / (dark + 0.05);
+    if (ratio < (large ? 3 : 4.5)) {
+      poor.set(`${element.tagName}.${element.className} ${ratio.toFixed(2)} to 1`, element.textContent.trim().slice(0, 40));
+    }
+  }
+  for (const [what, text] of poor) found.push(`contrast of ${what}: ${text}`);
+  return found;
+})()
