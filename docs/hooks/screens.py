@@ -1,0 +1,159 @@
+"""Pictures of the checkout example and of a payroll in a terminal, made by each build on a running sandbox.
+
+The pages show them as `assets/screens/NAME-light.*` and `-dark.*`. Without Chromium the build uses the committed ones,
+as phone_page.py does. Run this file as a program to renew those.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import chromium
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from momopay import Client
+from momopay.sandbox import Outcome, Sandbox, phone_for
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "assets/screens"
+KEY = "pk_test_docs"
+START = 20.0
+"""Seconds in which the checkout must answer."""
+SALARIES = """\
+reference,phone,amount,description
+SAL-2026-11-001,0712345678,45000,November
+SAL-2026-11-002,0798765432,38500.50,November
+SAL-2026-11-003,0723769901,52000,November
+"""
+COMMAND = ("payouts", "run", "salaries.csv", "--journal", "payouts.db", "--wait")
+COLOURS = {
+    #        background,      text,            red,             green,           yellow,          cyan
+    "light": ((250, 250, 250), (32, 36, 34), (176, 32, 32), (8, 117, 76), (138, 90, 0), (0, 105, 120)),
+    "dark": ((30, 36, 33), (225, 231, 228), (242, 154, 142), (79, 214, 160), (240, 190, 90), (120, 210, 225)),
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Replace the committed pictures by new ones (a hook of mkdocs)."""
+    from mkdocs.plugins import get_plugin_logger  # noqa: PLC0415  not needed to renew the pictures
+    from mkdocs.structure.files import File  # noqa: PLC0415  as above
+
+    if chromium.find() is None:  # phone_page.py fails the build where it is required
+        get_plugin_logger("screens").info("Chromium is not installed: using the committed pictures")
+        return files
+    for name, content in pictures().items():
+        if (committed := files.get_file_from_path(f"{FOLDER}/{name}")) is not None:
+            files.remove(committed)
+        files.append(File.generated(config, f"{FOLDER}/{name}", content=content))
+    return files
+
+
+@cache
+def pictures() -> dict[str, bytes]:
+    """Return the pictures by file name."""
+    program = chromium.find()
+    if program is None:
+        raise chromium.ChromiumError("Chromium is not installed")
+    with tempfile.TemporaryDirectory() as name, Sandbox(speed=60) as sandbox:
+        folder = Path(name)
+        environment = os.environ | {"MOMOPAY_API_KEY": KEY, "MOMOPAY_BASE_URL": sandbox.base_url}
+        made = {f"payroll-{scheme}.svg": svg.encode() for scheme, svg in _payroll(folder, environment).items()}
+        with _checkout(folder, environment) as shop, chromium.tab(program) as tab:
+            for scheme in COLOURS:
+                made |= _checkout_pictures(tab, shop, sandbox, scheme)
+    return made
+
+
+def _payroll(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Run a payroll and return the terminal's picture for each scheme."""
+    (folder / "salaries.csv").write_text(SALARIES)
+    command = [sys.executable, "-c", "from momopay.cli import main; main()", *COMMAND, "--yes", "--every", "0.3"]
+    settings = environment | {"COLUMNS": "92", "FORCE_COLOR": "1"}
+    ran = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+    if "Done" not in ran.stdout:
+        raise RuntimeError(f"the payroll did not run: {ran.stdout}{ran.stderr}")
+    shown = f"\033[1m$ momopay {' '.join(COMMAND)}\033[0m\n{ran.stdout}".rstrip()
+    pictures: dict[str, str] = {}
+    for scheme, (background, text, red, green, yellow, cyan) in COLOURS.items():
+        console = Console(record=True, width=92, file=io.StringIO())
+        console.print(Text.from_ansi(shown))
+        colours = [text, red, green, yellow, cyan, cyan, cyan, text]
+        svg = console.export_svg(title="momopay", theme=TerminalTheme(background, text, colours), unique_id=scheme)
+        # The picture must not fetch a font.
+        pictures[scheme] = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
+    return pictures
+
+
+@contextmanager
+def _checkout(folder: Path, environment: dict[str, str]) -> Generator[str]:
+    """Run the checkout example and yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/"
+    command = [sys.executable, str(ROOT / "examples/checkout/app.py"), "--port", str(port)]
+    settings = environment | {
+        "SHOP_DATABASE": str(folder / "checkout.db"),
+        "SHOP_SECRET": "a secret of this picture alone",
+        "SHOP_URL": url.rstrip("/"),
+    }
+    process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  our own example
+    try:
+        deadline = time.monotonic() + START
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                urllib.request.urlopen(url).close()
+                break
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _checkout_pictures(tab: chromium.Tab, shop: str, sandbox: Sandbox, scheme: str) -> dict[str, bytes]:
+    """Buy in the checkout and take its pictures before and after the PIN."""
+    tab.set_window(width=390, height=560, scheme=scheme, scale=2)
+    tab.open(shop)
+    phone = phone_for(Outcome.by_hand)
+    tab.evaluate(f"document.querySelector('#phone').value = '{phone}'; document.querySelector('form').submit()")
+    before = _shot(tab, ".WAITING")
+    with Client(KEY, base_url=sandbox.base_url) as client:
+        sandbox.enter_pin(client.transactions.list(limit=1, type="STK").items[0])
+    return {f"checkout-{scheme}.png": before, f"checkout-paid-{scheme}.png": _shot(tab, ".PAID")}
+
+
+def _shot(tab: chromium.Tab, selector: str) -> bytes:
+    deadline = time.monotonic() + chromium.TIMEOUT
+    while not tab.evaluate(f"document.querySelector('{selector}') !== null && document.readyState === 'complete'"):
+        if time.monotonic() > deadline:
+            raise chromium.ChromiumError(f"the checkout does not show {selector}")
+        time.sleep(0.05)
+    return tab.screenshot()
+
+
+if __name__ == "__main__":
+    folder = ROOT / "docs" / FOLDER
+    folder.mkdir(exist_ok=True)
+    for _name, _content in pictures().items():
+        (folder / _name).write_bytes(_content)
