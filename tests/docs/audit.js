@@ -21,8 +21,9 @@
         const range = document.createRange();
         range.setStart(walker.currentNode, word.index);
         range.setEnd(walker.currentNode, word.index + word[0].trimEnd().length);
-        const box = range.getClientRects()[0];
+        const [box, rest] = range.getClientRects();
         if (!box) continue;
+        if (rest && rest.top >= box.bottom) { line = ""; bottom = null; continue; } // broken in the word
         if (bottom !== null && box.top >= bottom) line = "";
         bottom = Math.max(line ? bottom : 0, box.bottom);
         line += word[0].replace(/\s+/g, " ");
