@@ -1,0 +1,122 @@
+"""Every printed command is run, or has a reason why it is not.
+
+The commands of `momopay` run here, in their order on the page, on a sandbox and a journal that has a little of
+everything. Those of the page on the command line run in tests/cli/test_guide.py, which also compares what they print.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.kit import Shell
+from docs.blocks import PAGES, ROOT, Block, blocks_in
+from momopay import Client, Journal
+from momopay.sandbox import Sandbox
+
+NOT_RUN = {
+    "celery": "it never ends; tests/examples run a worker",
+    "docker": "the parts of the compose file are tested without Docker",
+    "eval --show-completion": "it changes the shell of the person who runs it",
+    "export": "the settings of the commands after it",
+    "gunicorn": "a server that never ends; tests/integrations serve the views",
+    "mkdocs": "the fixture `site` builds the documentation",
+    "momopay --install-completion": "it changes the shell of the person who runs it",
+    "momopay listen": "it never ends; tests/cli/test_listen.py runs it",
+    "momopay sandbox": "it never ends; tests/sandbox run it",
+    "momopay sweep --every": "it never ends; tests/cli/test_sweep.py runs it",
+    "pip": ".ci/run installs into fresh environments",
+    "pytest": "it runs this suite",
+    "python -m momopay.sandbox": "it never ends; tests/sandbox run it",
+    "python examples/": "tests/examples run every example",
+    "python tests/": "it takes minutes; .ci/run and the tests of each area run a short form",
+    "uvicorn": "a server that never ends; test_pages.py serves the app",
+}
+"""Beginnings of commands, each with its reason. A word in the middle may be left out."""
+WRONG_USAGE = 2
+GUIDE = ROOT / "docs/operate/command-line.md"
+
+
+def commands(block: Block) -> Iterator[str]:
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if line.startswith("$ "):
+            yield from (part.strip() for part in line[2:].split(" && "))
+
+
+PRINTED = [
+    (block, command)
+    for page in PAGES
+    for block in blocks_in(page)
+    if block.language == "console" and not block.reason
+    for command in commands(block)
+]
+
+
+def reason(command: str) -> str | None:
+    for beginning, why in NOT_RUN.items():
+        first, *others = beginning.split(" ")
+        if re.match(re.escape(first) + r"\b", command) and all(word in command for word in others):
+            return why
+    return None
+
+
+def test_every_command_is_run_or_has_a_reason() -> None:
+    unknown = [
+        f"{block.name}: {command}"
+        for block, command in PRINTED
+        if not command.startswith("momopay ") and reason(command) is None
+    ]
+    assert unknown == []
+
+
+WITH_COMMANDS = sorted(
+    {
+        block.page
+        for block, command in PRINTED
+        if command.startswith("momopay ") and reason(command) is None and block.page != GUIDE
+    }
+)
+
+
+@pytest.fixture
+def moving() -> Iterator[Sandbox]:
+    with Sandbox(speed=50) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_commands_of_a_page(page: Path, moving: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("orders.csv").write_text("reference,amount,state\nINV-42,500,PAID\n")
+    Path("salaries.csv").write_text("reference,phone,amount\nSAL-2026-11-001,0712345678,100\n")
+    shell = Shell(
+        {
+            "MOMOPAY_API_KEY": "pk_test_pages",
+            "MOMOPAY_BASE_URL": moving.base_url,
+            "MOMOPAY_CALLBACK_SECRET": "a secret of more than 16 bytes",
+        }
+    )
+    for block, command in PRINTED:
+        if block.page != page or not command.startswith("momopay ") or reason(command) is not None:
+            continue
+        words = [word.replace("/backups/", "") for word in shlex.split(command, comments=True)[1:]]
+        fill(words, moving)
+        done = shell.at_a_terminal(*words, typed="y\n")
+        assert "Traceback" not in done.out + done.err, command
+        assert done.code != WRONG_USAGE, f"{command}: {done.err}"
+
+
+def fill(words: list[str], sandbox: Sandbox) -> None:
+    """Give a journal that a command names an order that was paid, and a payout."""
+    if "--journal" not in words or "://" in (path := words[words.index("--journal") + 1]) or Path(path).exists():
+        return
+    with Client("pk_test_pages", base_url=sandbox.base_url) as client, Journal(f"sqlite:///{path}") as journal:
+        client.stk.collect_once(journal=journal, reference="INV-42", amount=500, phone="0712 345 678")
+        client.payouts.pay_once(journal=journal, reference="SAL-7", amount=100, phone="0712 345 678")
+        sandbox.advance(120)
+        client.transactions.sweep(journal=journal)
