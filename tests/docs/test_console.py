@@ -112,11 +112,12 @@ def test_the_commands_of_a_page(page: Path, moving: Sandbox, tmp_path: Path, mon
 
 
 def fill(words: list[str], sandbox: Sandbox) -> None:
-    """Give a journal that a command names an order that was paid, and a payout."""
+    """Give a journal that a command names orders that were paid, and a payout."""
     if "--journal" not in words or "://" in (path := words[words.index("--journal") + 1]) or Path(path).exists():
         return
     with Client("pk_test_pages", base_url=sandbox.base_url) as client, Journal(f"sqlite:///{path}") as journal:
-        client.stk.collect_once(journal=journal, reference="INV-42", amount=500, phone="0712 345 678")
+        for order in ("INV-42", "INV-43"):
+            client.stk.collect_once(journal=journal, reference=order, amount=500, phone="0712 345 678")
         client.payouts.pay_once(journal=journal, reference="SAL-7", amount=100, phone="0712 345 678")
         sandbox.advance(120)
         client.transactions.sweep(journal=journal)
