@@ -60,6 +60,11 @@ class Page:
     def click(self, selector: str) -> None:
         self.driver.find_element("css selector", selector).click()
 
+    def unfold(self, row: str) -> None:
+        """Unfold a row. What is inside is made when it is first wanted, a moment later."""
+        self.click(f"{row} summary")
+        self.until(lambda: self.count(f"{row} details[open] .payload") > 0)
+
     def fill(self, selector: str, text: str) -> None:
         box = self.driver.find_element("css selector", selector)
         box.clear()

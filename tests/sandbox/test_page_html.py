@@ -49,7 +49,7 @@ def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service
     assert service.read(sent)["status"] == "SUCCESS"
     page.until(lambda: "transaction.success" in page.text("#callbacks"))
     page.click("#tab-callbacks")
-    page.click("#callbacks summary")
+    page.unfold("#callbacks > li:first-child")
     payload = page.text("#callbacks pre")
     assert transaction_id(sent) in payload
     assert "200\nok" in page.text("#callbacks .payload > div:last-child pre")

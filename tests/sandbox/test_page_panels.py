@@ -129,7 +129,7 @@ def test_a_transaction_in_full_with_its_callbacks_one_of_them_sent_again(
     for text in (sent, "PAY-9", "SUCCESS", "KES 250.50", "retry 1", "The next attempt is at", "503", "fee"):
         assert text in shown
     receiver.answer = lambda _body: 200
-    page.click("#detail-callbacks summary")
+    page.unfold("#detail-callbacks > li:first-child")
     page.click("#detail-callbacks .buttons button")
     page.until(lambda: page.count("#detail-callbacks .pill.good") == 1)
     assert len(receiver.bodies) == 3
@@ -148,8 +148,7 @@ def test_a_request_can_be_copied_as_code_that_sends_it_again(
     page.click("#tab-requests")
     code: dict[str, list[str]] = {"curl": [], "Python": []}
     for number in (1, 2, 3):
-        page.click(f"#requests > li:nth-child({number}) summary")
-        page.until(lambda number=number: page.count(f"#requests > li:nth-child({number}) pre.code") == 1)  # type: ignore[misc]
+        page.unfold(f"#requests > li:nth-child({number})")
         for place, language in enumerate(code, 1):
             page.click(f"#requests > li:nth-child({number}) .buttons button:nth-child({place})")
             shown = f"#requests > li:nth-child({number}) pre.code"
