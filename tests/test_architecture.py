@@ -19,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     {"__main__", "cli"},
     {"pytest_plugin"},
-    {"integrations"},
+    {"integrations", "probe"},
     {"client"},
     {"resources"},
     {"journal"},

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import momopay
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-MODULES = ("momopay", "momopay.events", "momopay.sandbox")
+MODULES = ("momopay", "momopay.events", "momopay.probe", "momopay.sandbox")
 MORE = (
     "momopay.resources.channels.Channels",
     "momopay.resources.payouts.Payouts",

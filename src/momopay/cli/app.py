@@ -17,6 +17,7 @@ from momopay.cli import (
     journal,
     listen,
     payouts,
+    probe,
     reconcile,
     sandbox,
     stk,
@@ -46,6 +47,7 @@ app: typer.Typer = typer.Typer(
 # In the order of the help: first what a newcomer runs.
 app.command(cls=Command)(sandbox.sandbox)
 app.command(cls=Command)(doctor.doctor)
+app.command(cls=Command)(probe.probe)
 app.command(cls=Command)(account.balance)
 app.command(cls=Command)(account.channels)
 app.command(cls=Command)(stk.stk)

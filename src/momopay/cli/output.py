@@ -203,7 +203,7 @@ class Output:
             case Decimal() | datetime():
                 return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
             # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
-            case str() if not (name.endswith("_id") or name in {"id", "next_cursor"}):
+            case str() if not (name.endswith(("_id", "_ids")) or name in {"id", "next_cursor"}):
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
                 return value

@@ -23,6 +23,9 @@ def sandbox(
     callback_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Send callbacks to this host too; repeatable.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Behave as this file of `momopay probe` says.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the payments service on this machine, with a phone page, until Ctrl-C.
@@ -36,16 +39,17 @@ def sandbox(
     from momopay.sandbox import Sandbox
     from momopay.sandbox.__main__ import announce, stop_on_signals
 
-    service = Sandbox(
-        port=port,
-        speed=speed,
-        state=state,
-        host=host,
-        allow_hosts=allow_host or (),
-        callback_hosts=callback_host or (),
-    )
     stop = stop_on_signals()
     try:
+        service = Sandbox(
+            port=port,
+            speed=speed,
+            state=state,
+            profile=profile,
+            host=host,
+            allow_hosts=allow_host or (),
+            callback_hosts=callback_host or (),
+        )
         service.start()
     except (OSError, OverflowError, ValueError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE

@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
+    parser.add_argument("--profile", metavar="FILE", help="behave as this file of `momopay probe` says")
     parser.add_argument(
         "--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)"
     )
@@ -38,15 +39,16 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     )
     options = parser.parse_args(arguments)
     stop = stop or stop_on_signals()
-    sandbox = Sandbox(
-        port=options.port,
-        speed=options.speed,
-        state=options.state,
-        host=options.host,
-        allow_hosts=options.allow_host,
-        callback_hosts=options.callback_host,
-    )
     try:
+        sandbox = Sandbox(
+            port=options.port,
+            speed=options.speed,
+            state=options.state,
+            profile=options.profile,
+            host=options.host,
+            allow_hosts=options.allow_host,
+            callback_hosts=options.callback_host,
+        )
         sandbox.start()
     except (OSError, OverflowError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")

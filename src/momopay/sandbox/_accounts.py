@@ -87,15 +87,17 @@ def mask_any_key(key: str) -> str:
     return "pk_live_…" if key.startswith("pk_live_") else "…"
 
 
-def open_account(tenant_id: str, label: str, now: datetime) -> Account:
+def open_account(tenant_id: str, label: str, now: datetime, switches: Switches) -> Account:
     """Return a fresh account as docs/test/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
-    return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel])
+    # A copy: the switches of one account may be changed.
+    own = switches.model_copy()
+    return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel], switches=own)
 
 
-def restore(account: Account, now: datetime) -> None:
+def restore(account: Account, now: datetime, switches: Switches) -> None:
     """Set everything back, in place."""
     # Tests keep the object that `Sandbox.account` gave them; a new one would leave them with a dead copy.
-    fresh = open_account(account.tenant_id, account.label, now)
+    fresh = open_account(account.tenant_id, account.label, now, switches)
     for name in Account.model_fields:
         setattr(account, name, getattr(fresh, name))

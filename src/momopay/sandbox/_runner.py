@@ -25,6 +25,7 @@ from momopay.sandbox._pages import add_pages
 from momopay.sandbox._server import Server
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
+from momopay.sandbox._switches import Switches
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class Runner:
         *,
         speed: float,
         state: str | Path | None,
+        switches: Switches | None = None,
         allow_hosts: Collection[str] = (),
         callback_hosts: Collection[str] = (),
     ) -> None:
@@ -54,6 +56,8 @@ class Runner:
         try:
             loaded, start = (ServiceState(), now) if store is None else store.load(now)
             loaded.callback_hosts = posted_to
+            if switches is not None:
+                loaded.use_switches(switches)
             clock = Clock(start, speed=speed, wall=time.monotonic)
         except BaseException:
             # Else the lock on the file would outlive the failed start.

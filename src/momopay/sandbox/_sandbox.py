@@ -21,6 +21,7 @@ from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
 from momopay.sandbox._faults import REFUSED_WITH, Fault
 from momopay.sandbox._outcomes import Outcome
+from momopay.sandbox._profile import load_profile
 from momopay.sandbox._requests import ReceivedRequest
 from momopay.sandbox._runner import Runner
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, listen
@@ -42,15 +43,19 @@ class Sandbox:
         port: int = 0,
         speed: float = 1.0,
         state: str | Path | None = None,
+        profile: str | Path | None = None,
         host: str = LOOPBACK,
         allow_hosts: Collection[str] = (),
         callback_hosts: Collection[str] = (),
     ) -> None:
         """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is a SQLite file.
 
-        The other three make it a service for other machines and containers. `host` is the IPv4 address to listen on.
+        Every account gets the switches that `profile` knows, a file of `momopay probe`. The other three make it a service for other machines and containers. `host` is the IPv4 address to listen on.
         Under any name that is not loopback, it answers only if that name is one of `allow_hosts`. Callbacks go to
         loopback and to `callback_hosts`, over http or https.
+
+        Raises:
+            OSError, ValueError: The profile cannot be read, or it does not fit this version.
         """
         self._host = host
         self._allow_hosts = (*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,)))
@@ -58,6 +63,7 @@ class Sandbox:
         self._port = port
         self._speed = speed
         self._state = state
+        self._switches = None if profile is None else load_profile(profile)
         self._is_serving = False
         self._runner: Runner | None = None
         self._lock = threading.Lock()
@@ -98,6 +104,7 @@ class Sandbox:
                 self._runner = Runner(
                     speed=self._speed,
                     state=self._state,
+                    switches=self._switches,
                     allow_hosts=self._allow_hosts,
                     callback_hosts=self._callback_hosts,
                 )

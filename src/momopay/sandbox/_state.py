@@ -14,6 +14,7 @@ from momopay.sandbox._deliveries import CallbackRecord, Delivery
 from momopay.sandbox._outcome_plan import OutcomePlan
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._scheduler import Scheduler
+from momopay.sandbox._switches import Switches
 from momopay.sandbox._throttling import RateWindow, StkHealth
 from momopay.sandbox._transactions import Kind, Movement, MovementKind, Status, Transaction
 
@@ -53,6 +54,14 @@ class ServiceState:
     # Beside loopback. A setting, and here because the rules read it.
     callback_hosts: frozenset[str] = frozenset()
     version: int = 0
+    # Those of a fresh account.
+    switches: Switches = field(default_factory=Switches)
+
+    def use_switches(self, switches: Switches) -> None:
+        """Give every account these switches, those that were there before too."""
+        self.switches = switches
+        for account_state in self.accounts.values():
+            account_state.account.switches = switches.model_copy()
 
     def account_of(self, key: str, now: datetime) -> AccountState:
         """Return the state of a `pk_test_` key's account, opened at its first use.
@@ -66,7 +75,9 @@ class ServiceState:
         # Any test key will do: a test must not have to register one first.
         account_state = self.accounts.get(tenant_id)
         if account_state is None:
-            account_state = self.accounts[tenant_id] = AccountState(open_account(tenant_id, mask_key(key), now))
+            account_state = self.accounts[tenant_id] = AccountState(
+                open_account(tenant_id, mask_key(key), now, self.switches)
+            )
             self.version += 1
         return account_state
 
@@ -136,5 +147,5 @@ class ServiceState:
         self.outcomes.waiting.clear()
         self.version += 1
         for account in accounts:
-            restore(account, now)
+            restore(account, now, self.switches)
             self.accounts[account.tenant_id] = AccountState(account)

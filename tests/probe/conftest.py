@@ -1,0 +1,18 @@
+"""An account of the sandbox, probed in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from momopay.sandbox import Account, Sandbox
+from probe.kit import Scene
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox, key: str, account: Account) -> Iterator[Scene]:
+    account.rate_limit = None
+    scene = Scene(sandbox, key, account)
+    yield scene
+    scene.client.close()
