@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.kit import PHONE, Shell
 from momopay import Client
+from momopay.probe.answers import Answer
 from momopay.sandbox import Account, Fault, Sandbox
+from patience import until
 
 
 @pytest.fixture
@@ -89,5 +94,115 @@ def test_a_comparison_with_nothing_is_no_success(
         address = other.base_url
     gone = momopay("probe", "--against", str(profile), MOMOPAY_BASE_URL=address)
     assert gone.code == 6
-    for path in ("/wallets/service/balance", "/transactions", "/transactions/{id}", "/payment-wallet/channels"):
-        sandbox.fail_next("GET", path, Fault.html_502, times=100)
+    # As if every answer were a page of a proxy.
+    monkeypatch.setattr(Answer, "envelope", {})
+    monkeypatch.setattr(Answer, "is_refusal", False)
+    empty = momopay("probe", "--against", str(profile))
+    assert (empty.code, "nothing that could be compared" in empty.err) == (6, True)
+
+
+@pytest.fixture
+def virtual(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pauses move the sandbox's clock, and the settings folder is this test's."""
+
+    async def sleep(_backend: object, seconds: float) -> None:
+        sandbox.advance(seconds)
+
+    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.sleep", sleep)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+
+
+def sent(sandbox: Sandbox, path: str) -> int:
+    return [request.path for request in sandbox.requests if request.method == "POST"].count(path)
+
+
+@pytest.mark.usefixtures("virtual")
+def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: Path, key: str) -> None:
+    account.rate_limit = 60
+    done = momopay(
+        "probe", "--write", "--rate", "--spend", "1", "--phone", "0712349932", "--yes", "--out", str(profile)
+    )
+    assert done.code == 0, done.err
+    document = tomllib.loads(profile.read_text())
+    assert document["probe"]["asked"] == ["reads", "write", "rate", "spend"]
+    known = [name for name, value in document["switches"].items() if value != "unknown"]
+    assert len(known) == 14
+    for secret in (key, "712349932"):
+        assert secret not in profile.read_text() + done.out + done.err
+    assert "Creating the channel 'momopay probe" in done.err
+    assert "to 2547*****932, reference PROBE" in done.err
+    assert sent(sandbox, "/payments/stk") == 1
+    assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]
+
+
+@pytest.mark.usefixtures("virtual")
+def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
+    assert momopay(*spend, piped="n\n").code == 1
+    assert momopay(*spend, piped="").code == 2
+    assert sandbox.requests == []
+    assert momopay(*spend, piped="y\n").code == 0
+    assert sent(sandbox, "/payments/stk") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--spend", "1"),
+        ("--phone", PHONE),
+        ("--spend", "1000", "--phone", PHONE),
+        ("--spend", "0.5", "--phone", PHONE),
+        ("--spend", "1", "--phone", "12"),
+    ],
+)
+def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox, options: tuple[str, ...]) -> None:
+    assert momopay("probe", *options, "--yes").code == 2
+    assert sandbox.requests == []
+
+
+def test_a_live_key_is_asked_about(momopay: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
+    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://127.0.0.2.example/v1"}
+    refused = momopay("probe", "--write", "--rate", **live)
+    assert refused.code == 1
+    assert "This is a live key: the probe will create and delete a channel and use up a minute's" in refused.err
+    assert momopay.at_a_terminal("probe", "--write", typed="n\n", **live).code == 1
+    spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
+    assert momopay(*spend, "--yes", piped="", **live).code == 2
+    assert momopay(*spend, "--confirm-live", "2", **live).code == 2
+    assert not (tmp_path / "probe.db").exists()
+
+
+@pytest.fixture
+def stopped(momopay: Shell, sandbox: Sandbox) -> Iterator[subprocess.Popen[str]]:
+    """A probe in a process of its own that has created its channel, and waits for an answer."""
+    path = "/payment-wallet/channels"
+    sandbox.fail_next("PATCH", path + "/{id}", Fault.hang_after_commit)
+    process = momopay.start("probe", "--write", "--json")
+    until(lambda: any(request.method == "PATCH" for request in sandbox.requests))
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_no_channel(
+    stopped: subprocess.Popen[str], account: Account, number: signal.Signals, code: int
+) -> None:
+    assert len(list(account.live_channels())) == 2
+    stopped.send_signal(number)
+    _, errors = stopped.communicate(timeout=60)
+    assert stopped.returncode == code, errors
+    assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]
+
+
+def test_what_a_killed_probe_left_is_named_and_found(
+    stopped: subprocess.Popen[str], account: Account, momopay: Shell
+) -> None:
+    stopped.kill()
+    _, errors = stopped.communicate(timeout=60)
+    (left,) = (channel.name for channel in account.live_channels() if channel.name.startswith("momopay"))
+    assert f"Creating the channel '{left}'" in " ".join(errors.split())
+    done = momopay("probe", "--write")
+    assert (done.code, f"Deleting the channel '{left}'" in done.err) == (0, True)
+    assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from probe.kit import Scene
 
@@ -16,3 +18,9 @@ def scene(sandbox: Sandbox, key: str, account: Account) -> Iterator[Scene]:
     scene = Scene(sandbox, key, account)
     yield scene
     scene.client.close()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(f"sqlite:///{tmp_path / 'probe.db'}") as journal:
+        yield journal

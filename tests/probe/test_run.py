@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import math
 import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from momopay import APIConnectionError, Client, InvalidApiKeyError, Lane, RateBudget
-from momopay.probe import ROWS, Cost, probe
-from momopay.sandbox import Fault, Outcome, Switches
+from momopay import APIConnectionError, Client, InvalidApiKeyError, Journal, Lane, RateBudget
+from momopay.probe import ROWS, Cost, Spend, probe
+from momopay.sandbox import Fault, Outcome, Sandbox, Switches, phone_for
 from probe.kit import Scene
 from virtual import install_backend
+
+OTHER = Switches(
+    naming="snake_case",
+    cancel_ends_as="FAILED",
+    fee_refunded_on_failure=True,
+    strict_fields=True,
+    rate_window="sliding",
+    created_status=201,
+    delete_answer="empty",
+    immutable_channel_fields="ignore",
+    patch_unknown_channel="TRANSACTION_NOT_FOUND",
+    transaction_not_found_status=400,
+    list_phone="masked",
+    list_amount="with_fee",
+    list_type="lower",
+    list_times="local",
+)
+"""Every switch that a probe can reach, and not as it is by default."""
 
 SWITCHES = {row.name: row for row in ROWS if row.is_switch}
 
@@ -51,6 +70,8 @@ def test_what_was_not_asked_says_what_it_would_take(scene: Scene) -> None:
     assert found.switches["naming"] == "unknown"
     assert "--spend" in found.findings["naming"].sentence
     assert list(found.findings) == [row.name for row in ROWS]
+    assert scene.methods == {"GET"}
+    assert scene.notes == []
     assert len(scene.sent) <= 30
 
 
@@ -59,9 +80,9 @@ def test_any_answer_is_tolerated(scene: Scene) -> None:
         scene.sandbox.fail_next("GET", path, Fault.html_502, times=100)
     found = scene.probe()
     assert {name: value for name, value in found.facts.items() if value != "unknown"} == {
+        "request_id": "always a UUID",
         "rate_headers": [],
         "deprecation_headers": [],
-        "request_id": "always a UUID",
         "unknown_path": "404 NOT_FOUND",
     }
     assert "502 with a body that is no envelope" in found.findings["invalid_cursor"].sentence
@@ -105,3 +126,20 @@ def test_a_429_is_waited_for(scene: Scene) -> None:
     found = scene.probe()
     assert found.facts["invalid_amount_filter"] == "400 VALIDATION_ERROR"
     assert scene.time.slept == [60.0]
+
+
+def test_a_sandbox_with_the_profile_is_probed_to_the_same(scene: Scene, journal: Journal, tmp_path: Path) -> None:
+    scene.account.switches = OTHER
+    scene.account.rate_limit = 60
+    path = tmp_path / "service.toml"
+    first = scene.probe(write=True, rate=True, spend=Spend(1, phone_for(Outcome.cancelled), journal))
+    first.save(path)
+    with Sandbox(speed=0, profile=path) as sandbox, Journal(f"sqlite:///{tmp_path / 'again.db'}") as other:
+        again = Scene(sandbox, scene.key, sandbox.account(scene.key))
+        second = again.probe(write=True, rate=True, spend=Spend(1, phone_for(Outcome.cancelled), other))
+        again.client.close()
+    assert second.changes_since(first) == []
+    assert second.not_compared(first) == []
+    known = {name: value for name, value in second.switches.items() if value != "unknown"}
+    assert known == {name: getattr(OTHER, name) for name in known}
+    assert len(known) == 14

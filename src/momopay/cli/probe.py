@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from momopay.cli.credentials import api_key, open_client
+import momopay
+from momopay._core.config import Account
+from momopay._core.key_state import hash_of
+from momopay.cli.credentials import api_key, open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Json
-from momopay.cli.output import Output, plain, table
-from momopay.probe import ROWS, Change, Cost, Finding, Profile
-from momopay.probe import probe as ask
+from momopay.cli.options import BaseUrl, ConfirmLive, Json, amount
+from momopay.cli.output import Output, kes, plain
+from momopay.cli.probe_output import show
+from momopay.cli.prompts import Confirmation, is_interactive
 
-_COSTS = {
-    Cost.READS: "nothing in the account shows it",
-    Cost.WRITE: "needs --write",
-    Cost.RATE: "needs --rate",
-    Cost.SPEND: "needs --spend",
-    Cost.OUTSIDE: "cannot be found from outside",
-}
+if TYPE_CHECKING:
+    from momopay.probe import Spend
+
+# A probe has no use for more; it would be a mistyped amount.
+_MOST = Decimal(10)
+_TERMINATED = 128 + signal.SIGTERM
 
 
 def probe(
@@ -30,27 +36,54 @@ def probe(
     against: Annotated[
         Path | None, typer.Option("--against", metavar="FILE", help="Compare with an earlier profile.")
     ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Also create, change and delete a channel of its own.")
+    ] = False,
+    rate: Annotated[bool, typer.Option("--rate", help="Also use up a minute's requests, in three minutes.")] = False,
+    spend: Annotated[
+        Decimal | None,
+        typer.Option("--spend", metavar="KES", parser=amount, help="Also send one prompt for this amount, such as 1."),
+    ] = None,
+    phone: Annotated[str | None, typer.Option(metavar="PHONE", help="Whom to prompt, with --spend.")] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --spend: where the prompt is recorded; by default in your settings."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Before --spend: with a test key only.")] = False,
+    confirm_live: ConfirmLive = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
     """Find out what the service does where its description leaves it open.
 
-    Only reads, about 30 of the 60 requests a minute. With --against, exits with 1 if something has changed, and names
-    it; what one of the two does not know is no change. `momopay sandbox --profile FILE` behaves as the file says.
+    By default it only reads: about 30 of the 60 requests a minute. With --against, exits with 1 if something has
+    changed, and names it; what one of the two does not know is no change. `momopay sandbox --profile FILE` behaves as
+    the file says. With a live key, it asks before --write and --rate; before --spend it always asks.
+
+    Examples:
+        momopay probe --out service.toml
+        momopay probe --write --rate --spend 1 --phone 0712345678 --out service.toml
+        momopay probe --against service.toml
     """
+    # Reading and writing TOML and HTTP: `momopay --help` waits for neither.
+    from momopay.probe import Profile
+    from momopay.probe import probe as ask
+
     output = Output(as_json)
     before = None if against is None else Profile.load(against)
-    _check_writable(out)
-    with open_client(base_url, key=api_key()) as client:
-        profile = ask(client)
+    _check_options(out, spend, phone)
+    key = api_key()
+    with open_client(base_url, key=key) as client, ExitStack() as stack, _interrupted_by_sigterm():
+        if (write or rate) and not key.startswith("pk_test_"):
+            _agree(write=write, rate=rate, yes=yes)
+        spending = None
+        if spend is not None and phone is not None:
+            spending = _spend(stack, key, client, spend, phone, journal, yes=yes, confirm_live=confirm_live)
+        profile = ask(client, write=write, rate=rate, spend=spending, note=lambda text: output.note(plain(text)))
     if out is not None:
         profile.save(out)
-    if before is not None and before.host != profile.host:
-        output.note(f"The earlier profile is of another host, {plain(before.host)}.")
-    changes = [] if before is None else profile.changes_since(before)
-    missed = [] if before is None else profile.not_compared(before)
-    _show(output, profile, before, changes, missed)
-    if before is not None and not any(each.is_known for each in profile.findings.values()):
+    changes = show(output, profile, before)
+    if before is not None and not profile.compared(before):
         raise CommandError(
             "the service answered nothing that could be compared",
             remedy="`momopay doctor` shows how far a request gets",
@@ -59,70 +92,71 @@ def probe(
     raise typer.Exit(ExitCode.REFUSED if changes else ExitCode.OK)
 
 
-def _check_writable(out: Path | None) -> None:
-    # Before the first request: a minute of reads must not end in a missing folder.
+def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -> None:
+    """Refuse what cannot work before the first request."""
     if out is not None and not out.absolute().parent.is_dir():
         raise CommandError(f"there is no folder {out.absolute().parent}", remedy="check --out")
+    if (spend is None) != (phone is None):
+        raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
+    if spend is not None and not 1 <= spend <= _MOST:
+        raise CommandError(f"--spend {spend} is not from KES 1 to {_MOST}", remedy="KES 1 shows all that there is")
+    try:
+        momopay.normalise_phone(phone or "0712345678")
+    except ValueError as error:
+        raise CommandError(f"--phone {error}", remedy="give it as 07..., 01..., +254... or 254...") from None
 
 
-def _show(output: Output, profile: Profile, before: Profile | None, changes: list[Change], missed: list[str]) -> None:
-    document: dict[str, object] = {
-        "switches": profile.switches,
-        "facts": profile.facts,
-        "evidence": {
-            name: {"sentence": each.sentence, "request_ids": each.request_ids}
-            for name, each in profile.findings.items()
-        },
-    }
-    if before is None:
-        output.result(document, *_tables(profile))
+def _agree(*, write: bool, rate: bool, yes: bool) -> None:
+    output = Output(as_json=False)
+    what = " and ".join(
+        [*(["create and delete a channel"] if write else []), *(["use up a minute's requests"] if rate else [])]
+    )
+    output.note(f"This is a live key: the probe will {what}.")
+    if yes or (is_interactive() and typer.confirm("Go on?", err=True)):
         return
-    document |= {
-        "changes": [{"name": each.name, "before": each.before, "now": each.now} for each in changes],
-        "not_compared": missed,
-    }
-    shown: list[object] = []
-    if changes:
-        rows = [(each.name, _text(each.before), Text(_text(each.now), "bold red")) for each in changes]
-        shown.append(_named(table(("Changed", "Before", "Now"), rows)))
-    else:
-        shown.append("Nothing has changed.")
-    if missed:
-        shown.append(f"Not compared, because this run could not tell: {', '.join(map(plain, missed))}.")
-    output.result(document, *shown)
+    raise CommandError("not confirmed, nothing was sent", remedy="answer y, or give --yes", code=ExitCode.REFUSED)
 
 
-def _tables(profile: Profile) -> list[object]:
-    switches = [(name, each) for name, each in profile.findings.items() if name in profile.switches]
-    facts = [(name, each) for name, each in profile.findings.items() if name in profile.facts and each.is_known]
-    rows = [(name, _seen(each), each.sentence) for name, each in switches]
-    shown: list[object] = [
-        _named(table(("Switch of the sandbox", "Seen", "Evidence"), rows)),
-        "",
-        _named(table(("Fact", "Seen"), [(name, _text(each.value)) for name, each in facts])),
-        "",
-    ]
-    for cost in Cost:
-        unknown = [row.name for row in ROWS if row.cost is cost and not profile.findings[row.name].is_known]
-        if unknown:
-            shown.append(Text.assemble((f"Unknown ({_COSTS[cost]}): ", "bold"), ", ".join(unknown)))
-    return shown
+def _spend(
+    stack: ExitStack,
+    key: str,
+    client: momopay.Client,
+    spend: Decimal,
+    phone: str,
+    journal: Path | None,
+    *,
+    yes: bool,
+    confirm_live: Decimal | None,
+) -> Spend:
+    from momopay.probe import Spend
+
+    confirmation = Confirmation(key, may_move=spend, yes=yes, confirm_live=confirm_live)
+    confirmation.ask(f"Send one prompt for KES {kes(spend)}?", to_type="yes")
+    if journal is None:
+        # One for each key and address, so that an unclear prompt is found again wherever the command is run.
+        name = hash_of(Account(key, client.base_url))[:16]
+        journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
+        journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    opened = stack.enter_context(open_journal(str(journal), "default", create=True))
+    return Spend(spend, phone, opened)
 
 
-def _named(made: Table) -> Table:
-    made.columns[0].no_wrap = True  # the name is what a script searches for
-    return made
+@contextmanager
+def _interrupted_by_sigterm() -> Generator[None]:
+    """Have SIGTERM end the command as Ctrl-C does, so that what it created is deleted."""
+    terminated: list[int] = []
 
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        terminated.append(number)
+        raise KeyboardInterrupt
 
-def _seen(finding: Finding) -> Text:
-    return Text(_text(finding.value), "green" if finding.is_known else "dim")
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case list():
-            return plain(", ".join(map(str, cast("list[object]", value)))) or "none"
-        case _:
-            return plain(value)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if terminated:
+            sys.stderr.write("Terminated.\n")
+            raise typer.Exit(_TERMINATED) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,8 +5,9 @@
 
 from momopay.probe.findings import Finding
 from momopay.probe.profile import Change, Profile
+from momopay.probe.prompt import Spend
 from momopay.probe.rows import Cost, Row
 from momopay.probe.run import probe
 from momopay.probe.table import ROWS
 
-__all__ = ["ROWS", "Change", "Cost", "Finding", "Profile", "Row", "probe"]
+__all__ = ["ROWS", "Change", "Cost", "Finding", "Profile", "Row", "Spend", "probe"]

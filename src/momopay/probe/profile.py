@@ -67,22 +67,18 @@ class Profile:
 
     def changes_since(self, before: Profile) -> list[Change]:
         """Return what has another value than in an earlier profile. What either of them does not know is no change."""
-        return [
-            Change(name, before.findings[name].value, now.value)
-            for name, now in self.findings.items()
-            if name in before.findings
-            and before.findings[name].is_known
-            and now.is_known
-            and before.findings[name].value != now.value
-        ]
+        pairs = [(name, before.findings[name].value, self.findings[name].value) for name in self.compared(before)]
+        return [Change(name, then, now) for name, then, now in pairs if then != now]
+
+    def compared(self, before: Profile) -> list[str]:
+        """Return the names that both profiles know."""
+        known = [name for name, each in self.findings.items() if each.is_known]
+        return [name for name in known if name in before.findings and before.findings[name].is_known]
 
     def not_compared(self, before: Profile) -> list[str]:
         """Return the names that an earlier profile knows and this one does not."""
-        return [
-            name
-            for name, each in before.findings.items()
-            if each.is_known and not (name in self.findings and self.findings[name].is_known)
-        ]
+        compared = set(self.compared(before))
+        return [name for name, each in before.findings.items() if each.is_known and name not in compared]
 
     def to_toml(self) -> str:
         """Return the text of the file: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""

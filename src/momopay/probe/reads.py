@@ -9,7 +9,7 @@ from uuid import uuid4
 from momopay.probe.answers import Answer, field_of, is_uuid
 from momopay.probe.findings import UNKNOWN, Findings
 from momopay.probe.history import History, Seen
-from momopay.probe.wire import Wire, segment
+from momopay.probe.wire import THROTTLED, Wire, segment
 
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
@@ -70,7 +70,7 @@ def read_refusals(wire: Wire, findings: Findings) -> None:
 
 def add_outcome(findings: Findings, name: str, what: str, answer: Answer) -> None:
     """Record how the service answered a request that it may refuse."""
-    if answer.is_success:
+    if answer.is_success and answer.envelope:  # a page of a proxy may be a 200, too
         findings.add(name, "accepted", f"{what} was accepted.", answer)
     elif answer.is_refusal:
         findings.add(name, answer.summary, f"{what} got {answer.summary}.", answer)
@@ -80,8 +80,8 @@ def add_outcome(findings: Findings, name: str, what: str, answer: Answer) -> Non
 
 def note_all(findings: Findings, answers: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
-    came = [each for each in answers if each.status is not None]
-    enveloped = [each for each in came if "success" in each.envelope]
+    # What has no envelope may come from a proxy on the way.
+    enveloped = [each for each in answers if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]
     if successes:
         statuses = sorted({str(each.status) for each in successes})
@@ -90,13 +90,12 @@ def note_all(findings: Findings, answers: Iterable[Answer]) -> None:
         always = all(is_uuid(each.envelope.get("requestId")) for each in enveloped)
         kind = "always a UUID" if always else "not always a UUID"
         findings.add("request_id", kind, f"The requestId of {len(enveloped)} answers is {kind}.", *enveloped)
-    if came:
-        names = headers_about_rate(came)
-        sentence = f"{len(came)} ordinary answers had {', '.join(names) or 'no headers'} about the limit."
-        findings.add("rate_headers", names, sentence, *came)
-        found = sorted({name for each in came for name in each.headers if name in {"deprecation", "sunset"}})
-        sentence = f"{len(came)} answers had {', '.join(found) or 'no header'} about a deprecation."
-        findings.add("deprecation_headers", found, sentence, *came)
+        names = headers_about_rate(enveloped)
+        sentence = f"{len(enveloped)} ordinary answers had {', '.join(names) or 'no headers'} about the limit."
+        findings.add("rate_headers", names, sentence, *enveloped)
+        found = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
+        sentence = f"{len(enveloped)} answers had {', '.join(found) or 'no header'} about a deprecation."
+        findings.add("deprecation_headers", found, sentence, *enveloped)
 
 
 def headers_about_rate(answers: Iterable[Answer]) -> list[str]:

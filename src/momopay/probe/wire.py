@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -21,7 +22,7 @@ _ATTEMPTS: Final = 3
 _BACKOFF: Final = 2.0  # seconds
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
 _UNAUTHORIZED: Final = 401
-_THROTTLED: Final = 429
+THROTTLED: Final = 429
 
 
 class Wire:
@@ -32,7 +33,7 @@ class Wire:
         session: Session[SyncBackend] = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._session = session
         self._is_failing = False
-        self.answers: list[Answer] = []
+        self.reads: list[Answer] = []
 
     def get(self, path: str, **query: str) -> Answer:
         """Read, again after a 5xx or without an answer; `path` is relative to the base address.
@@ -58,7 +59,7 @@ class Wire:
     def once(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Send a request within the rate budget; it is sent again only if it was throttled."""
         answer = self._within_budget(method, path, body)
-        if answer.status == _THROTTLED and (pause := pause_of(answer)) is not None and pause <= _LONGEST_PAUSE:
+        if answer.status == THROTTLED and (pause := pause_of(answer)) is not None and pause <= _LONGEST_PAUSE:
             # Another program may use the key. A throttled request was not executed.
             self.hold(pause)
             if self._session.limiter is None:
@@ -84,7 +85,8 @@ class Wire:
             answer = Answer(None, problem=f"{problem}: {str(error)[:200]}")
         else:
             answer = Answer(raw.status, {name.lower(): value for name, value in raw.headers.items()}, raw.body)
-        self.answers.append(answer)
+        if method == "GET":
+            self.reads.append(answer)
         return answer
 
     def now(self) -> float:
@@ -127,9 +129,17 @@ class Wire:
                 status_code=_UNAUTHORIZED,
                 request_id=answer.request_id,
             )
-        if answer.status is None and all(each.status is None for each in self.answers):
+        if answer.status is None and all(each.status is None for each in self.reads):
             raise APIConnectionError(answer.problem or "no answer")
         return answer
+
+
+def served_at(answer: Answer) -> float | None:
+    """Return the time of an answer by the service's clock, whole seconds since 1970; None if it shows none."""
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except ValueError:
+        return None
 
 
 def pause_of(answer: Answer) -> float | None:

@@ -50,9 +50,9 @@ class Sandbox:
     ) -> None:
         """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is a SQLite file.
 
-        Every account gets the switches that `profile` knows, a file of `momopay probe`. The other three make it a service for other machines and containers. `host` is the IPv4 address to listen on.
-        Under any name that is not loopback, it answers only if that name is one of `allow_hosts`. Callbacks go to
-        loopback and to `callback_hosts`, over http or https.
+        Every account gets the switches that `profile` knows, a file of `momopay probe`. The others make it a service
+        for other machines: `host` is the IPv4 address to listen on. Under a name that is not loopback, it answers only
+        if that is one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over http or https.
 
         Raises:
             OSError, ValueError: The profile cannot be read, or it does not fit this version.

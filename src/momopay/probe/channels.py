@@ -1,0 +1,150 @@
+"""What creating, changing and deleting a channel shows. The channel is the probe's own, and is gone at the end.
+
+Its name says that it is a probe's, so whatever ends a run, the next one finds what was left. It is never the default
+channel, and nothing is paid through it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import string
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+from momopay.probe.answers import Answer
+from momopay.probe.findings import UNKNOWN, Findings
+from momopay.probe.reads import CHANNELS, add_outcome
+from momopay.probe.wire import Wire, segment
+
+Note = Callable[[str], object]
+
+_SHORTCODE: Final = "000001"
+_OTHER_SHORTCODE: Final = "000002"
+_PREFIX: Final = "momopay probe "
+_OWN_NAME: Final = re.compile(re.escape(_PREFIX) + "[a-z]{8}")
+_FIELDS: Final = ("name", "type", "shortcode", "accountNumber", "isDefault")
+_ATTEMPTS: Final = 3
+
+
+def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
+    """Return the channels of a list that a probe made."""
+    return [
+        channel
+        for channel in listed.items
+        if isinstance(channel.get("name"), str)
+        and _OWN_NAME.fullmatch(channel["name"])
+        and channel.get("shortcode") in {_SHORTCODE, _OTHER_SHORTCODE}
+    ]
+
+
+def remove_left_over(wire: Wire, listed: Answer, note: Note) -> None:
+    """Delete the channels that earlier probes left."""
+    for channel in own_channels(listed):
+        note(f"Deleting the channel {channel['name']!r}, which an earlier probe left.")
+        _delete(wire, str(channel.get("id")))
+
+
+def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
+    """Create, change and delete a channel, and return the answer to its creation."""
+    _ask_for_refusal(wire, findings)
+    name = _PREFIX + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
+    # Before it exists: whoever kills this process must be able to read what is left.
+    note(
+        f"Creating the channel {name!r} (TILL_NUMBER {_SHORTCODE}), to be deleted in a moment. If this is killed, the"
+        " next `momopay probe --write` deletes it."
+    )
+    is_gone = False
+    try:
+        created = wire.change("POST", CHANNELS, _body(name))
+        identity = created.data.get("id")
+        add_status(findings, "channel_created_status", "A new channel", created)
+        # A default channel would take payments. It was not asked for, so it is deleted at once.
+        if isinstance(identity, str) and created.data.get("isDefault") is not True:
+            _ask_for_changes(wire, findings, identity)
+            is_gone = _ask_for_deletion(wire, findings, identity)
+    finally:
+        if not is_gone:
+            _remove(wire, name, note)
+    return created
+
+
+def add_status(findings: Findings, name: str, what: str, answer: Answer) -> None:
+    """Record the status of a success."""
+    value = answer.status if answer.is_success and answer.status is not None else UNKNOWN
+    findings.add(name, value, f"{what} got {answer.summary}.", answer)
+
+
+def _ask_for_refusal(wire: Wire, findings: Findings) -> None:
+    answer = wire.change("POST", CHANNELS, {})
+    add_outcome(findings, "invalid_body", "A new channel from an empty object", answer)
+    if isinstance(identity := answer.data.get("id"), str):
+        _delete(wire, identity)
+    named = json.dumps(answer.details, default=str)
+    required = [name for name in _FIELDS if f'"{name}"' in named]
+    if required:
+        sentence = "The details of the refusal of an empty object name these fields."
+        findings.add("required_channel_fields", required, sentence, answer)
+
+
+def _ask_for_changes(wire: Wire, findings: Findings, identity: str) -> None:
+    unknown = wire.change("PATCH", f"{CHANNELS}/{uuid4()}", {"name": "momopay probe"})
+    add_outcome(findings, "unknown_channel_patch", "A PATCH of a channel that does not exist", unknown)
+    if unknown.is_refusal and unknown.code:
+        sentence = f"A PATCH of a channel that does not exist got {unknown.summary}."
+        findings.add("patch_unknown_channel", unknown.code, sentence, unknown)
+    path = f"{CHANNELS}/{segment(identity)}"
+    changed = wire.change("PATCH", path, {"shortcode": _OTHER_SHORTCODE})
+    if changed.is_refusal:
+        sentence = f"A PATCH with another shortcode got {changed.summary}."
+        findings.add("immutable_channel_fields", "refuse", sentence, changed)
+        findings.add("changed_type_or_shortcode", changed.summary, sentence, changed)
+    elif changed.is_success:
+        read = wire.get(path)
+        shortcode = read.data.get("shortcode")
+        effect = {_SHORTCODE: "ignore", _OTHER_SHORTCODE: "change"}.get(str(shortcode), UNKNOWN)
+        kept = {"ignore": "kept its own", "change": "had the other one"}.get(effect, "could not be read")
+        sentence = f"A PATCH with another shortcode got {changed.summary}; the channel {kept} afterwards."
+        findings.add("immutable_channel_fields", effect, sentence, changed, read)
+        findings.add("changed_type_or_shortcode", effect, sentence, changed, read)
+
+
+def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> bool:
+    """Delete the channel, and return whether it is gone for certain."""
+    deleted = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
+    if not deleted.is_success:
+        return False
+    add_status(findings, "delete_status", "The deletion of a channel", deleted)
+    style = UNKNOWN
+    if not deleted.body.strip():
+        style = "empty"
+    elif "success" in deleted.envelope:
+        style = "envelope"
+    findings.add("delete_answer", style, f"The deletion of a channel got {deleted.summary}.", deleted)
+    again = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
+    add_outcome(findings, "deleted_channel_delete", "The deletion of a deleted channel", again)
+    return True
+
+
+def _remove(wire: Wire, name: str, note: Note) -> None:
+    """Delete the channel by its name: its id may be in an answer that did not come."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            wire.sleep(2.0 * attempt)
+        listed = wire.get(CHANNELS)
+        left = [channel for channel in listed.items if channel.get("name") == name]
+        if listed.is_success and not left:
+            return
+        for channel in left:
+            _delete(wire, str(channel.get("id")))
+    note(f"The channel {name!r} may be left: run `momopay probe --write` again, or delete it in the account console.")
+
+
+def _delete(wire: Wire, identity: str) -> None:
+    wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
+
+
+def _body(name: str) -> dict[str, object]:
+    return {"name": name, "type": "TILL_NUMBER", "shortcode": _SHORTCODE, "isDefault": False}

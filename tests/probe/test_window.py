@@ -1,0 +1,125 @@
+"""`rate=True`: the window of the rate limit, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from momopay.probe.answers import Answer
+from momopay.probe.findings import Findings
+from momopay.probe.window import WindowProbe
+from probe.kit import Scene
+
+
+@pytest.mark.parametrize("limit", [60, 20])
+@pytest.mark.parametrize("window", ["fixed", "sliding"])
+def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], limit: int) -> None:
+    scene.account.rate_limit = limit
+    scene.account.switches.rate_window = window
+    found = scene.probe(rate=True)
+    assert found.switches["rate_window"] == window
+    assert found.facts["rate_limit"] == limit
+    assert found.facts["retry_after"] == "seconds"
+    assert found.facts["throttled_details"] == ["limit", "remaining", "resetInSeconds"]
+    assert scene.methods == {"GET"}
+    assert "get 429" in scene.notes[0]
+
+
+def test_without_a_limit_nothing_is_told(scene: Scene) -> None:
+    scene.account.rate_limit = None
+    found = scene.probe(rate=True)
+    assert found.switches["rate_window"] == found.facts["rate_limit"] == "unknown"
+    assert found.findings["rate_limit"].sentence == "100 requests in a row got no 429."
+
+
+class Script:
+    """A service that counts in its own way. Time moves by sleeping alone."""
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        self.now = 1_000_030.0  # in the middle of a minute on the wall
+        self.hits: list[float] = []
+        self.tokens = 60.0
+        self.held = 0.0
+        self.speed = 1.0
+
+    def sleep(self, seconds: float) -> None:
+        seconds *= self.speed
+        self.now += seconds
+        self.tokens = min(60.0, self.tokens + seconds)
+
+    def hold(self, seconds: float) -> None:
+        self.held = seconds
+
+    def send(self, _method: str, _path: str) -> Answer:
+        passed, reset = getattr(self, self.rule)()
+        clock = f"{int(self.now // 3600 % 24):02}:{int(self.now // 60 % 60):02}:{int(self.now % 60):02}"
+        date = f"Fri, 20 Nov 2026 {clock} GMT"
+        if passed:
+            return Answer(200, {"date": date}, b'{"success": true, "data": {}}')
+        return Answer(429, {"date": date, "retry-after": str(reset)}, b"")
+
+    def wall_clock(self) -> tuple[bool, int]:
+        minute = self.now // 60
+        self.hits = [hit for hit in self.hits if hit // 60 == minute]
+        return self._take(60 - int(self.now % 60))
+
+    def bucket(self) -> tuple[bool, int]:
+        if self.tokens < 1:
+            return False, 1
+        self.tokens -= 1
+        return True, 0
+
+    def busy(self) -> tuple[bool, int]:
+        return False, 60
+
+    def sliding(self) -> tuple[bool, int]:
+        self.hits = [hit for hit in self.hits if hit > self.now - 60]
+        return self._take(int(self.hits[0] + 60 - self.now) if self.hits else 60)
+
+    def still(self) -> tuple[bool, int]:
+        self.now = 1_000_030.0
+        return True, 0
+
+    def slow(self) -> tuple[bool, int]:
+        self.sleep(0.55)
+        self.hits = [hit for hit in self.hits if hit > self.now - 60]
+        return self._take(60)
+
+    def _take(self, reset: int) -> tuple[bool, int]:
+        if len(self.hits) >= 60:
+            return False, reset
+        self.hits.append(self.now)
+        return True, 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "sentence"),
+    [
+        ("wall_clock", "fixed", "10 of 10 requests passed"),
+        ("bucket", "unknown", "no window, but a bucket"),
+        ("busy", "unknown", "throttled after a minute without a request"),
+        ("slow", "unknown", "The requests took too long"),
+        ("still", "unknown", "stands still"),
+        ("sliding", "sliding", "5 of 10 requests passed"),
+    ],
+)
+def test_other_services(rule: str, value: str, sentence: str) -> None:
+    script, findings = Script(rule), Findings([])
+    wire: Any = script
+    WindowProbe(wire, findings).run(lambda _text: None)
+    found = findings.all()["rate_window"]
+    assert found.value == value
+    assert sentence in found.sentence
+    assert script.held == 61.0  # nobody else sends meanwhile
+
+
+@pytest.mark.parametrize(("rule", "value"), [("wall_clock", "fixed"), ("sliding", "sliding")])
+@pytest.mark.parametrize("speed", [10.0, 60.0])
+def test_a_service_whose_time_runs_faster(rule: str, value: str, speed: float) -> None:
+    script, findings = Script(rule), Findings([])
+    script.speed = speed
+    wire: Any = script
+    WindowProbe(wire, findings).run(lambda _text: None)
+    assert findings.all()["rate_window"].value == value
