@@ -19,9 +19,7 @@ class Registered:
     """A wait that counts how often it is woken."""
 
     def __init__(self, *identities: str, deadline: float = 300.0) -> None:
-        self.own = [
-            Waiter(each, None, every=10.0, deadline=deadline, wake=self.wake, next_poll_at=15.0) for each in identities
-        ]
+        self.own = [Waiter(each, None, every=10.0, deadline=deadline, next_poll_at=15.0) for each in identities]
         self.woken = 0
 
     def wake(self) -> None:

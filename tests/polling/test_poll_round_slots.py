@@ -53,10 +53,7 @@ class Registered:
 @pytest.mark.parametrize("count", [1, 2], ids=["a read by id", "a page"])
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_notification_is_not_lost_when_no_slot_is_free(count: int, *, failed: bool) -> None:
-    waiters = [
-        Waiter(f"t{number}", None, every=10.0, deadline=300.0, wake=lambda: None, next_poll_at=99.0)
-        for number in range(count)
-    ]
+    waiters = [Waiter(f"t{number}", None, every=10.0, deadline=300.0, next_poll_at=99.0) for number in range(count)]
     coordinator = WaitCoordinator()
     with coordinator.register(Registered(*waiters)):
         for waiter in waiters:

@@ -13,7 +13,7 @@ from virtual import transaction
 
 
 def waiter(deadline: float = 300.0) -> Waiter:
-    return Waiter("a", None, every=10.0, deadline=deadline, wake=lambda: None, next_poll_at=15.0)
+    return Waiter("a", None, every=10.0, deadline=deadline, next_poll_at=15.0)
 
 
 def full(status: str = "FAILED") -> Observation:

@@ -224,10 +224,10 @@ class PollRound:
             item = shown.get(waiter.transaction_id)
             if item is not None:
                 waiter.record(Observation(transaction_from(item), is_full=False), self.clock())
-                # At once: further requests may queue for slots, and nobody on this page must wait for them.
-                waiter.wake()
         for identity in shown:
             missing.pop(identity, None)
+        # At once: further requests may queue for slots, and nobody on this page must wait for them.
+        self.coordinator.wake()
 
 
 def _record_failure(waiters: Iterable[Waiter], error: MomoPayError) -> None:

@@ -63,12 +63,7 @@ class TransactionWait:
         self._pending: dict[str, Waiter] = {}
         for identity, given in wanted.items():
             waiter = Waiter(
-                identity,
-                _created_at(given),
-                every=schedule.every,
-                deadline=self._deadline,
-                wake=self.wake,
-                next_poll_at=first_poll_at,
+                identity, _created_at(given), every=schedule.every, deadline=self._deadline, next_poll_at=first_poll_at
             )
             if isinstance(given, Transaction) and until(given):
                 waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request

@@ -10,7 +10,6 @@ being changed together:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -39,7 +38,6 @@ class Waiter:
     created_at: datetime | None  # tells how far down the list it can be; a poll round corrects it
     every: float
     deadline: float  # when the wait gives up
-    wake: Callable[[], None]  # has the wait look at what was written here
 
     # Written by whoever asks for a poll, and by poll rounds.
     next_poll_at: float
