@@ -61,7 +61,7 @@ def files(tmp_path: Path) -> Files:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    sandbox = Sandbox(speed=100)
+    sandbox = Sandbox(speed=0)
     yield sandbox
     sandbox.close()
 
