@@ -11,10 +11,21 @@ from pathlib import Path
 import pytest
 
 from cli.kit import PHONE, Shell
-from momopay import Client
+from momopay import Client, RateBudget
 from momopay.probe.answers import Answer
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
+
+
+@pytest.fixture(autouse=True)
+def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several probes in a minute, as no terminal sends them."""
+
+    class Wide(RateBudget):
+        def __init__(self) -> None:
+            super().__init__(10_000)
+
+    monkeypatch.setattr("momopay._core.key_state.RateBudget", Wide)
 
 
 @pytest.fixture

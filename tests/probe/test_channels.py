@@ -102,6 +102,22 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     assert scene.notes[-1].startswith(f"The channel {name!r} may be left:")
 
 
+def test_an_unclear_creation_is_not_repeated(scene: Scene) -> None:
+    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
+    scene.sandbox.fail_next("POST", CHANNELS, Fault.html_502)
+    scene.probe(write=True)
+    assert len(scene.requests("POST", CHANNELS)) == 2
+
+
+def test_a_shortcode_that_is_refused_gives_way_to_another(scene: Scene) -> None:
+    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
+    scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit, status=400)
+    found = scene.probe(write=True)
+    shortcodes = [each.json for each in scene.requests("POST", CHANNELS)]
+    assert [body["shortcode"] for body in shortcodes[1:] if isinstance(body, dict)] == ["000001", "999991"]
+    assert found.switches["delete_answer"] == "envelope"
+
+
 def test_a_service_without_channels_of_its_own_is_tolerated(scene: Scene) -> None:
     scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit, times=2)
     found = scene.probe(write=True)

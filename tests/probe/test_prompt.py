@@ -41,7 +41,10 @@ CASES: list[tuple[str, Any, Outcome]] = [
 
 @pytest.mark.parametrize(
     ("name", "value", "outcome"),
-    [pytest.param(*case, marks=() if number < 8 else pytest.mark.whole) for number, case in enumerate(CASES)],
+    [
+        pytest.param(*case, marks=() if number in {0, 1, 2, 3, 6, 8} else pytest.mark.whole)
+        for number, case in enumerate(CASES)
+    ],
 )
 def test_a_prompt_finds_the_value_of_a_switch(
     scene: Scene, journal: Journal, name: str, value: Any, outcome: Outcome

@@ -21,11 +21,13 @@ from momopay.probe.wire import Wire, segment
 
 Note = Callable[[str], object]
 
-_SHORTCODE: Final = "000001"
-_OTHER_SHORTCODE: Final = "000002"
+# Tills that nobody has; the second pair is for a service that refuses leading zeros. One to create, one to change to.
+_SHORTCODES: Final = (("000001", "000002"), ("999991", "999992"))
+_OWN_SHORTCODES: Final = frozenset(shortcode for pair in _SHORTCODES for shortcode in pair)
 _PREFIX: Final = "momopay probe "
 _OWN_NAME: Final = re.compile(re.escape(_PREFIX) + "[a-z]{8}")
 _FIELDS: Final = ("name", "type", "shortcode", "accountNumber", "isDefault")
+_INVALID: Final = frozenset({400, 422})
 _ATTEMPTS: Final = 3
 
 
@@ -36,7 +38,7 @@ def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
         for channel in listed.items
         if isinstance(channel.get("name"), str)
         and _OWN_NAME.fullmatch(channel["name"])
-        and channel.get("shortcode") in {_SHORTCODE, _OTHER_SHORTCODE}
+        and channel.get("shortcode") in _OWN_SHORTCODES
     ]
 
 
@@ -53,21 +55,24 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
     name = _PREFIX + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
     # Before it exists: whoever kills this process must be able to read what is left.
     note(
-        f"Creating the channel {name!r} (TILL_NUMBER {_SHORTCODE}), to be deleted in a moment. If this is killed, the"
-        " next `momopay probe --write` deletes it."
+        f"Creating the channel {name!r} (TILL_NUMBER), to be deleted in a moment. If this is killed, the next"
+        " `momopay probe --write` deletes it."
     )
-    is_gone = False
     try:
-        created = wire.change("POST", CHANNELS, _body(name))
+        shortcode, other = _SHORTCODES[0]
+        created = wire.change("POST", CHANNELS, _body(name, shortcode))
+        if created.status in _INVALID:
+            shortcode, other = _SHORTCODES[1]
+            created = wire.change("POST", CHANNELS, _body(name, shortcode))
         identity = created.data.get("id")
         add_status(findings, "channel_created_status", "A new channel", created)
         # A default channel would take payments. It was not asked for, so it is deleted at once.
         if isinstance(identity, str) and created.data.get("isDefault") is not True:
-            _ask_for_changes(wire, findings, identity)
-            is_gone = _ask_for_deletion(wire, findings, identity)
+            _ask_for_changes(wire, findings, identity, shortcode, other)
+            _ask_for_deletion(wire, findings, identity)
     finally:
-        if not is_gone:
-            _remove(wire, name, note)
+        # Whatever the answers said: one that was lost, or a refusal, may have created a channel too.
+        _remove(wire, name, note)
     return created
 
 
@@ -89,33 +94,31 @@ def _ask_for_refusal(wire: Wire, findings: Findings) -> None:
         findings.add("required_channel_fields", required, sentence, answer)
 
 
-def _ask_for_changes(wire: Wire, findings: Findings, identity: str) -> None:
+def _ask_for_changes(wire: Wire, findings: Findings, identity: str, shortcode: str, other: str) -> None:
     unknown = wire.change("PATCH", f"{CHANNELS}/{uuid4()}", {"name": "momopay probe"})
     add_outcome(findings, "unknown_channel_patch", "A PATCH of a channel that does not exist", unknown)
     if unknown.is_refusal and unknown.code:
         sentence = f"A PATCH of a channel that does not exist got {unknown.summary}."
         findings.add("patch_unknown_channel", unknown.code, sentence, unknown)
     path = f"{CHANNELS}/{segment(identity)}"
-    changed = wire.change("PATCH", path, {"shortcode": _OTHER_SHORTCODE})
+    changed = wire.change("PATCH", path, {"shortcode": other})
     if changed.is_refusal:
         sentence = f"A PATCH with another shortcode got {changed.summary}."
         findings.add("immutable_channel_fields", "refuse", sentence, changed)
         findings.add("changed_type_or_shortcode", changed.summary, sentence, changed)
     elif changed.is_success:
         read = wire.get(path)
-        shortcode = read.data.get("shortcode")
-        effect = {_SHORTCODE: "ignore", _OTHER_SHORTCODE: "change"}.get(str(shortcode), UNKNOWN)
+        effect = {shortcode: "ignore", other: "change"}.get(str(read.data.get("shortcode")), UNKNOWN)
         kept = {"ignore": "kept its own", "change": "had the other one"}.get(effect, "could not be read")
         sentence = f"A PATCH with another shortcode got {changed.summary}; the channel {kept} afterwards."
         findings.add("immutable_channel_fields", effect, sentence, changed, read)
         findings.add("changed_type_or_shortcode", effect, sentence, changed, read)
 
 
-def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> bool:
-    """Delete the channel, and return whether it is gone for certain."""
+def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
     deleted = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
     if not deleted.is_success:
-        return False
+        return
     add_status(findings, "delete_status", "The deletion of a channel", deleted)
     style = UNKNOWN
     if not deleted.body.strip():
@@ -125,7 +128,6 @@ def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> bool:
     findings.add("delete_answer", style, f"The deletion of a channel got {deleted.summary}.", deleted)
     again = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
     add_outcome(findings, "deleted_channel_delete", "The deletion of a deleted channel", again)
-    return True
 
 
 def _remove(wire: Wire, name: str, note: Note) -> None:
@@ -146,5 +148,5 @@ def _delete(wire: Wire, identity: str) -> None:
     wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
 
 
-def _body(name: str) -> dict[str, object]:
-    return {"name": name, "type": "TILL_NUMBER", "shortcode": _SHORTCODE, "isDefault": False}
+def _body(name: str, shortcode: str) -> dict[str, object]:
+    return {"name": name, "type": "TILL_NUMBER", "shortcode": shortcode, "isDefault": False}

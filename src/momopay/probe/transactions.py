@@ -63,7 +63,9 @@ def look_at_read(findings: Findings, read: Seen, answer: Answer) -> None:
     if read.status.upper() in _SHOW_FEES:
         fee = ", ".join(sorted(FEES.intersection(names))) or "none"
         findings.add("read_fee_field", fee, f"The field of the fee in a read: {fee}.", answer)
-    snake, camel = any("_" in name for name in names), any(not name.islower() for name in names)
+    # The fee may be in another style than the rest, as in the list.
+    rest = [name for name in names if name not in FEES]
+    snake, camel = any("_" in name for name in rest), any(not name.islower() for name in rest)
     value = UNKNOWN if snake == camel else "snake_case" if snake else "camelCase"
     some = [name for name in names if "_" in name or not name.islower()][:3]
     findings.add("naming", value, f"A read has fields such as {', '.join(some)}.", answer)
