@@ -50,8 +50,8 @@ class Driver:
 
 
 def hasty(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Make a call that does not wait long for what a server leaves hanging."""
-    return lambda client: use(client.with_options(timeout=0.3))
+    """Make a call that does not wait long for what a server leaves hanging, and long enough for a busy one."""
+    return lambda client: use(client.with_options(timeout=1.0))
 
 
 async def _awaited(use: Callable[[Any], Any], client: Any) -> Any:
