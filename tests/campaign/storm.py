@@ -88,7 +88,8 @@ class Storm(FaultPlan):
             return None
         self.struck[f"{self.what if pays else 'read'}: {fault.value}"] += 1
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
-        return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=self.rng.choice(REFUSING))
+        status = self.rng.choice(REFUSING)
+        return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=status, path=path)
 
     def another_id(self, transaction: Any, _state: object) -> str:
         """Draw the id of a payout that the journal has as accepted: only then can it know that another has it."""

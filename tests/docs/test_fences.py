@@ -107,9 +107,7 @@ def _is_installable(wanted: str) -> bool:
     name, _, extras = wanted.partition("[")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     others = {"celery", "django", "flask", "opentelemetry-exporter-prometheus", "opentelemetry-sdk", "pytest"}
-    return name in others or (
-        name in {".", "momopay"} and set(extras.rstrip("]").split(",")) - {""} <= set(known)
-    )
+    return name in others or (name in {".", "momopay"} and set(extras.rstrip("]").split(",")) - {""} <= set(known))
 
 
 def _is_command_line(words: list[str]) -> bool:
