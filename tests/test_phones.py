@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
@@ -107,6 +108,9 @@ def test_the_forms_of_the_service_are_normalised(text: str, expected: str) -> No
 def test_anything_else_is_refused_without_being_shown(text: str) -> None:
     error = refused(text)
     assert "712345678" not in f"{error} {error!r}"
+    raised = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    assert raised.f_code.co_name == "normalise_phone"
+    assert "text" not in raised.f_locals
 
 
 @pytest.mark.parametrize("value", [None, 254712345678, 712345678, 7.0, True, b"0712345678", ["0712345678"]], ids=repr)

@@ -112,6 +112,37 @@ def test_no_error_shows_the_key_or_a_phone(
         assert PHONE.encode() not in pickled
 
 
+def test_a_wrong_argument_name_leaves_nothing_to_see(drive: Callable[..., Driver]) -> None:
+    observers: list[Callable[[object], None] | None] = [None, lambda _event: None]
+    for on_event in observers:
+        driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["server"]), on_event=on_event)
+        with pytest.raises(TypeError) as caught:
+            driver(lambda client: client.stk.initiate(amount=1, phone=LOCAL, refernce="A"))
+        assert LOCAL not in shown(caught.value)
+
+
+def test_an_error_that_a_payroll_returns_leaves_nothing_to_see(drive: Callable[..., Driver], tmp_path: Path) -> None:
+    driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["refused"]))
+    payouts = [{"reference": "P", "amount": 10, "phone": LOCAL}, {"reference": "Q", "amount": 0, "phone": LOCAL}]
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        outcomes = driver.collect(lambda client: client.payouts.pay_all(payouts, journal=journal))
+    assert len(outcomes) == len(payouts)
+    for outcome in outcomes:
+        assert outcome.error is not None
+        for secret in (KEY, BASIC, PHONE, LOCAL):
+            assert secret not in shown(outcome.error)
+
+
+def test_an_id_that_is_a_phone_is_masked_in_logs(
+    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = drive(transport=httpx.MockTransport(HANDLERS["refused"]))
+    with caplog.at_level(logging.DEBUG, logger="momopay"), pytest.raises(momopay.APIError):
+        driver(lambda client: client.transactions.get(LOCAL))
+    assert "GET /transactions/0712*****678: attempt 1" in caplog.text
+    assert LOCAL not in caplog.text
+
+
 def test_without_clearing_a_phone_would_show(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
     def keep(_error: BaseException) -> None: ...
 

@@ -30,6 +30,7 @@ def normalise_phone(text: str) -> str:
         digits = _FORMS.fullmatch(re.sub(r"[ ()-]", "", text))
         if digits is not None:
             return "254" + digits[1]
+    del text  # a crash reporter shows the locals of a frame that raises
     raise ValueError("must be a Kenyan phone number: 07XXXXXXXX, 01XXXXXXXX, +254XXXXXXXXX or 254XXXXXXXXX")
 
 

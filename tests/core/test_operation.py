@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pydoc
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from drivers import KEY
 from momopay import AsyncClient, Client
 from momopay._core.operation import run_sync
 from momopay.resources.stk import Stk
+from momopay.resources.wallet import Wallet
 from test_client import balance
 
 BASE = "https://api.example/v1"
@@ -24,6 +26,13 @@ def test_the_form_comes_from_the_client_even_where_a_loop_is_running() -> None:
             return client.wallet.balance().currency
 
     assert asyncio.run(main()) == "KES"
+
+
+def test_the_class_shows_signatures_and_can_call_them() -> None:
+    assert list(inspect.signature(Stk.initiate).parameters)[:3] == ["self", "amount", "phone"]
+    assert " initiate(self, *, amount: " in pydoc.plain(pydoc.render_doc(Stk))
+    with Client(KEY, base_url=BASE, transport=httpx.MockTransport(balance)) as client:
+        assert Wallet.balance(client.wallet).currency == "KES"
 
 
 def test_an_operation_has_its_signature_and_documentation() -> None:

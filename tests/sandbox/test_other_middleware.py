@@ -62,6 +62,34 @@ def test_sentry_and_opentelemetry_for_the_whole_process() -> None:
     assert shown.splitlines() == ["['SAL-1', 'SAL-2']", "['/v1/b2c/payouts', '/v1/b2c/payouts']"]
 
 
+GLOBAL = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(provider)
+
+from momopay import Client
+from momopay.sandbox import Sandbox
+
+with Sandbox() as sandbox, Client("pk_test_a", base_url=sandbox.base_url) as client:
+    client.transactions.list(q="254712345678")
+print([span.name for span in spans.get_finished_spans()])
+"""
+
+
+def test_it_makes_no_spans_by_itself() -> None:
+    # FastAPI 0.165 does where the process has a tracer provider, with the whole query.
+    shown = subprocess.run(
+        [sys.executable, "-c", GLOBAL], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert shown.strip() == "[]"
+
+
 def test_opentelemetry_for_one_application(fresh: Sandbox) -> None:
     spans = InMemorySpanExporter()
     provider = TracerProvider()

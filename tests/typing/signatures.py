@@ -6,6 +6,7 @@ hides nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from decimal import Decimal
 from typing import Any, assert_type
@@ -75,6 +76,8 @@ async def awaited(client: AsyncClient, callback: Callback, journal: Journal) -> 
     assert_type(journal.settle(again), JournalEntry | None)
     assert_type(await client.wallet.balance(), WalletBalance)
     assert_type(await client.channels.list(), list[PaymentChannel])
+    both = await asyncio.gather(client.wallet.balance(), client.transactions.get("t"))
+    assert_type(both, tuple[WalletBalance, Transaction])
     assert_type(await client.transactions.get(callback.transaction), Transaction)
     assert_type(await client.transactions.find(reference="A", since=prompt.created_at), list[TransactionSummary])
     async for item in client.transactions.iter():

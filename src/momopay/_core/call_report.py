@@ -9,6 +9,7 @@ from momopay._core.endpoint import Endpoint
 from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
+from momopay._redaction import redact
 from momopay._transport import RawResponse
 from momopay.errors import MomoPayError
 
@@ -66,5 +67,5 @@ class CallReport:
         return path.rpartition("/")[0] + "/{id}" if self.endpoint.has_id else path
 
     def _describe(self) -> str:
-        """Name the call without its query, which may hold a phone."""
-        return f"{self.endpoint.method} {self.path.partition('?')[0]}"
+        """Name the call without its query, which may hold a phone, as may what the caller gave as an id."""
+        return redact(f"{self.endpoint.method} {self.path.partition('?')[0]}")

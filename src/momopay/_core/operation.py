@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from momopay._core.backend import BackendT
 from momopay._core.session import Session
-from momopay._redaction import clear_frames
+from momopay._redaction import clear_frames, clears_frames
 from momopay._transport.blocking import run_blocking
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
@@ -123,6 +123,7 @@ class Operation(Generic[T, P]):
     """A method of a resource, in the form that its client needs."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        @clears_frames
         def begin(owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
             session = owner._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  hidden from completion
             if session.observer is None:
@@ -136,15 +137,20 @@ class Operation(Generic[T, P]):
             return _observed(session, name, work, reference)
 
         # Both wrappers delete their arguments before the call runs: their own frames are still running when an
-        # error passes through them, so nothing can clear the phone number from these later.
+        # error passes through them, so nothing can clear the phone number from these later. `begin` itself raises only
+        # for a wrong argument name.
         def blocking(owner: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
-            coroutine = begin(owner, *args, **kwargs)
-            del args, kwargs
+            try:
+                coroutine = begin(owner, *args, **kwargs)
+            finally:
+                del args, kwargs
             return run_sync(coroutine)
 
         async def awaitable(owner: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
-            coroutine = begin(owner, *args, **kwargs)
-            del args, kwargs
+            try:
+                coroutine = begin(owner, *args, **kwargs)
+            finally:
+                del args, kwargs
             return await run_async(coroutine)
 
         self.__doc__: str | None = method.__doc__
@@ -154,14 +160,19 @@ class Operation(Generic[T, P]):
         self._blocking = update_wrapper(blocking, method)
         self._awaitable = update_wrapper(awaitable, method)
 
+    def __call__(self, owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Do what the bound method does. `help` and `inspect.signature` show the signature only of what has this."""
+        return self.__get__(owner)(*args, **kwargs)
+
     @overload
     def __get__(self, owner: None, owner_type: type) -> Self: ...
     @overload
     def __get__(self, owner: Resource[SyncBackend], owner_type: type | None = None) -> Callable[P, T]: ...
+    # Not `Coroutine[Any, Any, T]`: with Any in it, mypy takes the result of `asyncio.gather` of two operations for Any.
     @overload
     def __get__(
         self, owner: Resource[AsyncBackend], owner_type: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    ) -> Callable[P, Coroutine[object, None, T]]: ...
     @overload
     def __get__(self, owner: _NoOwner, owner_type: type | None = None) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, owner: Any, owner_type: type | None = None) -> Any:

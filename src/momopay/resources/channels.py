@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from http import HTTPStatus
 
 from momopay._core.backend import BackendT
@@ -32,7 +33,7 @@ class Channels(Resource[BackendT]):
     """Payment channels (service page, "Payment channel")."""
 
     @operation
-    async def list(self) -> list[PaymentChannel]:
+    async def list(self) -> builtins.list[PaymentChannel]:
         """List the account's channels. Retried as needed. Rests on the service page, "GET /payment-wallet/channels".
 
         Returns:

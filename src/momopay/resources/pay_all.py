@@ -25,6 +25,7 @@ from momopay._core.endpoint import Endpoint
 from momopay._core.operation import as_operation, run_async, run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
+from momopay._redaction import clear_frames
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -128,6 +129,8 @@ class PayAll(Generic[BackendT]):
         reference = reference_in(given)
         outcome = await as_operation(self._session, "payouts.pay_all", self._pay, reference, given)
         self._has_ended = outcome.stops
+        if outcome.error is not None:
+            clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
         return outcome
 
     async def _take(self) -> object:
