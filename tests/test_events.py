@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import pickle
+import sqlite3
 import typing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 import trio
 
-from core.kit import NOT_SENT, SUCCESS, limited, reach
+from core.kit import NOT_SENT, SUCCESS, limited, raw, reach
 from drivers import LOOPBACK, Driver
 from events_kit import Watcher
 from momopay import (
@@ -49,6 +50,7 @@ from momopay.events import (
 )
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, pay, prompt
+from wire import Request, record_for
 
 PHONE = "254712345678"
 BY_HAND = phone_for(Outcome.by_hand)
@@ -99,6 +101,18 @@ def test_a_success(sdk: Driver, seen: Watcher) -> None:
         "STK",
         "PENDING",
     )
+
+
+@pytest.mark.parametrize("name", ["error", "payout"])
+def test_fields_that_the_service_adds_are_no_outcome(name: str, seen: Watcher) -> None:
+    record = record_for(
+        Request("POST", "/v1/payments/stk", {}, json.dumps({"amount": 100, "phone": PHONE}).encode(), 0.0)
+    )
+    made = {"success": True, "data": {**record, name: "a text"}, "requestId": "9f1c"}
+    client, _ = reach(raw(200, json.dumps(made).encode()), on_event=seen)
+    paid = client.stk.initiate(amount=100, phone=PHONE)
+    ended = seen.of(CallEnded)[0]
+    assert (ended.error, ended.transaction_id, ended.transaction_status) == (None, paid.transaction_id, "PENDING")
 
 
 def test_what_is_refused_here_makes_no_attempt(sdk: Driver, seen: Watcher) -> None:
@@ -305,6 +319,31 @@ def test_releases_and_reconciliations(sdk: Driver, sandbox: Sandbox, journal: Jo
     assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> ACCEPTED PENDING"]
     sdk(lambda client: client.payouts.release(journal=journal, reference="PAY-L", by="Wanjiku"))
     assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> NOT_SENT"]
+
+
+def test_a_transaction_of_another_entry_is_no_change(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher, tmp_path: Path
+) -> None:
+    sdk(pay_once(journal, reference="PAY-A"))
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference="PAY-B"))
+    (found,) = sdk(lambda client: client.transactions.list(q="PAY-B"))
+    with sqlite3.connect(tmp_path / "payouts.db") as database:
+        # No call does this. It stands for whoever records it between the search and the write.
+        taken = "UPDATE momopay_payments SET transaction_id = ? WHERE reference = 'PAY-A'"
+        database.execute(taken, [found.transaction_id])
+    sdk(journal.reconcile_all)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference="PAY-B"))
+    with pytest.raises(MomoPayError):
+        sdk(lambda client: client.payouts.release(journal=journal, reference="PAY-B", by="Wanjiku"))
+    sdk(lambda client: client.transactions.sweep(journal=journal))
+    entry = journal.get("PAY-B")
+    assert entry is not None
+    assert entry.state is JournalState.UNKNOWN
+    changes = [each for each in seen.of(JournalChanged) if each.reference == "PAY-B"]
+    assert [each.new_state for each in changes] == ["SENDING", "UNKNOWN"]
 
 
 def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watcher) -> None:

@@ -44,7 +44,12 @@ def test_the_end_of_a_date_is_its_last_moment() -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("2026-13-01", "is not a date"), ("tomorrow", "is not a date"), ("2026-11-30T25:00", "is not a time")],
+    [
+        ("2026-13-01", "is not a date"),
+        ("tomorrow", "is not a date"),
+        ("2026-11-30T25:00", "is not a time"),
+        ("0001-01-01", "is not a date"),
+    ],
 )
 def test_what_is_no_time(text: str, problem: str) -> None:
     with pytest.raises(CommandError, match=rf"^--since: {text} {problem}$") as refused:

@@ -91,6 +91,7 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
     entry = journal.get("PAY-7")
     assert (None if entry is None else entry.state) is state
     assert [str(each.kind) for each in sandbox.ledger].count("payout") == payments
+    assert type(seen.events[-1]) is (CallStarted if state is None else CallEnded)
 
 
 @pytest.mark.parametrize("on_event", ["text", 7, object()])

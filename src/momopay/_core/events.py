@@ -6,8 +6,8 @@ every thread and task, without a context variable that threads and generators lo
 
 Invariants:
 - Whatever an observer raises of `Exception` is logged, and the call goes on as if it had not been asked.
-- What it raises besides, such as KeyboardInterrupt, passes through. So nothing is delivered between a payment's row in
-  SENDING and the record of its outcome: see `Operation.held`.
+- What it raises besides, such as KeyboardInterrupt, passes through. So nothing is delivered while the request of a
+  durable call may be under way, or its outcome is still to be recorded: see `Operation.held`.
 
 Times are in seconds, on the monotonic clock of the backend.
 """
@@ -43,6 +43,7 @@ from momopay.events import (
     SweepEnded,
     WaitEnded,
 )
+from momopay.models.records import Record
 from momopay.urls import host_and_port
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -100,8 +101,10 @@ class Operation:
         try:
             yield
         finally:
-            self.flush()
-            self._held = None
+            try:
+                self.flush()
+            finally:  # an interrupt in it must not hold back the end of the call
+                self._held = None
 
     def flush(self) -> None:
         """Deliver the events that are held."""
@@ -114,7 +117,10 @@ class Operation:
 
     def call_ended(self, error: BaseException | None, result: object) -> None:
         """Report how the operation ended. The error of an outcome that `pay_all` returns counts as its error."""
-        error = error or getattr(result, "error", None)
+        # A record keeps unknown fields of the service, which may have any name.
+        if not isinstance(result, Record):
+            error = error or getattr(result, "error", None)
+            result = getattr(result, "payout", result)
         self._emit(
             CallEnded,
             seconds=self._clock() - self._started,
@@ -124,7 +130,7 @@ class Operation:
             status=self._status,
             request_id=self._request_id,
             reference=self._reference,
-            **_transaction(getattr(result, "payout", result)),
+            **_transaction(result),
         )
 
     def attempt_ended(

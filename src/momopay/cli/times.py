@@ -35,11 +35,13 @@ def moment_of(text: str, option: str) -> datetime:
     """
     try:
         parsed = datetime.fromisoformat(text)
-    except ValueError:
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
+        parsed.astimezone(UTC)  # of the year 1, it may be before all times of UTC
+    except (ValueError, OverflowError):
         kind = "time" if ":" in text else "date"
         remedy = "give one such as 2026-11-30 or 2026-11-30T08:00"
         raise CommandError(f"{option}: {text} is not a {kind}", remedy=remedy) from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
+    return parsed
 
 
 def end_of(text: str, option: str) -> datetime:

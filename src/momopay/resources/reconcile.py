@@ -18,7 +18,7 @@ from momopay.errors import OutcomeUnknownError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of, collections_of, rows_of
+from momopay.journal.journal import Journal, accounts_of, rows_of
 from momopay.journal.rules import Finding, finding
 from momopay.models.requests import Search
 from momopay.models.transactions import TransactionSummary
@@ -51,14 +51,9 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
 
 
 def _resolve(journal: Journal, entry: JournalEntry, matches: Matches) -> list[TransactionSummary]:
-    """Record what a search found of a payment in doubt, and return the transactions that it is."""
-    found = made_of(entry, matches)
-    for each in found:
-        if entry.kind is EntryKind.COLLECTION:
-            collections_of(journal).accept(entry.reference, report_of(each))
-        else:
-            journal.settle(each)
-    return found
+    """Record what a search found of a payment in doubt, and return the transactions that were recorded."""
+    rows = rows_of(journal, entry.kind)
+    return [each for each in made_of(entry, matches) if rows.accept(entry.reference, report_of(each))]
 
 
 def made_of(entry: JournalEntry, matches: Matches) -> list[TransactionSummary]:

@@ -10,6 +10,7 @@ from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import JournalEntry, JournalState
+from momopay.journal.evidence import report_of
 from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import Journal, accounts_of, payments_of
 from momopay.journal.releases import check_free, check_lease_is_over
@@ -42,8 +43,9 @@ async def release(session: Session[BackendT], journal: Journal, reference: str, 
     (matches,) = await search(session, [wanted], whole_list=True)
     match finding(matches.exact, matches.near):
         case Finding.MADE:
-            if await in_thread(journal.settle, matches.exact[0]):
-                report_change(session, entry.kind, reference, entry.state, JournalState.ACCEPTED, matches.exact[0])
+            (found,) = matches.exact
+            if await in_thread(payments.accept, reference, report_of(found)):
+                report_change(session, entry.kind, reference, entry.state, JournalState.ACCEPTED, found)
         case Finding.UNCLEAR:
             raise outcome_unknown(entry, describe(matches), matches)
         case Finding.ABSENT:

@@ -7,7 +7,8 @@ Invariants:
   the first byte goes out, so a crash at any later moment leaves a row that says that the payment may have been made.
 - An outcome is recorded as REFUSED or NOT_SENT only if it is known that no money moved. Whatever else happens,
   interrupts included, leaves UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
-- No event is delivered between the two, because an observer may raise: they are held until the outcome is recorded.
+- No event is delivered between the two while the request may be under way, because an observer may raise: they are held
+  until the outcome is recorded, or until a request that was not sent is to be repeated.
 - The body of the request is not written after the deadline (by the transport), nor on behalf of a row that another
   call or a person has changed meanwhile.
 """

@@ -200,8 +200,9 @@ class SweepReader(Generic[BackendT]):
             del self._wanted[target.transaction_id]
             rows = rows_of(self._journal, target.kind)
             entry = rows.get(target.reference)
-            if entry is not None and target.transaction_id in entry.transaction_ids:
-                rows.contradict(entry.model_copy(update={"transaction_id": target.transaction_id}))
+            if entry is None or target.transaction_id not in entry.transaction_ids:
+                return
+            if rows.contradict(entry.model_copy(update={"transaction_id": target.transaction_id})):
                 self._changes.append((target, entry.state, JournalState.UNKNOWN, record))
             return
         has_changed = record.status != target.status
