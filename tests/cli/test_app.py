@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import momopay as package
-from cli.kit import NORMALISED, PHONE, PayrollShell, Shell
-from momopay.cli.app import app
+from cli.kit import NORMALISED, PHONE, PayrollShell, Shell, whole_command
 from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
 from patience import LONGEST
@@ -32,7 +30,7 @@ def all_commands() -> list[tuple[str, ...]]:
         for name, each in group.commands.items():
             yield from walk(each, (*path, name)) if hasattr(each, "commands") else [(*path, name)]
 
-    return [*walk(typer.main.get_command(app), ())]
+    return [*walk(whole_command(), ())]
 
 
 COMMANDS = [" ".join(each) for each in all_commands()]
@@ -57,7 +55,7 @@ def test_every_help_page_has_an_example_that_parses(
     lines = [line.strip() for line in momopay(*command, "--help").out.splitlines()]
     examples = [shlex.split(line)[1:] for line in lines if line.startswith(f"momopay {' '.join(command)}")]
     assert examples, "its docstring has no section Examples"
-    found: Any = typer.main.get_command(app)
+    found: Any = whole_command()
     for name in command:
         found = found.commands[name]
     for words in examples:

@@ -9,13 +9,11 @@ import sys
 import tomllib
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import pytest
-import typer.main
 
+from cli.kit import whole_command
 from docs.blocks import PAGES, ROOT, Block, blocks_in
-from momopay.cli.app import app
 
 OF_EVERY_COMMAND = ("--help", "--install-completion", "--show-completion")
 ALL = [block for page in PAGES for block in blocks_in(page)]
@@ -112,7 +110,7 @@ def _is_installable(wanted: str) -> bool:
 
 def _is_command_line(words: list[str]) -> bool:
     """Return whether the command exists and has all the options that are printed."""
-    command: Any = typer.main.get_command(app)
+    command = whole_command()
     known = set(OF_EVERY_COMMAND)
     while True:
         known |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
