@@ -38,6 +38,7 @@ def test_what_stays_in_doubt_has_a_hint(momopay: Shell, client: Client, sandbox:
     assert (done.code, "momopay payouts status" in done.words) == (0, True)
 
 
+@pytest.mark.usefixtures("no_backoff")
 def test_it_goes_on_until_a_signal_and_survives_a_failure(momopay: Shell, sandbox: Sandbox, database: Path) -> None:
     sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
 

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
+from packaging.version import Version
 
 from docs.blocks import ROOT, blocks_in
 from drivers import Driver, unique_key
@@ -95,6 +97,9 @@ def test_an_excluded_host_has_none_of_its_spans(
     assert list(telemetry.points()) == []
 
 
+@pytest.mark.skipif(
+    Version(version("opentelemetry-instrumentation-httpx")) < Version("0.61b0"), reason="it captures no headers yet"
+)
 def test_it_shows_the_key_only_if_it_captures_that_header(
     telemetry: Telemetry, sandbox: Sandbox, client_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def _signature(value: Any) -> str:
     # Neither where a function lies in memory nor what this Python calls a Path is anybody's business.
     said = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", str(inspect.signature(value)))
     said = re.sub(r"\bmomopay\.(?=[A-Z])", "", said)  # errors name records through the package
+    said = said.replace("= <UNSET>", "= UNSET")  # as typing-extensions before 4.16 shows a sentinel
     return said.replace("pathlib._local.", "pathlib.")
 
 

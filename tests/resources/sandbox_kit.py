@@ -15,7 +15,6 @@ AMBIGUOUS = [
     (Fault.hang_after_commit, 1),
     (Fault.error_after_commit, 1),
     (Fault.truncated, 1),
-    (Fault.slow_drip, 1),
     (Fault.error_before_commit, 0),
     (Fault.html_502, 0),
     (Fault.refuse, 0),

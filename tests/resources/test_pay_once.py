@@ -630,9 +630,9 @@ def test_a_payers_clock_that_is_ahead_hides_nothing(
 ) -> None:
     for module in ("journal.payments", "_core.clock", "_core.call"):
         monkeypatch.setattr(f"momopay.{module}.datetime", _AheadOfTheService)
-    sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
     with pytest.raises(OutcomeUnknownError):
-        sdk(hasty(pay(journal)))
+        sdk(pay(journal))
     assert isinstance(sdk(pay(journal)), Transaction)
     assert found(journal).clock_offset is None, "measured by the search only: the answer of the payout was lost"
     sdk(pay(journal, reference="s"))
@@ -742,8 +742,9 @@ def test_a_locked_journal_holds_a_call_until_its_deadline(
 
 
 def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_in_doubt(
-    sdk: Driver, key: str, sandbox: Sandbox, journal: Journal, url: str
+    sdk: Driver, key: str, sandbox: Sandbox, journal: Journal, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("momopay._transport.threads.CANCELLED_WAIT", 0.2)
     sdk(pay(journal, reference="first"))  # binds the journal, so that the next call waits where it writes its row
 
     async def main() -> float:
@@ -755,7 +756,7 @@ def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_
             return time.monotonic() - began
 
     with locked(url):
-        assert asyncio.run(main()) < 6
+        assert asyncio.run(main()) < 4
     # The statement that waited comes through, finds that its call is over, and undoes itself.
     until(lambda: (entry := journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
     assert paid(sandbox) == ["first"]

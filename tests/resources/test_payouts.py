@@ -104,7 +104,7 @@ def test_every_refusal_is_typed_and_moves_nothing(
 
 @pytest.mark.parametrize(
     ("call", "path", "kind", "fault", "payments"),
-    [(pay, "/b2c/payouts", "payout", *each) for each in AMBIGUOUS]
+    [(pay, "/b2c/payouts", "payout", *each) for each in (*AMBIGUOUS, (Fault.slow_drip, 1))]
     + [(prompt, "/payments/stk", "fee", Fault.reset_after_commit, 1)],
 )
 def test_a_payment_with_an_ambiguous_end_is_sent_once_and_can_be_found(

@@ -14,7 +14,7 @@ import pytest
 
 import momopay
 from campaign.clocks import unwind, wind
-from drivers import Driver, hasty
+from drivers import Driver
 from journal.kit import PHONE, begin, execute, found, lease_of, put
 from momopay import Journal, JournalState, OutcomeUnknownError, Transaction
 from momopay.sandbox import Account, Fault, Sandbox
@@ -120,9 +120,9 @@ def test_a_clock_of_which_nothing_is_known_hides_no_payment(
 ) -> None:
     account.rate_limit = None
     payer.ahead = timedelta(hours=1)
-    sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
     with pytest.raises(OutcomeUnknownError):
-        sdk(hasty(pay(journal, reference="r")))
+        sdk(pay(journal, reference="r"))
     assert found(journal).clock_offset is None
     payer.ahead = timedelta()
     sandbox.advance(1800)
