@@ -165,11 +165,19 @@ def skewed(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (-20, "ok"), (60, "warn"), (-400, "fail")])
-def test_a_clock_that_differs(momopay: Shell, skewed: str, seconds: float, verdict: str) -> None:
+def test_a_clock_that_differs(
+    momopay: Shell, skewed: str, monkeypatch: pytest.MonkeyPatch, seconds: float, verdict: str
+) -> None:
+    monkeypatch.setattr("momopay.cli.doctor.is_loopback", lambda _url: False)
     Skewed.seconds = seconds
     found = diagnose(momopay, 3, MOMOPAY_BASE_URL=skewed).verdicts
     assert (found["clock"], found["wallet"]) == (verdict, "fail")
     assert Skewed.seen[0] is None
+
+
+def test_the_virtual_clock_of_a_sandbox_is_no_fault(momopay: Shell, sandbox: Sandbox) -> None:
+    sandbox.advance(3600)
+    assert diagnose(momopay, 0).verdicts["clock"] == "ok"
 
 
 def test_another_refusal_than_the_services_gets_no_key(

@@ -58,3 +58,10 @@ def test_a_clock_that_is_off_is_logged_once(caplog: pytest.LogCaptureFixture) ->
         "ahead of the service's: set it",
         "behind the service's: set it",
     ]
+
+
+def test_the_virtual_clock_of_a_sandbox_is_measured_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ServiceClock(on_loopback=True)
+    clock.observe(date(-3600))
+    assert clock.offset == pytest.approx(-3600, abs=2)
+    assert caplog.records == []

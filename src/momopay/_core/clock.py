@@ -25,7 +25,9 @@ _LARGEST: Final = 10 * 365 * 86_400.0
 class ServiceClock:
     """What one client knows of the service's time. Threads share it without a lock: each measures the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_loopback: bool = False) -> None:
+        # A service on loopback is a sandbox. Its time is virtual, so a difference is no fault of this machine.
+        self._may_warn: bool = not on_loopback
         # The service's time, and what this machine's boot clock showed then. Nobody sets that clock, so the two show
         # the service's time at every later moment, whatever was done to this machine's time of day in between.
         self._measured: tuple[datetime, float] | None = None
@@ -64,7 +66,7 @@ class ServiceClock:
             return
         self._measured = date, now()
         # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
-        if abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
+        if self._may_warn and abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
             self._warned = offset
             direction = "ahead of" if offset > 0 else "behind"
             logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(offset), direction)

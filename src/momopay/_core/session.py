@@ -40,7 +40,7 @@ class Session(Generic[BackendT]):
         self.budget = budget
         self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
         self.stk_pause = stk_pause
-        self.clock: ServiceClock = ServiceClock()
+        self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
         # Of a copy: the call that it is for.
         self.operation: Operation | None = None
