@@ -49,7 +49,7 @@ def test_a_part_with_a_live_key_takes_its_exact_sum(momopay: Shell, sandbox: San
 def test_what_is_not_in_a_journal_is_not_refunded(momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]) -> None:
     unknown = momopay("payouts", "refund", "nobody", *journal, "--yes")
     assert unknown.code == 2
-    assert "no collection in this journal" in unknown.err
+    assert "REFERENCE: is no collection in this journal" in unknown.err
     assert momopay("payouts", "refund", "o", "--journal", f"{journal[1]}-not", "--yes").code == 3
     assert not Path(f"{journal[1]}-not").exists()
     assert paid(sandbox) == []

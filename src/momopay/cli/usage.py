@@ -40,9 +40,11 @@ def _name_of(param: Any) -> str | None:
 def with_option_names(error: RequestValidationError, params: list[Any]) -> RequestValidationError:
     """Return the error with the name of the option for each argument that has one."""
     known = {option for param in params for option in param.opts}
+    # An argument has no option; its placeholder is what the help shows.
+    placeholders = {param.name: param.metavar for param in params if param.metavar and param.name in param.opts}
 
     def option(name: str) -> str:
         made = _OPTIONS.get(name, f"--{name.strip('_').replace('_', '-')}")
-        return made if made in known else name
+        return made if made in known else placeholders.get(name, name)
 
     return RequestValidationError({option(name): problem for name, problem in error.fields.items()})
