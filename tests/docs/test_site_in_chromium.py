@@ -110,3 +110,18 @@ def test_the_screenshot_follows_the_scheme(address: str, tab: chromium.Tab, sche
     pictures = [source for source in tab.evaluate(visible) if "assets/phone-" in source]
     assert len(pictures) == 1
     assert shown in pictures[0]
+
+
+def test_the_copy_button_takes_commands_without_the_prompt(address: str, tab: chromium.Tab) -> None:
+    tab.open(f"{address}test/sandbox/")
+    # What the theme copies: the text of the block while it has this attribute.
+    copied = tab.evaluate("""(() => {
+        const code = document.querySelector("article .highlight code");
+        code.setAttribute("data-md-copying", "");
+        return code.innerText;
+    })()""")
+    assert copied.split("\n")[:2] == [
+        'pip install "momopay[sandbox]"',
+        "python -m momopay.sandbox --port 8787 --speed 10",
+    ]
+    assert "Service" not in copied
