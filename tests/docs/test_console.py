@@ -20,6 +20,7 @@ from momopay.sandbox import Sandbox
 
 NOT_RUN = {
     "celery": "it never ends; tests/examples run a worker",
+    "curl": "test_pages.py sends the same requests to the app",
     "docker": "the parts of the compose file are tested without Docker",
     "eval --show-completion": "it changes the shell of the person who runs it",
     "export": "the settings of the commands after it",
