@@ -62,7 +62,7 @@ def _text(annotation: Any) -> str:
 
 
 def _shown(annotation: str) -> str:
-    written = re.sub(r"Annotated\[(\w+),[^\]]*\]", r"\1", annotation)
+    written = re.sub(r"Annotated\[(\w+), \w+\([^)]*\)\]", r"\1", annotation)
     plain = re.sub(r"\b(?:[a-z_]\w*\.)+", "", re.sub(r"\w+", lambda word: SIMPLER.get(word[0], word[0]), written))
     return f"`{plain.removesuffix(' | None')}`" + (" or None" if plain.endswith(" | None") else "")
 

@@ -87,7 +87,8 @@ def _is_one(command: str) -> bool:
         "python": lambda rest: _is_sandbox(rest) if rest[0] == "-m" else (ROOT / rest[0]).is_file(),
     }
     check = checks.get(words[0])
-    return words[0] in {"celery", "curl", "gunicorn", "mkdocs", "pytest", "uvicorn"} if check is None else check(words[1:])
+    others = {"celery", "curl", "gunicorn", "mkdocs", "pytest", "uvicorn"}
+    return words[0] in others if check is None else check(words[1:])
 
 
 def _is_sandbox(words: list[str]) -> bool:
