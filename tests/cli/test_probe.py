@@ -105,11 +105,25 @@ def test_a_comparison_with_nothing_is_no_success(
         address = other.base_url
     gone = momopay("probe", "--against", str(profile), MOMOPAY_BASE_URL=address)
     assert gone.code == 6
-    # As if every answer were a page of a proxy.
-    monkeypatch.setattr(Answer, "envelope", {})
-    monkeypatch.setattr(Answer, "is_refusal", False)
+
+    def nothing(*_: object) -> list[str]:
+        return []
+
+    monkeypatch.setattr("momopay.probe.Profile.compared", nothing)
     empty = momopay("probe", "--against", str(profile))
     assert (empty.code, "nothing that could be compared" in empty.err) == (6, True)
+
+
+def test_pages_of_a_proxy_replace_no_profile(
+    momopay: Shell, sandbox: Sandbox, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    momopay("probe", "--out", str(profile))
+    before = profile.read_bytes()
+    monkeypatch.setattr(Answer, "envelope", {})
+    page = momopay("probe", "--write", "--out", str(profile))
+    assert (page.code, "no answer has the service's envelope" in page.err) == (3, True)
+    assert profile.read_bytes() == before
+    assert {each.method for each in sandbox.requests} == {"GET"}
 
 
 @pytest.fixture

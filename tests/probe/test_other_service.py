@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
+from momopay.errors import APIConnectionError, ProtocolError
 from momopay.probe import Profile, probe
 from probe.other_service import PHONE, OtherService
 
@@ -128,8 +130,98 @@ def test_any_answer_is_tolerated(status: int, body: bytes, monkeypatch: pytest.M
 
     address = "https://api.example/v1"
     with Client("pk_test_x", base_url=address, transport=httpx.MockTransport(answer), budget=None) as client:
-        assert found_by(client).to_toml()
+        if b"success" in body:
+            assert found_by(client).to_toml()
+        else:
+            with pytest.raises(ProtocolError, match="no answer has the service's envelope"):
+                found_by(client)
 
 
 async def no_sleep(_backend: SyncBackend, _seconds: float) -> None:
     pass
+
+
+def test_a_service_that_is_down_is_not_written_to(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SyncBackend, "sleep", no_sleep)
+    methods: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        methods.append(request.method)
+        return httpx.Response(503, content=b"<html>")
+
+    address = "https://api.example/v1"
+    transport = httpx.MockTransport(answer)
+    with (
+        Client("pk_test_x", base_url=address, transport=transport, budget=None) as client,
+        pytest.raises(APIConnectionError, match="503"),
+    ):
+        found_by(client)
+    assert set(methods) == {"GET"}
+
+
+@pytest.mark.parametrize(
+    ("details", "fields", "shown"),
+    [
+        ({"name": ["required"], "account_number": ["required"]}, ["name", "accountNumber"], "an object"),
+        ({"errors": [{"field": "shortcode", "type": "missing"}]}, ["shortcode"], "an object"),
+        ([{"loc": ["body", "name"], "type": "missing"}, {"path": "body.type"}], ["name", "type"], "a list"),
+        ([{"pointer": "/isDefault"}], ["isDefault"], "a list"),
+        ("nothing to see", "unknown", "text"),
+        (None, "unknown", "null"),
+    ],
+)
+def test_details_of_any_shape(
+    client: Client, monkeypatch: pytest.MonkeyPatch, details: object, fields: object, shown: str
+) -> None:
+    def error(code: str, _details: object = None) -> dict[str, object]:
+        return {"success": False, "error": {"code": code, "details": details}}
+
+    monkeypatch.setattr(OtherService, "error", staticmethod(error))
+    facts = found_by(client).facts
+    assert (facts["required_channel_fields"], facts["error_details"]) == (fields, shown)
+
+
+def test_a_refusal_with_the_status_of_a_success(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = json.dumps({"success": False, "error": {"code": "TRANSACTION_NOT_FOUND"}}).encode()
+    read = OtherService.read
+
+    def answer(self: OtherService, identity: str) -> bytes:
+        return read(self, identity) if any(each["id"] == identity for each in self.transactions) else refused
+
+    monkeypatch.setattr(OtherService, "read", answer)
+    found = found_by(client)
+    assert found.facts["transaction_not_found"] == "200 TRANSACTION_NOT_FOUND"
+    assert found.switches["transaction_not_found_status"] == "unknown"
+
+
+def test_fields_of_their_own_do_not_hide_the_style(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = OtherService.read
+
+    def answer(self: OtherService, identity: str) -> bytes:
+        return read(self, identity).replace(b'"data": {', b'"data": {"_links": [], "brandNew": 1, ')
+
+    monkeypatch.setattr(OtherService, "read", answer)
+    assert found_by(client).switches["naming"] == "snake_case"
+
+
+def test_a_service_that_lists_nothing_for_what_is_no_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = OtherService.list
+
+    def answer(self: OtherService, query: dict[str, str]) -> dict[str, object]:
+        return {"items": []} if "from" in query else listed(self, query)
+
+    monkeypatch.setattr(OtherService, "list", answer)
+    found = found_by(client).findings["time_formats"]
+    assert (found.value, found.sentence) == ("unknown", "A list from what is no time was empty.")
+
+
+def test_a_page_is_no_channel(client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = OtherService.handle_request
+
+    def answer(self: OtherService, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"<html>") if request.method == "POST" else handle(self, request)
+
+    monkeypatch.setattr(OtherService, "handle_request", answer)
+    found = found_by(client)
+    assert found.switches["created_status"] == found.facts["channel_created_status"] == "unknown"
+    assert found.findings["delete_status"].sentence == "Asked with --write, and no answer showed it."

@@ -58,7 +58,8 @@ class Script:
         date = f"Fri, 20 Nov 2026 {clock} GMT"
         if passed:
             return Answer(200, {"date": date}, b'{"success": true, "data": {}}')
-        return Answer(429, {"date": date, "retry-after": str(reset)}, b"")
+        body = b'{"success": false, "error": {"details": {"limit": 60}}}'
+        return Answer(429, {"date": date, "retry-after": str(reset)}, body)
 
     def wall_clock(self) -> tuple[bool, int]:
         minute = self.now // 60
@@ -82,6 +83,10 @@ class Script:
         self.now = 1_000_030.0
         return True, 0
 
+    def short(self) -> tuple[bool, int]:
+        self.hits = [hit for hit in self.hits if hit > self.now - 20]
+        return self._take(20)
+
     def slow(self) -> tuple[bool, int]:
         self.sleep(0.55)
         self.hits = [hit for hit in self.hits if hit > self.now - 60]
@@ -101,6 +106,7 @@ class Script:
         ("bucket", "unknown", "no window, but a bucket"),
         ("busy", "unknown", "throttled after a minute without a request"),
         ("slow", "unknown", "The requests took too long"),
+        ("short", "unknown", "65 requests passed, and the 429 states 60"),
         ("still", "unknown", "stands still"),
         ("sliding", "sliding", "5 of 10 requests passed"),
     ],
@@ -123,3 +129,28 @@ def test_a_service_whose_time_runs_faster(rule: str, value: str, speed: float) -
     wire: Any = script
     WindowProbe(wire, findings).run(lambda _text: None)
     assert findings.all()["rate_window"].value == value
+
+
+@pytest.mark.parametrize(
+    ("value", "style"),
+    [
+        ("12", "seconds"),
+        ("12.5", "fractions of seconds"),
+        ("Fri, 20 Nov 2026 10:00:00 GMT", "HTTP date"),
+        ("soon", "neither seconds nor a date"),
+        (None, "missing"),
+    ],
+)
+def test_the_format_of_retry_after(value: str | None, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, findings = Script("sliding"), Findings([])
+    send = script.send
+
+    def answer(method: str, path: str) -> Answer:
+        given = send(method, path)
+        headers = {name: text for name, text in given.headers.items() if name != "retry-after"}
+        return Answer(given.status, headers | ({"retry-after": value} if value else {}), given.body)
+
+    monkeypatch.setattr(script, "send", answer)
+    wire: Any = script
+    WindowProbe(wire, findings).run(lambda _text: None)
+    assert findings.all()["retry_after"].value == style

@@ -45,12 +45,22 @@ class Answer:
     @property
     def is_success(self) -> bool:
         """Whether the service did what was asked: 2xx, and the body does not say otherwise."""
-        return self.status is not None and 200 <= self.status < 300 and self.envelope.get("success") is not False  # noqa: PLR2004
+        return self._is_2xx and self.envelope.get("success") is not False
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the body is no JSON object, such as the page of a proxy. An empty body may be the service's."""
+        return bool(self.body.strip()) and not self.envelope
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the service looked at the request and refused it: 4xx, apart from timeouts and throttling."""
-        return self.status is not None and 400 <= self.status < 500 and self.status not in {408, 429}  # noqa: PLR2004
+        """Whether the service looked at the request and refused it: 4xx, apart from timeouts and throttling.
+
+        A 2xx whose body says that it failed is a refusal too.
+        """
+        if self.status is None or self.status in {408, 429}:
+            return False
+        return 400 <= self.status < 500 or (self._is_2xx and self.envelope.get("success") is False)  # noqa: PLR2004
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -70,6 +80,10 @@ class Answer:
         """The error of a refusal; empty if there is none."""
         error = self.envelope.get("error")
         return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+
+    @property
+    def _is_2xx(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -6,15 +6,14 @@ channel, and nothing is paid through it.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import string
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
 from uuid import uuid4
 
-from momopay.probe.answers import Answer
+from momopay.probe.answers import Answer, field_of
 from momopay.probe.findings import UNKNOWN, Findings
 from momopay.probe.reads import CHANNELS, add_outcome
 from momopay.probe.wire import Wire, segment
@@ -67,7 +66,8 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
         identity = created.data.get("id")
         add_status(findings, "channel_created_status", "A new channel", created)
         # A default channel would take payments. It was not asked for, so it is deleted at once.
-        if isinstance(identity, str) and created.data.get("isDefault") is not True:
+        is_default = field_of(created.data, "isDefault", "is_default")
+        if isinstance(identity, str) and is_default is not True:
             _ask_for_changes(wire, findings, identity, shortcode, other)
             _ask_for_deletion(wire, findings, identity)
     finally:
@@ -78,7 +78,7 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
 
 def add_status(findings: Findings, name: str, what: str, answer: Answer) -> None:
     """Record the status of a success."""
-    value = answer.status if answer.is_success and answer.status is not None else UNKNOWN
+    value = answer.status if answer.is_success and not answer.is_page and answer.status is not None else UNKNOWN
     findings.add(name, value, f"{what} got {answer.summary}.", answer)
 
 
@@ -87,11 +87,32 @@ def _ask_for_refusal(wire: Wire, findings: Findings) -> None:
     add_outcome(findings, "invalid_body", "A new channel from an empty object", answer)
     if isinstance(identity := answer.data.get("id"), str):
         _delete(wire, identity)
-    named = json.dumps(answer.details, default=str)
-    required = [name for name in _FIELDS if f'"{name}"' in named]
-    if required:
-        sentence = "The details of the refusal of an empty object name these fields."
-        findings.add("required_channel_fields", required, sentence, answer)
+    if not answer.is_refusal:
+        return
+    named = set(_fields_in(answer.error.get("details")))
+    required: list[str] = [name for name in _FIELDS if name in named]
+    does = "name these fields" if required else "name no field"
+    sentence = f"The details of the refusal of an empty object {does}."
+    findings.add("required_channel_fields", required or UNKNOWN, sentence, answer)
+
+
+def _fields_in(details: object, *, is_entry: bool = False) -> Iterator[str]:
+    """Yield the names that details of any shape may mean as fields, in camelCase."""
+    if isinstance(details, dict):
+        for key, value in cast("dict[str, object]", details).items():
+            # {"name": ["required"]} names a field; {"field": "name", "type": "missing"}, in a list, does by its values.
+            if not is_entry:
+                yield _camel(key)
+            yield from _fields_in(value)
+    elif isinstance(details, list):
+        for each in cast("list[object]", details):
+            yield from _fields_in(each, is_entry=True)
+    elif isinstance(details, str):
+        yield _camel(re.split(r"[./]", details)[-1])
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def _ask_for_changes(wire: Wire, findings: Findings, identity: str, shortcode: str, other: str) -> None:
@@ -118,6 +139,7 @@ def _ask_for_changes(wire: Wire, findings: Findings, identity: str, shortcode: s
 def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
     deleted = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
     if not deleted.is_success:
+        findings.add("delete_answer", UNKNOWN, f"The deletion of a channel got {deleted.summary}.", deleted)
         return
     add_status(findings, "delete_status", "The deletion of a channel", deleted)
     style = UNKNOWN
@@ -137,7 +159,7 @@ def _remove(wire: Wire, name: str, note: Note) -> None:
             wire.sleep(2.0 * attempt)
         listed = wire.get(CHANNELS)
         left = [channel for channel in listed.items if channel.get("name") == name]
-        if listed.is_success and not left:
+        if listed.is_success and not listed.is_page and not left:
             return
         for channel in left:
             _delete(wire, str(channel.get("id")))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from momopay.probe.findings import Findings
+from momopay.probe.answers import Answer
+from momopay.probe.findings import UNKNOWN, Findings
 from momopay.probe.history import History
 from momopay.probe.reads import LIST, add_outcome, read_one
 from momopay.probe.wire import Wire
@@ -24,20 +25,30 @@ _INVALID: Final = (
 _FORMATS: Final = (("time", "2999-01-01T00:00:00Z"), ("date", "2999-01-01"), ("seconds", "32472144000"))
 
 
-def ask_for_refusals(wire: Wire, findings: Findings) -> None:
-    """Ask with parameters that are invalid, or that nothing is specified about."""
+def ask_for_refusals(wire: Wire, findings: Findings) -> Answer:
+    """Ask with parameters that are invalid, or that nothing is specified about; return the answer to no time."""
+    outcomes: dict[str, Answer] = {}
     for name, parameter, value in _INVALID:
         # A page of one item: only whether it is refused matters.
         query = {"limit": "1", parameter: value}
-        add_outcome(findings, name, f"A list with {parameter}={value}", wire.get(LIST, **query))
+        answer = wire.get(LIST, **query)
+        add_outcome(findings, name, f"A list with {parameter}={value}", answer)
+        outcomes[name] = answer
+    return outcomes["invalid_time_filter"]
 
 
-def ask_for_formats(wire: Wire, findings: Findings, history: History) -> None:
+def ask_for_formats(wire: Wire, findings: Findings, history: History, no_time: Answer) -> None:
     """Ask for transactions from a day far in the future: whoever understands the format shows none."""
     if not history.items:
         return
+    if no_time.is_success and not no_time.items:
+        # As empty as the list of a time that is understood.
+        findings.add("time_formats", UNKNOWN, "A list from what is no time was empty.", no_time)
+        return
     answers = {name: wire.get(LIST, **{"limit": "1", "from": value}) for name, value in _FORMATS}
     if any(not answer.is_success and not answer.is_refusal for answer in answers.values()):
+        seen = ", ".join(f"{name}: {answer.summary}" for name, answer in answers.items())
+        findings.add("time_formats", UNKNOWN, f"A list from the year 2999 on got {seen}.", *answers.values())
         return
     understood = [name for name, answer in answers.items() if answer.is_success and not answer.items]
     seen = ", ".join(f"{name}: {_shown(answer.is_success, len(answer.items))}" for name, answer in answers.items())
@@ -52,6 +63,9 @@ def ask_for_texts(wire: Wire, findings: Findings, history: History) -> None:
     control = wire.get(LIST, limit="1", q=f"momopay-probe-{uuid4().hex}")
     if not control.is_success or control.items:
         # A refusal shows nothing, and a list that q does not shorten would show every transaction as found.
+        shown = "was not shortened" if control.is_success else f"got {control.summary}"
+        for name in ("ids", "phones", "references"):
+            findings.add(f"q_finds_{name}", UNKNOWN, f"A list with a q that nothing has {shown}.", control)
         return
     item = next((each for each in history.items if each.reference), history.items[0])
     phone = item.phone if item.phone.isdigit() else read_one(wire, item.id)[0].phone

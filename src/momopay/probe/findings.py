@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from momopay._redaction import redact
 from momopay.probe.answers import Answer
+from momopay.probe.rows import Row
 from momopay.probe.table import BY_NAME, ROWS
 
 Value: TypeAlias = bool | int | str | list[str]
@@ -60,9 +61,13 @@ class Findings:
             value, self._clean(sentence), tuple(map(self._clean_id, list(ids)[:_MOST_REQUESTS]))
         )
 
-    def all(self) -> Mapping[str, Finding]:
-        """Return a finding for each row, in the order of the table."""
-        return {row.name: self._found.get(row.name) or Finding(UNKNOWN, row.needs) for row in ROWS}
+    def all(self, asked: Collection[str] = ()) -> Mapping[str, Finding]:
+        """Return a finding for each row, in the order of the table.
+
+        Args:
+            asked: The options that the run had, such as ``write``.
+        """
+        return {row.name: self._found.get(row.name) or _missing(row, asked) for row in ROWS}
 
     def _clean(self, text: str) -> str:
         return redact(self._clean_id("".join(each if each.isprintable() else "?" for each in text)))
@@ -72,3 +77,11 @@ class Findings:
         for secret in self._secrets:
             text = text.replace(secret, "*****")
         return text
+
+
+def _missing(row: Row, asked: Collection[str]) -> Finding:
+    option = row.cost.value.removeprefix("--")
+    # "Needs --write." helps nobody who gave it.
+    if option in asked and row.needs.rstrip(".") == f"Needs {row.cost.value}":
+        return Finding(UNKNOWN, f"Asked with {row.cost.value}, and no answer showed it.")
+    return Finding(UNKNOWN, row.needs)

@@ -55,13 +55,14 @@ def read_refusals(wire: Wire, findings: Findings) -> None:
     """Ask for what does not exist."""
     missing = wire.get(f"/transactions/{uuid4()}")
     add_outcome(findings, "transaction_not_found", "A transaction that does not exist", missing)
-    if missing.is_refusal and missing.status is not None:
+    if missing.is_refusal and missing.status is not None and not missing.is_page:
         sentence = f"A read of a transaction that does not exist got {missing.summary}."
         findings.add("transaction_not_found_status", missing.status, sentence, missing)
         if missing.error:
-            details = missing.error.get("details", "missing")
-            shown = details if details == "missing" else "null" if details is None else "an object"
-            findings.add("error_details", str(shown), f"The details of a refusal without any are {shown}.", missing)
+            details: object = missing.error.get("details")
+            kinds: dict[type, str] = {dict: "an object", list: "a list", str: "text"}
+            shown = "missing" if "details" not in missing.error else kinds.get(type(details), "null")
+            findings.add("error_details", shown, f"The details of a refusal without any are {shown}.", missing)
     malformed = wire.get("/transactions/momopay-probe")
     add_outcome(findings, "malformed_transaction_id", "An id that is no UUID", malformed)
     nowhere = wire.get("/momopay-probe")

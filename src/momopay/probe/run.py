@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import momopay
+from momopay.errors import APIConnectionError, ProtocolError
 from momopay.probe.answers import Answer
 from momopay.probe.channels import ask_by_channel, own_channels, remove_left_over
 from momopay.probe.filters import ask_for_formats, ask_for_refusals, ask_for_texts
@@ -32,7 +33,7 @@ def probe(
     """Ask a service what its description leaves open, and return what was seen.
 
     Without options it only reads, about 30 times, within the rate budget of the client. Any answer is evidence: HTML, a
-    5xx or a missing envelope makes a finding, or leaves one unknown.
+    5xx or a missing envelope makes a finding, or leaves one unknown. If the first reads get nothing else, it ends.
 
     Args:
         client: The client whose key, address, connections and rate budget are used.
@@ -49,7 +50,8 @@ def probe(
 
     Raises:
         InvalidApiKeyError: The service refused the key.
-        APIConnectionError: The service was not reached.
+        APIConnectionError: The service was not reached, or answered each of the first reads with a 5xx and no envelope.
+        ProtocolError: None of the first answers has the service's envelope. Nothing was written or sent.
         BudgetExhaustedError: Others used up the rate budget of the key for minutes.
         OutcomeUnknownError: The prompt may have been sent, and the customer may pay it. Probe again with the same
             journal: it searches, and sends no other one.
@@ -61,8 +63,9 @@ def probe(
     channels = read_channels(wire, findings)
     read_refusals(wire, findings)
     history = read_history(wire)
+    _check_that_it_is_the_service(wire)
     look_at_history(wire, findings, history)
-    ask_for_refusals(wire, findings)
+    no_time = ask_for_refusals(wire, findings)
     created: list[Answer] = []
     if write:
         remove_left_over(wire, channels, note)
@@ -74,7 +77,7 @@ def probe(
         created += [] if prompt is None else [prompt]
         history = read_history(wire)  # now it has a transaction
     _note_created(findings, created)
-    ask_for_formats(wire, findings, history)
+    ask_for_formats(wire, findings, history, no_time)
     ask_for_texts(wire, findings, history)
     note_all(findings, wire.reads)
     if rate:  # last, as it leaves no request for anything else
@@ -82,11 +85,22 @@ def probe(
     asked = {"reads": True, "write": write, "rate": rate, "spend": spend is not None}
     kind = "test" if wire.key.startswith("pk_test_") else "live"
     options = tuple(name for name, wanted in asked.items() if wanted)
-    return Profile(findings.all(), wire.host, kind, options, datetime.now(UTC))
+    return Profile(findings.all(asked=options), wire.host, kind, options, datetime.now(UTC))
+
+
+def _check_that_it_is_the_service(wire: Wire) -> None:
+    """Raise before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them."""
+    if any("success" in answer.envelope for answer in wire.reads):
+        return
+    statuses = sorted({answer.status for answer in wire.reads if answer.status is not None})
+    message = f"no answer has the service's envelope ({', '.join(map(str, statuses))})"
+    if all(status >= 500 for status in statuses):  # noqa: PLR2004  the server's own
+        raise APIConnectionError(message)
+    raise ProtocolError(message, status_code=statuses[0])
 
 
 def _note_created(findings: Findings, created: list[Answer]) -> None:
-    answers = [answer for answer in created if answer.is_success]
+    answers = [answer for answer in created if answer.is_success and not answer.is_page]
     statuses = {answer.status for answer in answers if answer.status is not None}
     if statuses:
         sentence = f"What was created got {', '.join(map(str, sorted(statuses)))}."

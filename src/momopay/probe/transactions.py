@@ -13,6 +13,35 @@ from momopay.probe.wire import Wire
 
 _CANCELLED_BY_USER: Final = "1032"
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
+# The names in a read whose style is specified twice. The fee may be in another style than the rest, as in the list.
+_SNAKE: Final = frozenset(
+    {
+        "transaction_id",
+        "phone_number",
+        "external_reference",
+        "provider_request_id",
+        "provider_checkout_id",
+        "result_code",
+        "result_desc",
+        "created_at",
+        "updated_at",
+    }
+)
+_CAMEL: Final = frozenset(
+    {
+        "transactionId",
+        "tenantId",
+        "channelId",
+        "accountReference",
+        "transactionDesc",
+        "providerRequestId",
+        "providerCheckoutId",
+        "resultCode",
+        "resultDesc",
+        "createdAt",
+        "updatedAt",
+    }
+)
 FEES: Final = frozenset({"transactionFee", "transaction_fee"})
 _MOST_READS: Final = 5
 _NAIROBI: Final = 3.0  # hours ahead of UTC
@@ -22,9 +51,9 @@ def look_at_history(wire: Wire, findings: Findings, history: History) -> None:
     """Compare an item of the list with the read of the same transaction."""
     if not history.items:
         return
-    # An item that shows a fee says more than another one.
-    with_fee = (item for item in history.items if item.fee and item.status.upper() in _SHOW_FEES)
-    item = next(with_fee, history.items[0])
+    # An item that shows a fee says more than another one, and one that may show it more than one that does not.
+    ended_well = [item for item in history.items if item.status.upper() in _SHOW_FEES] or history.items
+    item = next((each for each in ended_well if each.fee), ended_well[0])
     look_at_list(findings, history)
     read, answer = read_one(wire, item.id)
     if read.id == item.id:
@@ -63,16 +92,17 @@ def look_at_read(findings: Findings, read: Seen, answer: Answer) -> None:
     if read.status.upper() in _SHOW_FEES:
         fee = ", ".join(sorted(FEES.intersection(names))) or "none"
         findings.add("read_fee_field", fee, f"The field of the fee in a read: {fee}.", answer)
-    # The fee may be in another style than the rest, as in the list.
-    rest = [name for name in names if name not in FEES]
-    snake, camel = any("_" in name for name in rest), any(not name.islower() for name in rest)
-    value = UNKNOWN if snake == camel else "snake_case" if snake else "camelCase"
-    some = [name for name in names if "_" in name or not name.islower()][:3]
+    # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
+    snake, camel = sorted(_SNAKE.intersection(names)), sorted(_CAMEL.intersection(names))
+    value = UNKNOWN if bool(snake) == bool(camel) else "snake_case" if snake else "camelCase"
+    some = (snake[:2] + camel[:2]) or names[:3]
     findings.add("naming", value, f"A read has fields such as {', '.join(some)}.", answer)
     created = instant(read.created)
     if created is not None:
         zone = "no zone" if created.tzinfo is None else "Z" if read.created.endswith("Z") else "an offset"
         findings.add("read_times", zone, f"The times of the read have {zone}.", answer)
+    else:
+        findings.add("read_times", UNKNOWN, "The times of the read are not ISO 8601.", answer)
 
 
 def compare(findings: Findings, item: Seen, listed: Answer, read: Seen, answer: Answer) -> None:
@@ -90,13 +120,22 @@ def compare(findings: Findings, item: Seen, listed: Answer, read: Seen, answer: 
             listed,
             answer,
         )
+    else:
+        shown = "have no zone, as those of the read" if here is not None and there is not None else "are not comparable"
+        findings.add("list_times", UNKNOWN, f"The times of the list {shown}.", listed, answer)
     fee = item.fee or read.fee
     if item.amount is None or read.amount is None or not fee:
         return
     added = item.amount - read.amount
     value = "amount" if not added else "with_fee" if added == fee else UNKNOWN
-    more = "the same" if not added else "more by the fee" if added == fee else "another one"
-    findings.add("list_amount", value, f"The amount in the list is {more} as in the read.", listed, answer)
+    more = (
+        "that of the read"
+        if not added
+        else "more by the fee"
+        if added == fee
+        else "neither that of the read nor that and the fee"
+    )
+    findings.add("list_amount", value, f"The amount in the list is {more}.", listed, answer)
 
 
 def look_for_cancelled(wire: Wire, findings: Findings, history: History) -> None:

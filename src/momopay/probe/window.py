@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from momopay.probe.answers import Answer
+from momopay.probe.answers import Answer, amount_of
 from momopay.probe.channels import Note
 from momopay.probe.findings import UNKNOWN, Findings
 from momopay.probe.reads import BALANCE, headers_about_rate
-from momopay.probe.wire import THROTTLED, Wire, pause_of, served_at
+from momopay.probe.wire import THROTTLED, Wire, moment_of, pause_of, served_at
 
 _WINDOW: Final = 61.0
 _HALF: Final = 30.0
@@ -60,6 +60,9 @@ class WindowProbe:
         since = (served_at(refused) or 0.0) - (served_at(begun) or 0.0) if served_at(refused) else _HALF
         if since > _WINDOW - 2 * _MOMENT:
             raise UnclearError("The requests took too long: the window was over before the limit was reached.")
+        stated = refused.details.get("limit")
+        if isinstance(stated, int) and passed + _EARLY > stated:
+            raise UnclearError(f"{passed + _EARLY} requests passed, and the 429 states {stated}: no minute's window.")
         self._sleep(_WINDOW - since - _MOMENT + 1)
         passed, last = self._send(_AFTERWARDS)
         if not passed and last is not None:
@@ -99,7 +102,7 @@ class WindowProbe:
         )
         self._findings.add("rate_limit", limit, sentence, refused)
         value = refused.headers.get("retry-after")
-        style = "missing" if value is None else "seconds" if value.strip().isdigit() else "HTTP date"
+        style = "missing" if value is None else _style_of(value.strip())
         self._findings.add("retry_after", style, f"The Retry-After header of a 429: {style}.", refused)
         names = sorted(refused.details)
         self._findings.add("throttled_details", names, f"The details of a 429: {', '.join(names) or 'none'}.", refused)
@@ -142,3 +145,11 @@ class WindowProbe:
 
     def _sleep(self, seconds: float) -> None:
         self._wire.sleep(seconds / self._speed)
+
+
+def _style_of(retry_after: str) -> str:
+    if retry_after.isdigit():
+        return "seconds"
+    if amount_of(retry_after) is not None:
+        return "fractions of seconds"
+    return "neither seconds nor a date" if moment_of(retry_after) is None else "HTTP date"

@@ -136,8 +136,13 @@ class Wire:
 
 def served_at(answer: Answer) -> float | None:
     """Return the time of an answer by the service's clock, whole seconds since 1970; None if it shows none."""
+    return moment_of(answer.headers.get("date", ""))
+
+
+def moment_of(header: str) -> float | None:
+    """Return an HTTP date as seconds since 1970; None if it is none."""
     try:
-        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+        return parsedate_to_datetime(header).timestamp()
     except ValueError:
         return None
 
