@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -72,6 +73,12 @@ def _repeats_on_postgresql(item: pytest.Item) -> bool:
         return False
     values: Any = getattr(item, "callspec", None)  # of a test with parameters
     return values is not None and values.params.get("url") == "postgresql"
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from searching the thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
