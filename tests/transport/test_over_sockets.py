@@ -302,7 +302,7 @@ def test_a_body_shorter_than_its_content_length(reach: Drive, column: Column, st
 @columns(GET, PAYOUT)
 def test_an_answer_that_never_comes(reach: Drive, column: Column) -> None:
     with wire.serve(wire.hangs()) as server:
-        error = failure(reach(server, timeout=0.15, max_attempts=2), column.call)
+        error = failure(reach(server, timeout=0.25, max_attempts=2), column.call)
 
         assert_unanswered(error, column, server, 2, commits=True)
 
@@ -311,7 +311,7 @@ def test_an_answer_that_never_comes(reach: Drive, column: Column) -> None:
 @steps(headers=wire.drips_headers(), body=wire.drips_body())
 def test_an_answer_that_takes_too_long(reach: Drive, column: Column, step: Step) -> None:
     with wire.serve(step) as server:
-        error = failure(reach(server, timeout=0.15, max_attempts=2), column.call)
+        error = failure(reach(server, timeout=0.25, max_attempts=2), column.call)
 
         assert_unanswered(error, column, server, 2, commits=True)
 
@@ -416,7 +416,7 @@ def test_a_success_status_deletes_whatever_becomes_of_the_body(reach: Drive, ste
 )
 def test_not_found_after_an_ambiguous_delete_is_success(reach: Drive, step: Step) -> None:
     with wire.serve(step, wire.refuses(404, "CHANNEL_NOT_FOUND")) as server:
-        assert reach(server, timeout=0.3)(delete_channel) is None
+        assert reach(server, timeout=0.6)(delete_channel) is None
         assert len(server.requests) == 2
 
 
@@ -445,7 +445,7 @@ def assert_carries(error: Any, column: Column, before: datetime) -> None:
 def test_a_transaction_id_seen_in_a_broken_answer_is_kept(reach: Drive, column: Column, step: Step) -> None:
     with wire.serve(step) as server:
         before = datetime.now(UTC)
-        error = failure(reach(server, timeout=0.2, max_attempts=1), column.call)
+        error = failure(reach(server, timeout=0.5, max_attempts=1), column.call)
 
         assert_carries(error, column, before)
         assert error.transaction_id == wire.TRANSACTION_ID

@@ -285,7 +285,7 @@ def test_an_event_loop_that_was_blocked_past_the_deadline_sends_nothing(
 def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Drive, stands_still: Any) -> None:
     with serving(None) as server:
         server.answers = False
-        driver = drive(base_url=server.base_url, timeout=0.1, max_attempts=1)
+        driver = drive(base_url=server.base_url, timeout=0.3, max_attempts=1)
         with pytest.raises(momopay.APIConnectionError) as caught:
             driver(lambda client: client.channels.delete("c"))
         assert caught.value.may_have_executed
@@ -297,7 +297,7 @@ def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Driv
 def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> None:
     server.answers = False
     with pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.2)(payout)
+        drive(base_url=server.base_url, timeout=0.4)(payout)
     until(lambda: server.ends, "the connection ends")
     assert server.ends == ["reset"]
 
@@ -322,7 +322,7 @@ def test_half_an_answer_is_not_a_whole_one(drive: Drive) -> None:
         return False
 
     with wire.serve(wire.truncated(end=end)) as server, pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.2)(payout)
+        drive(base_url=server.base_url, timeout=0.4)(payout)
     assert ended == ["reset"]
 
 
