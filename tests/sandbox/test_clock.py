@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from momopay.sandbox import Sandbox
 from momopay.sandbox._clock import Clock, iso
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,6 +19,16 @@ class Wall:
 
     def __call__(self) -> float:
         return self.seconds
+
+
+def test_it_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as frozen:
+        frozen.setattr("time.monotonic", lambda: 1e9)  # as freezegun does
+        sandbox = Sandbox().start()
+        begun = sandbox.now
+        assert httpx.get(f"{sandbox.base_url}/transactions", auth=("pk_test_a", "")).is_success
+    sandbox.close()  # whose timers were set while the time stood still
+    assert sandbox.now - begun < timedelta(minutes=1)
 
 
 def test_time_runs_at_its_speed() -> None:

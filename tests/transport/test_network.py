@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wire
+from drivers import Driver
 from momopay._transport import clock, network
 from momopay._transport.network import SyncNetwork, SyncStream, resolve, wait_blocking, wait_suspended
 from momopay._transport.sockets import AttemptSocket
@@ -154,6 +155,32 @@ def test_a_name_that_cannot_be_resolved_is_a_failure_to_connect(
     with pytest.raises(httpcore.ConnectError) as caught:
         resolve("name.example", 443, 60.0)
     assert caught.value.__cause__ is error
+
+
+class BannedError(RuntimeError):
+    """What pytest-socket and its like raise in the place of a socket."""
+
+
+def ban(*_arguments: object, **_options: object) -> None:
+    raise BannedError
+
+
+def test_a_ban_on_resolving_comes_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", ban)
+    with pytest.raises(BannedError):
+        resolve("name.example", 443, 60.0)
+
+
+def test_a_ban_on_connecting_comes_out_unchanged(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    def ban_and_close(sock: socket.socket, _address: object) -> None:
+        sock.close()  # `socket.create_connection` does so only after an OSError
+        ban()
+
+    monkeypatch.setattr(socket.socket, "connect", ban_and_close)
+    with wire.silent() as listener:
+        driver = drive(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        with pytest.raises(BannedError):
+            driver(lambda client: client.wallet.balance())
 
 
 def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

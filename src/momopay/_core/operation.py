@@ -162,7 +162,8 @@ class Operation(Generic[T, P]):
 
     def __call__(self, owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Do what the bound method does. `help` and `inspect.signature` show the signature only of what has this."""
-        return self.__get__(owner)(*args, **kwargs)
+        bound: Any = self.__get__(owner)
+        return bound(*args, **kwargs)
 
     @overload
     def __get__(self, owner: None, owner_type: type) -> Self: ...

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
 from momopay.models.masking import MaskedModel
+from momopay.models.records import Timestamp
 
 
 class EntryKind(StrEnum):
@@ -69,8 +70,8 @@ class Prompt(MaskedModel):
     result_code: ResultCode | None = None
     receipt: str | None = None
     fee: Decimal | None = None
-    sent_at: datetime
-    ended_at: datetime | None = None
+    sent_at: Timestamp
+    ended_at: Timestamp | None = None
 
     @property
     def is_paid(self) -> bool:
@@ -131,11 +132,11 @@ class JournalEntry(MaskedModel):
     result_code: ResultCode | None = None
     receipt: str | None = None
     fee: Decimal | None = None
-    sent_at: datetime
-    created_at: datetime = Field(default_factory=lambda fields: fields["sent_at"])
-    ended_at: datetime | None = None
+    sent_at: Timestamp
+    created_at: Timestamp = Field(default_factory=lambda fields: fields["sent_at"])
+    ended_at: Timestamp | None = None
     released_by: str | None = None
-    released_at: datetime | None = None
+    released_at: Timestamp | None = None
     metadata: dict[str, Any] | None = None
     wire_reference: str | None = None
     refund_of: str | None = None

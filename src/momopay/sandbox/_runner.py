@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Collection, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp, Scope
 
 from momopay.sandbox._app import build
 from momopay.sandbox._callback_urls import host_names, is_loopback
-from momopay.sandbox._clock import Clock
+from momopay.sandbox._clock import Clock, monotonic
 from momopay.sandbox._connections import Connections
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
@@ -58,7 +57,7 @@ class Runner:
             loaded.callback_hosts = posted_to
             if switches is not None:
                 loaded.use_switches(switches)
-            clock = Clock(start, speed=speed, wall=time.monotonic)
+            clock = Clock(start, speed=speed, wall=monotonic)
         except BaseException:
             # Else the lock on the file would outlive the failed start.
             if store is not None:
@@ -68,6 +67,7 @@ class Runner:
         self._serving: asyncio.Task[None] | None = None
         self._connections = Connections()
         self._loop = asyncio.new_event_loop()
+        self._loop.time = monotonic  # type: ignore[method-assign]  # see there
         self._ready = threading.Event()
         # A daemon, so that a program which forgets `close` still ends.
         self._thread = threading.Thread(
