@@ -9,11 +9,13 @@ import sys
 import tomllib
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from cli.kit import whole_command
 from docs.blocks import PAGES, ROOT, Block, blocks_in
+from docs.pages import is_run
 
 OF_EVERY_COMMAND = ("--help", "--install-completion", "--show-completion")
 ALL = [block for page in PAGES for block in blocks_in(page)]
@@ -48,6 +50,17 @@ def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactor
         (folder / f"{block.name.replace('/', '_').replace(':', '_')}.py").write_text(block.text)
     assert len(wanted) > 0
     command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", f"--line-length={WIDEST}", str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_page_defines_the_names_that_it_uses(tmp_path: Path) -> None:
+    """A reader pastes the blocks of a page one after the other, without what the hidden checks define."""
+    for page in PAGES:
+        shown = [block.text for block in blocks_in(page) if is_run(block) and block.language == "python"]
+        (tmp_path / f"{page.relative_to(ROOT).as_posix().replace('/', '_')}.py").write_text("\n".join(shown))
+    assert len(list(tmp_path.iterdir())) == len(PAGES)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
 
