@@ -62,7 +62,8 @@ def test_its_facts(client: Client) -> None:
         "rate_headers": ["x-ratelimit-limit", "x-ratelimit-remaining"],
         "unknown_path": "404 with a body that is no envelope",
         "limit_of_zero": "422 INVALID_REQUEST",
-        "unknown_status_filter": "accepted",
+        "unknown_status_filter": "accepted, ignored",
+        "top_up_type_filter": "accepted",
         "top_up_type": "wallet_topup",
         "read_times": "an offset",
         "list_fee_field": "transaction_fee",
@@ -213,6 +214,29 @@ def test_a_service_that_lists_nothing_for_what_is_no_time(client: Client, monkey
     monkeypatch.setattr(OtherService, "list", answer)
     found = found_by(client).findings["time_formats"]
     assert (found.value, found.sentence) == ("unknown", "A list from what is no time was empty.")
+
+
+def test_a_q_that_is_ignored_finds_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = OtherService.list
+
+    def answer(self: OtherService, query: dict[str, str]) -> dict[str, object]:
+        return listed(self, query | {"q": ""})
+
+    monkeypatch.setattr(OtherService, "list", answer)
+    found = found_by(client).findings["q_finds_references"]
+    assert (found.value, len(found.request_ids)) == (False, 1)
+
+
+def test_nonsense_that_selects_nothing(client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = OtherService.list
+
+    def answer(self: OtherService, query: dict[str, str]) -> dict[str, object]:
+        return {"items": []} if "cursor" in query else listed(self, query)
+
+    monkeypatch.setattr(OtherService, "list", answer)
+    assert found_by(client).facts["invalid_cursor"] == "accepted, nothing listed"
+    service.transactions = []
+    assert found_by(client).facts["invalid_cursor"] == "unknown"
 
 
 def test_a_page_is_no_channel(client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:

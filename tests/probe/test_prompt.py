@@ -93,6 +93,8 @@ def test_a_lost_answer_sends_no_second_prompt(scene: Scene, journal: Journal, fa
 
 def test_an_open_prompt_to_another_phone_blocks(scene: Scene, journal: Journal) -> None:
     scene.probe(spend=spend(journal, Outcome.by_hand))
+    scene.probe(spend=spend(journal, Outcome.by_hand))
+    assert scene.notes[0].startswith("Following an earlier probe's prompt for KES 1 to 2547")
     with pytest.raises(ConfigurationError, match="has not ended; nothing was sent"):
         scene.probe(spend=spend(journal, Outcome.success))
     assert prompts(scene) == 1

@@ -11,29 +11,38 @@ from momopay.probe.history import History
 from momopay.probe.reads import LIST, add_outcome, read_one
 from momopay.probe.wire import Wire
 
+_NONSENSE: Final = "MOMOPAY_PROBE"
 _INVALID: Final = (
     ("limit_of_zero", "limit", "0"),
     ("limit_above_100", "limit", "101"),
-    ("unknown_status_filter", "status", "MOMOPAY_PROBE"),
+    ("unknown_status_filter", "status", _NONSENSE),
     ("expired_status_filter", "status", "EXPIRED"),
     ("top_up_type_filter", "type", "WALLET_TOPUP"),
-    ("invalid_cursor", "cursor", "momopay-probe"),
+    ("invalid_cursor", "cursor", _NONSENSE),
     ("unknown_parameter", "momopayProbe", "1"),
-    ("invalid_time_filter", "from", "momopay-probe"),
-    ("invalid_amount_filter", "amountMin", "momopay-probe"),
+    ("invalid_time_filter", "from", _NONSENSE),
+    ("invalid_amount_filter", "amountMin", _NONSENSE),
 )
 _FORMATS: Final = (("time", "2999-01-01T00:00:00Z"), ("date", "2999-01-01"), ("seconds", "32472144000"))
 
 
-def ask_for_refusals(wire: Wire, findings: Findings) -> Answer:
+def ask_for_refusals(wire: Wire, findings: Findings, history: History) -> Answer:
     """Ask with parameters that are invalid, or that nothing is specified about; return the answer to no time."""
     outcomes: dict[str, Answer] = {}
     for name, parameter, value in _INVALID:
         # A page of one item: only whether it is refused matters.
         query = {"limit": "1", parameter: value}
         answer = wire.get(LIST, **query)
-        add_outcome(findings, name, f"A list with {parameter}={value}", answer)
+        what = f"A list with {parameter}={value}"
         outcomes[name] = answer
+        if value != _NONSENSE or not answer.is_success or answer.is_page:
+            add_outcome(findings, name, what, answer)
+        elif not history.items:
+            findings.add(name, UNKNOWN, f"{what} was accepted, and there is nothing to list.", answer)
+        else:
+            # A cursor that starts the list again, or a filter that is ignored, shows what was not asked for.
+            effect = "ignored" if answer.items else "nothing listed"
+            findings.add(name, f"accepted, {effect}", f"{what} was accepted: {effect}.", answer)
     return outcomes["invalid_time_filter"]
 
 
@@ -63,9 +72,11 @@ def ask_for_texts(wire: Wire, findings: Findings, history: History) -> None:
     control = wire.get(LIST, limit="1", q=f"momopay-probe-{uuid4().hex}")
     if not control.is_success or control.items:
         # A refusal shows nothing, and a list that q does not shorten would show every transaction as found.
-        shown = "was not shortened" if control.is_success else f"got {control.summary}"
+        value, shown = (
+            (False, "still showed transactions") if control.is_success else (UNKNOWN, f"got {control.summary}")
+        )
         for name in ("ids", "phones", "references"):
-            findings.add(f"q_finds_{name}", UNKNOWN, f"A list with a q that nothing has {shown}.", control)
+            findings.add(f"q_finds_{name}", value, f"A list with a q that no transaction has {shown}.", control)
         return
     item = next((each for each in history.items if each.reference), history.items[0])
     phone = item.phone if item.phone.isdigit() else read_one(wire, item.id)[0].phone

@@ -54,10 +54,13 @@ class _Sent:
 
 def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> Answer | None:
     """Send a prompt, follow it to its end, and return the answer to it; None if an earlier one was followed."""
-    reference = _reference(spend)
+    earlier = _earlier(spend)
+    # Letters alone: digits could be taken for a phone, and masked.
+    reference = earlier or _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
+    does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
     note(
-        f"Sending one prompt for KES {spend.amount} to {mask_phone(momopay.normalise_phone(spend.phone))}, reference"
-        f" {reference}. Pay it, cancel it, or leave it alone: each shows something else."
+        f"{does} for KES {spend.amount} to {mask_phone(momopay.normalise_phone(spend.phone))}, reference {reference}."
+        " Pay it, cancel it, or leave it alone: each shows something else."
     )
     wallet = [_balance(wire)]
     sent = _send(client, wire, findings, spend, reference)
@@ -76,8 +79,8 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     return sent.answer if sent.answer.status is not None else None
 
 
-def _reference(spend: Spend) -> str:
-    """Return the reference of an earlier probe's prompt that has not ended, else a new one."""
+def _earlier(spend: Spend) -> str | None:
+    """Return the reference of an earlier probe's prompt that has not ended, None if there is none."""
     phone = momopay.normalise_phone(spend.phone)
     for entry in (*spend.journal.unresolved(), *spend.journal.open()):
         if entry.kind is momopay.EntryKind.COLLECTION and entry.reference.startswith(_PREFIX):
@@ -87,8 +90,7 @@ def _reference(spend: Spend) -> str:
                     " ended; nothing was sent"
                 )
             return entry.reference
-    # Letters alone: digits could be taken for a phone, and masked.
-    return _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
+    return None
 
 
 def _send(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> _Sent | None:

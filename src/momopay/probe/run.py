@@ -65,7 +65,7 @@ def probe(
     history = read_history(wire)
     _check_that_it_is_the_service(wire)
     look_at_history(wire, findings, history)
-    no_time = ask_for_refusals(wire, findings)
+    no_time = ask_for_refusals(wire, findings, history)
     created: list[Answer] = []
     if write:
         remove_left_over(wire, channels, note)
