@@ -126,6 +126,22 @@ def test_pages_of_a_proxy_replace_no_profile(
     assert {each.method for each in sandbox.requests} == {"GET"}
 
 
+def test_an_out_that_cannot_be_written_loses_nothing(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = momopay("probe", "--out", str(tmp_path))
+    assert (folder.code, "cannot be written" in folder.err) == (2, True)
+    assert sandbox.requests == []
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    late = momopay("probe", "--out", str(tmp_path / "service.toml"))
+    assert (late.code, "No space left on device" in late.err) == (3, True)
+    assert "404 TRANSACTION_NOT_FOUND" in late.out
+
+
 @pytest.fixture
 def virtual(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Pauses move the sandbox's clock, and the settings folder is this test's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Generator
@@ -24,10 +25,11 @@ from momopay.cli.probe_output import show
 from momopay.cli.prompts import Confirmation, is_interactive
 
 if TYPE_CHECKING:
-    from momopay.probe import Spend
+    from momopay.probe import Profile, Spend
 
 # A probe has no use for more; it would be a mistyped amount.
 _MOST = Decimal(10)
+_READ_IT = "what was found is above; free the disk or name another file, then run the command again"
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -80,9 +82,10 @@ def probe(
         if spend is not None and phone is not None:
             spending = _spend(stack, key, client, spend, phone, journal, yes=yes, confirm_live=confirm_live)
         profile = ask(client, write=write, rate=rate, spend=spending, note=lambda text: output.note(plain(text)))
-    if out is not None:
-        profile.save(out)
-    changes = show(output, profile, before)
+    problem = _save(profile, out)
+    changes = show(output, profile, before)  # in any case: it may have cost a shilling
+    if problem is not None:
+        raise CommandError(f"--out {out} cannot be written: {problem}", remedy=_READ_IT, code=ExitCode.CONFIGURATION)
     if before is not None and not profile.compared(before):
         raise CommandError(
             "the service answered nothing that could be compared",
@@ -96,6 +99,8 @@ def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -
     """Refuse what cannot work before the first request."""
     if out is not None and not out.absolute().parent.is_dir():
         raise CommandError(f"there is no folder {out.absolute().parent}", remedy="check --out")
+    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
+        raise CommandError(f"--out {out} cannot be written", remedy="name a file in a folder of yours")
     if (spend is None) != (phone is None):
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
     if spend is not None and not 1 <= spend <= _MOST:
@@ -104,6 +109,16 @@ def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -
         momopay.normalise_phone(phone or "0712345678")
     except ValueError as error:
         raise CommandError(f"--phone {error}", remedy="give it as 07..., 01..., +254... or 254...") from None
+
+
+def _save(profile: Profile, out: Path | None) -> OSError | None:
+    """Write the profile; return the error if that failed."""
+    try:
+        if out is not None:
+            profile.save(out)
+    except OSError as error:
+        return error
+    return None
 
 
 def _agree(*, write: bool, rate: bool, yes: bool) -> None:

@@ -121,7 +121,8 @@ class Profile:
             document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             return cls._parsed(document)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(f"{path} is no profile of momopay probe: {error}") from error
+            problem = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise ConfigurationError(f"{path} is no profile of momopay probe: {problem}") from error
 
     @classmethod
     def _parsed(cls, document: Mapping[str, Any]) -> Self:
