@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 REQUEST = re.compile(r"<!-- (?P<what>fields|members): (?P<path>[\w.]+) -->")
-SIMPLER = {"Money": "Decimal", "ProviderCode": "ResultCode", "Timestamp": "datetime"}
+SIMPLER = {"Id": "str", "Money": "Decimal", "ProviderCode": "ResultCode", "Timestamp": "datetime"}
 """Names that a reader knows, for the aliases in annotations."""
 
 
