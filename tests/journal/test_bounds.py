@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import psycopg
 import pytest
@@ -41,8 +45,28 @@ def refused_in_time() -> Generator[None]:
     assert time.monotonic() - begun < BOUND + MUCH
 
 
+def interrupt_the_exit(frame: FrameType, event: str, _argument: object) -> None:
+    """Raise as soon as a context begins to end, as an interrupt does that came just before."""
+    if event == "call" and frame.f_code.co_name == "__exit__":
+        raise KeyboardInterrupt
+
+
 def bound(journal: Journal) -> AbstractContextManager[None]:
     return journal._database.bounded(BOUND)
+
+
+def test_an_interrupt_leaves_nothing_held() -> None:
+    lock = threading.Lock()
+    for enter in (partial(bounded, BOUND), partial(holding, lock)):
+        tracer = sys.gettrace()
+        try:
+            with enter():
+                sys.settrace(interrupt_the_exit)
+        except KeyboardInterrupt:
+            sys.settrace(tracer)
+    gc.collect()
+    assert not lock.locked()
+    assert seconds_left() == LONGEST_WAIT
 
 
 def test_the_shortest_bound_of_a_thread_counts() -> None:
