@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
+from momopay._transport.response import RawResponse
 from momopay.probe import ROWS, Cost
 from momopay.sandbox import Channel, Fault
 from probe.kit import Scene
@@ -123,3 +125,22 @@ def test_a_service_without_channels_of_its_own_is_tolerated(scene: Scene) -> Non
     found = scene.probe(write=True)
     assert found.facts["invalid_body"] == "409 REQUEST_CONFLICT"
     assert scene.channels == [MINE]
+
+
+@pytest.mark.parametrize("retry_after", [None, "soon", "Fri, 20 Nov 2026 10:00:20 GMT"])
+def test_a_throttled_deletion_is_done_after_the_window(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, retry_after: str | None
+) -> None:
+    send, throttled = type(scene.time).send, list[str]()
+
+    async def answer(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        if method != "DELETE" or throttled:
+            return await send(self, method, *arguments, **options)
+        throttled.append(method)
+        headers = {"date": "Fri, 20 Nov 2026 10:00:00 GMT"} | ({"retry-after": retry_after} if retry_after else {})
+        return RawResponse(429, httpx.Headers(headers), b"")
+
+    monkeypatch.setattr(type(scene.time), "send", answer)
+    assert scene.probe(write=True).switches["delete_answer"] == "envelope"
+    assert scene.channels == [MINE]
+    assert scene.time.slept == [20.0 if retry_after and "GMT" in retry_after else 61.0]

@@ -21,6 +21,7 @@ _PATIENCE: Final = 180.0  # seconds to wait for a slot of the rate budget
 _ATTEMPTS: Final = 3
 _BACKOFF: Final = 2.0  # seconds
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
+_WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
 _UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
 
@@ -59,7 +60,7 @@ class Wire:
     def once(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Send a request within the rate budget; it is sent again only if it was throttled."""
         answer = self._within_budget(method, path, body)
-        if answer.status == THROTTLED and (pause := pause_of(answer)) is not None and pause <= _LONGEST_PAUSE:
+        if answer.status == THROTTLED and (pause := _stated_or_window(answer)) <= _LONGEST_PAUSE:
             # Another program may use the key. A throttled request was not executed.
             self.hold(pause)
             if self._session.limiter is None:
@@ -152,6 +153,16 @@ def pause_of(answer: Answer) -> float | None:
     stated: tuple[Any, ...] = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
     seconds = [float(amount) for amount in map(amount_of, stated) if amount is not None and amount >= 0]
     return max(seconds, default=None)
+
+
+def _stated_or_window(answer: Answer) -> float:
+    """Return the seconds that a 429 asks for; those of a window, if it names none that can be read."""
+    pause = pause_of(answer)
+    until, since = moment_of(answer.headers.get("retry-after", "")), served_at(answer)
+    if pause is None and until is not None and since is not None:
+        pause = max(0.0, until - since)
+    # Not to wait would leave what comes next undone, such as the deletion of the probe's channel.
+    return _WINDOW if pause is None else pause
 
 
 def _is_failure(answer: Answer) -> bool:
