@@ -168,7 +168,11 @@ def skewed(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_clock_that_differs(
     momopay: Shell, skewed: str, monkeypatch: pytest.MonkeyPatch, seconds: float, verdict: str
 ) -> None:
-    monkeypatch.setattr("momopay.cli.doctor.is_loopback", lambda _url: False)
+
+    def is_loopback(_url: str) -> bool:
+        return False
+
+    monkeypatch.setattr("momopay.cli.doctor.is_loopback", is_loopback)
     Skewed.seconds = seconds
     found = diagnose(momopay, 3, MOMOPAY_BASE_URL=skewed).verdicts
     assert (found["clock"], found["wallet"]) == (verdict, "fail")
