@@ -63,6 +63,8 @@ def test_an_interrupt_leaves_nothing_held() -> None:
             with enter():
                 sys.settrace(interrupt_the_exit)
         except KeyboardInterrupt:
+            pass
+        finally:
             sys.settrace(tracer)
     gc.collect()
     assert not lock.locked()
