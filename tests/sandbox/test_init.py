@@ -29,6 +29,7 @@ DRIVERS = {
     "_server",
     "_snapshot",
     "_store",
+    "_wall_clock",
 }
 DRIVEN = {"asyncio", "fastapi", "starlette", "uvicorn", "httpx", "threading", "socket", "time", "sqlite3"}
 

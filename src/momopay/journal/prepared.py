@@ -65,10 +65,10 @@ class Prepared:
             connection.close()  # back to the pool
         except BaseException as error:
             driver = dialect.loaded_dbapi.Error
-            if connection is not None:
+            inner: Any = None if connection is None else connection.dbapi_connection
+            if connection is not None and inner is not None:  # else it went back to the pool before
                 # A statement that the database refused leaves a connection that works. After anything else its state is
                 # not known.
-                inner: Any = connection.dbapi_connection
                 if isinstance(error, driver) and not dialect.is_disconnect(error, inner, None):
                     connection.close()
                 else:

@@ -3,22 +3,8 @@
 Only the event loop changes a clock. `now` may be called from any thread: what it needs is in one tuple, replaced whole.
 """
 
-import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-
-if sys.platform == "win32":
-
-    def monotonic() -> float:
-        """Return seconds on a clock that nobody sets."""
-        return time.monotonic()
-
-else:
-
-    def monotonic() -> float:
-        """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
-        return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class Clock:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Scope
 
 from momopay.sandbox._app import build
 from momopay.sandbox._callback_urls import host_names, is_loopback
-from momopay.sandbox._clock import Clock, monotonic
+from momopay.sandbox._clock import Clock
 from momopay.sandbox._connections import Connections
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
@@ -25,6 +25,7 @@ from momopay.sandbox._server import Server
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 from momopay.sandbox._switches import Switches
+from momopay.sandbox._wall_clock import monotonic
 
 T = TypeVar("T")
 
