@@ -103,7 +103,7 @@ def test_what_is_iterated_over_and_parsed_shows_its_fields() -> None:
 def test_the_package_shows_its_names_and_modules_alone() -> None:
     modules = {
         "callbacks", "cli", "client", "errors", "events", "integrations", "journal", "models", "money", "phones",
-        "pytest_plugin", "redis", "resources", "sandbox", "signing", "urls", "TYPE_CHECKING",
+        "probe", "pytest_plugin", "redis", "resources", "sandbox", "signing", "urls", "TYPE_CHECKING",
     }  # fmt: skip
     shown = completed("import momopay\nmomopay.")
     assert set(momopay.__all__) - {"__version__"} == shown - modules

@@ -160,11 +160,6 @@ class Operation(Generic[T, P]):
         self._blocking = update_wrapper(blocking, method)
         self._awaitable = update_wrapper(awaitable, method)
 
-    def __call__(self, owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do what the bound method does. `help` and `inspect.signature` show the signature only of what has this."""
-        bound: Any = self.__get__(owner)
-        return bound(*args, **kwargs)
-
     @overload
     def __get__(self, owner: None, owner_type: type) -> Self: ...
     @overload
@@ -180,3 +175,14 @@ class Operation(Generic[T, P]):
         if owner is None:
             return self
         return MethodType(self._awaitable if owner._is_async else self._blocking, owner)  # noqa: SLF001
+
+
+def _call(self: Operation[Any, Any], owner: Resource[Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Do what the bound method does."""
+    bound: Any = self.__get__(owner)
+    return bound(*args, **kwargs)
+
+
+# `help` and `inspect.signature` show the signature only of what can be called. Set here, because Jedi, which reads the
+# source, would show this signature for every operation if the class had the method.
+setattr(Operation, "__call__", _call)  # noqa: B010
