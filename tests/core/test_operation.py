@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pydoc
+import re
 from typing import Any
 
 import httpx
@@ -32,7 +33,8 @@ def test_the_class_shows_signatures_and_can_call_them() -> None:
     initiate: Any = Stk.initiate
     read_balance: Any = Wallet.balance
     assert list(inspect.signature(initiate).parameters)[:3] == ["self", "amount", "phone"]
-    assert " initiate(self, *, amount: " in pydoc.plain(pydoc.render_doc(Stk))
+    shown = re.sub(r"[\s|]", "", pydoc.plain(pydoc.render_doc(Stk)))  # Python 3.13 gives each parameter a line
+    assert "initiate(self,*,amount:" in shown
     with Client(KEY, base_url=BASE, transport=httpx.MockTransport(balance)) as client:
         assert read_balance(client.wallet).currency == "KES"
 
