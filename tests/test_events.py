@@ -10,6 +10,7 @@ import sqlite3
 import typing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -329,7 +330,7 @@ def test_a_transaction_of_another_entry_is_no_change(
     with pytest.raises(OutcomeUnknownError):
         sdk(pay_once(journal, reference="PAY-B"))
     (found,) = sdk(lambda client: client.transactions.list(q="PAY-B"))
-    with sqlite3.connect(tmp_path / "payouts.db") as database:
+    with closing(sqlite3.connect(tmp_path / "payouts.db")) as database, database:
         # No call does this. It stands for whoever records it between the search and the write.
         taken = "UPDATE momopay_payments SET transaction_id = ? WHERE reference = 'PAY-A'"
         database.execute(taken, [found.transaction_id])
