@@ -48,7 +48,8 @@ class Bank:
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._entries = 0
         self.style = ""
-        self._opened = datetime.now(UTC)
+        # A whole second: its answers show their Date in seconds, and what is rounded must not differ between replays.
+        self._opened = datetime.now(UTC).replace(microsecond=0)
 
     @property
     def ledger(self) -> list[Payment]:
