@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Final
 
+from momopay._core.http_date import http_date
 from momopay._transport.clock import now
 
 logger = logging.getLogger("momopay")
@@ -55,12 +55,9 @@ class ServiceClock:
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the offset by a response that came just now."""
         # Only for responses that matter, since parsing the date takes a twentieth of a request's time.
-        try:
-            date = parsedate_to_datetime(headers.get("date", ""))
-        except (ValueError, TypeError, OverflowError):
+        date = http_date(headers.get("date", ""))
+        if date is None:
             return
-        if date.tzinfo is None:  # "-0000" means UTC of an unknown zone
-            date = date.replace(tzinfo=UTC)
         offset = (datetime.now(UTC) - date).total_seconds()
         if abs(offset) > _LARGEST:
             return

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import Final, Protocol, TypeVar
 
+from momopay._core.http_date import http_date
 from momopay.errors import MomoPayError
 
 T = TypeVar("T")
@@ -186,10 +186,5 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), _MAX_RETRY_AFTER)
-    try:
-        when = parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    if when.tzinfo is None:  # "-0000" means UTC of an unknown zone
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    when = http_date(text)
+    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +19,7 @@ from rich.text import Text
 
 import momopay
 from momopay._core.config import Account
+from momopay._core.http_date import http_date
 from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key
 from momopay.cli.exit_codes import REMEDIES, ExitCode, remedy_of
 from momopay.cli.options import BaseUrl, Json
@@ -203,9 +203,8 @@ def _answered(status: int, text: str, seconds: float) -> Check:
 
 
 def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
-    try:
-        theirs = parsedate_to_datetime(date or "")
-    except ValueError:
+    theirs = http_date(date or "")
+    if theirs is None:
         return Check("clock", Verdict.warn, "the answer has no Date", "check this machine's clock by hand")
     skew = abs((theirs - now).total_seconds())
     found = f"{skew:.0f} s from the service's (its Date has whole seconds)"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import momopay
+from momopay._core.http_date import http_date
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -17,7 +17,7 @@ from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, InvalidApiKeyError
 from momopay.probe.answers import Answer, amount_of
 
-_PATIENCE: Final = 180.0  # seconds to wait for a slot of the rate budget
+_LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
 _ATTEMPTS: Final = 3
 _BACKOFF: Final = 2.0  # seconds
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
@@ -43,11 +43,12 @@ class Wire:
             InvalidApiKeyError: The key was refused.
             APIConnectionError: The service was never reached.
         """
-        answer = self.once("GET", path + (f"?{urlencode(query)}" if query else ""))
+        target = path + (f"?{urlencode(query)}" if query else "")
+        answer = self.once("GET", target)
         attempts = 1
         while _is_failure(answer) and attempts < _ATTEMPTS and not self._is_failing:
             self.sleep(_BACKOFF * attempts)
-            answer = self.once("GET", path + (f"?{urlencode(query)}" if query else ""))
+            answer = self.once("GET", target)
             attempts += 1
         # A service that is down is not asked three times about each row.
         self._is_failing = _is_failure(answer)
@@ -116,7 +117,7 @@ class Wire:
     def _within_budget(self, method: str, path: str, body: Mapping[str, object] | None) -> Answer:
         limiter = self._session.limiter
         if limiter is not None:
-            latest = self.now() + _PATIENCE
+            latest = self.now() + _LONGEST_WAIT
             name = f"{method} {path.partition('?')[0]}"
             run_sync(limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
         return self.send(method, path, body)
@@ -142,10 +143,8 @@ def served_at(answer: Answer) -> float | None:
 
 def moment_of(header: str) -> float | None:
     """Return an HTTP date as seconds since 1970; None if it is none."""
-    try:
-        return parsedate_to_datetime(header).timestamp()
-    except ValueError:
-        return None
+    date = http_date(header)
+    return None if date is None else date.timestamp()
 
 
 def pause_of(answer: Answer) -> float | None:
