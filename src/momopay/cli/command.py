@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
-from momopay.cli.narrow_help import is_narrow, write_help
+from momopay.cli.narrow_help import write_help
 from momopay.cli.output import plain, stderr
 from momopay.cli.usage import as_command_error, with_option_names
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
@@ -37,10 +37,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, without columns on a narrow terminal."""
-        if is_narrow():
-            write_help(self, ctx, formatter)
-        else:
-            super().format_help(ctx, formatter)
+        write_help(self, ctx, formatter, super().format_help)
 
 
 class Command(TyperCommand):
@@ -55,10 +52,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, without columns on a narrow terminal."""
-        if is_narrow():
-            write_help(self, ctx, formatter)
-        else:
-            super().format_help(ctx, formatter)
+        write_help(self, ctx, formatter, super().format_help)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the arguments; report wrong ones as any other error, with keys and phones masked."""

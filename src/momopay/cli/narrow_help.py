@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from textwrap import fill
 from typing import Any, Final
 
 _WIDE: Final = 60
 
 
-def is_narrow() -> bool:
-    """Return whether columns would be cut off here."""
-    return shutil.get_terminal_size().columns < _WIDE
-
-
-def write_help(command: Any, context: Any, formatter: Any) -> None:
-    """Write the help of a command or group without columns."""
+def write_help(command: Any, context: Any, formatter: Any, in_columns: Callable[[Any, Any], None]) -> None:
+    """Write the help of a command or group; `in_columns` does it on a terminal that is wide enough."""
     width = shutil.get_terminal_size().columns
+    if width >= _WIDE:
+        in_columns(context, formatter)
+        return
     parts = [f"Usage: {context.command_path} {' '.join(command.collect_usage_pieces(context))}"]
     parts += (command.help or "").split("\n\n")
     parts += _entries("Options", filter(None, (each.get_help_record(context) for each in command.get_params(context))))
