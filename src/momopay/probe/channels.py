@@ -1,4 +1,4 @@
-"""What creating, changing and deleting a channel shows. The channel is the probe's own, and is gone at the end.
+"""What creating, changing and deleting a channel shows. The channel is the probe's own, and is deleted at the end.
 
 Its name says that it is a probe's, so whatever ends a run, the next one finds what was left. It is never the default
 channel, and nothing is paid through it.

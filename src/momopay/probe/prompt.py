@@ -23,10 +23,7 @@ _PREFIX: Final = "PROBE"
 _DESCRIPTION: Final = "momopay probe"
 # No such host can exist, so nobody gets a callback.
 _CALLBACK_URL: Final = "https://momopay-probe.invalid/"
-_ENDS: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED", "EXPIRED", "REVERSED"})
 _SCHEDULE: Final = momopay.PollSchedule()
-_CANCELLED_BY_USER: Final = "1032"
-_TIMED_OUT: Final = "1037"
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     fee = _look_at(wire, findings, sent.id)
     last, statuses, answer = _follow(wire, sent.id)
     _conclude(findings, last, statuses, answer)
-    if last.status.upper() in _ENDS:
+    if _has_ended(last):
         spend.journal.settle(client.transactions.get(sent.id))
         if last.status.upper() != "SUCCESS":
             wire.sleep(_SCHEDULE.every)
@@ -169,16 +166,20 @@ def _follow(wire: Wire, identity: str) -> tuple[Seen, list[str], Answer]:
         read, answer = read_one(wire, identity)
         if read.status:
             statuses.append(read.status.upper())
-        if read.status.upper() in _ENDS or waited >= _SCHEDULE.limit:
+        if _has_ended(read) or waited >= _SCHEDULE.limit:
             return read, statuses, answer
+
+
+def _has_ended(seen: Seen) -> bool:
+    return momopay.TransactionStatus(seen.status.upper()).is_terminal
 
 
 def _conclude(findings: Findings, last: Seen, statuses: list[str], answer: Answer) -> None:
     end, code = last.status.upper(), last.result_code
     sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, with the result code {code or 'none'}."
-    if end == "CANCELLED" or (end == "FAILED" and code == _CANCELLED_BY_USER):
+    if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):
         findings.add("cancel_ends_as", end, sentence, answer)
-    elif end == "EXPIRED" or (end == "FAILED" and code == _TIMED_OUT and "PROCESSING" not in statuses):
+    elif end == "EXPIRED" or (end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses):
         findings.add("expired_reads_as", end, sentence, answer)
         if len(statuses) > 1:
             findings.add("expires_from", statuses[-2], sentence, answer)
