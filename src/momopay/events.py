@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 CallbackOutcome: TypeAlias = Literal["accepted", "duplicate", "busy", "invalid", "forged", "mismatch", "failed"]
-"""What became of a callback; see `CallbackReceived`."""
+"""The outcome of a callback; see `CallbackReceived`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ class Operation:
     def journal_changed(
         self, kind: str, reference: str, old_state: str | None, new_state: str, record: object = None
     ) -> None:
-        """Report what became of an entry; `record` is the service's, if that is why."""
+        """Report that an entry changed; `record` is the service's, if that is why."""
         known = _transaction(record)
         known.pop("transaction_type")  # the kind says it
         states = {"kind": kind, "reference": redact(reference), "old_state": old_state, "new_state": new_state}
