@@ -77,11 +77,12 @@ class Tab:
         here = f"location.href.startsWith({url.partition('#')[0]!r}) && document.readyState === 'complete'"
         self.wait(f"{here} && ({until})")
 
-    def wait(self, until: str) -> None:
-        """Wait until an expression is true and no animation runs."""
-        at_rest = "document.getAnimations().every((each) => each.playState !== 'running')"
+    def wait(self, until: str, *, at_rest: bool = True) -> None:
+        """Wait until an expression is true and, with `at_rest`, no animation runs."""
+        if at_rest:
+            until = f"{until} && document.getAnimations().every((each) => each.playState !== 'running')"
         deadline = time.monotonic() + TIMEOUT
-        while not self.evaluate(f"Boolean({until} && {at_rest})"):
+        while not self.evaluate(f"Boolean({until})"):
             if time.monotonic() > deadline:
                 raise ChromiumError(f"the page did not reach the condition in {TIMEOUT} s: {until}")
             time.sleep(0.05)

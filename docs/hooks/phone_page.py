@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))
 
 import chromium
+from pictures import replace
 
 from momopay import Client
 from momopay.sandbox import Outcome, Sandbox, phone_for
@@ -41,7 +42,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replace the committed pictures by new ones (a hook of mkdocs)."""
     from mkdocs.exceptions import PluginError  # noqa: PLC0415  not needed to renew the pictures
     from mkdocs.plugins import get_plugin_logger  # noqa: PLC0415  as above
-    from mkdocs.structure.files import File  # noqa: PLC0415  as above
 
     logger = get_plugin_logger("phone_page")
     if chromium.find() is None:
@@ -49,11 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             raise PluginError("the screenshots of the sandbox need Chromium, which is not installed")
         logger.info("Chromium is not installed: using the committed screenshots of the sandbox")
         return files
-    for name, picture in pictures().items():
-        if (committed := files.get_file_from_path(name)) is not None:
-            files.remove(committed)
-        files.append(File.generated(config, name, content=picture))
-    return files
+    return replace(files, config, pictures())
 
 
 @cache

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))
 
 import chromium
+from pictures import replace
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -57,16 +58,11 @@ COLOURS = {
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replace the committed pictures by new ones (a hook of mkdocs)."""
     from mkdocs.plugins import get_plugin_logger  # noqa: PLC0415  not needed to renew the pictures
-    from mkdocs.structure.files import File  # noqa: PLC0415  as above
 
     if chromium.find() is None:  # phone_page.py fails the build where it is required
         get_plugin_logger("screens").info("Chromium is not installed: using the committed pictures")
         return files
-    for name, content in pictures().items():
-        if (committed := files.get_file_from_path(f"{FOLDER}/{name}")) is not None:
-            files.remove(committed)
-        files.append(File.generated(config, f"{FOLDER}/{name}", content=content))
-    return files
+    return replace(files, config, {f"{FOLDER}/{name}": content for name, content in pictures().items()})
 
 
 @cache
@@ -144,11 +140,8 @@ def _checkout_pictures(tab: chromium.Tab, shop: str, sandbox: Sandbox, scheme: s
 
 
 def _shot(tab: chromium.Tab, selector: str) -> bytes:
-    deadline = time.monotonic() + chromium.TIMEOUT
-    while not tab.evaluate(f"document.querySelector('{selector}') !== null && document.readyState === 'complete'"):
-        if time.monotonic() > deadline:
-            raise chromium.ChromiumError(f"the checkout does not show {selector}")
-        time.sleep(0.05)
+    there = f"document.querySelector('{selector}') !== null && document.readyState === 'complete'"
+    tab.wait(there, at_rest=False)  # the circle of a payment that is waited for turns all the time
     return tab.screenshot()
 
 
