@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from momopay import InvalidApiKeyError
 from momopay._transport.response import RawResponse
 from momopay.probe import ROWS, Cost
 from momopay.sandbox import Channel, Fault
@@ -102,6 +103,20 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     scene.probe(write=True)
     name = scene.channels[1]
     assert scene.notes[-1].startswith(f"The channel {name!r} may be left:")
+
+
+def test_a_key_that_is_revoked_meanwhile_leaves_a_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = type(scene.time).send
+
+    async def answer(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        if scene.channels[1:]:
+            return RawResponse(401, httpx.Headers(), b"")
+        return await send(self, method, *arguments, **options)
+
+    monkeypatch.setattr(type(scene.time), "send", answer)
+    with pytest.raises(InvalidApiKeyError):
+        scene.probe(write=True)
+    assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left:")
 
 
 def test_an_unclear_creation_is_not_repeated(scene: Scene) -> None:

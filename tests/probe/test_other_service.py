@@ -63,7 +63,7 @@ def test_its_facts(client: Client) -> None:
         "unknown_path": "404 with a body that is no envelope",
         "limit_of_zero": "422 INVALID_REQUEST",
         "unknown_status_filter": "accepted, ignored",
-        "top_up_type_filter": "accepted",
+        "top_up_type_filter": "accepted, ignored",
         "top_up_type": "wallet_topup",
         "read_times": "an offset",
         "list_fee_field": "transaction_fee",
@@ -74,6 +74,7 @@ def test_its_facts(client: Client) -> None:
         "time_formats": ["time", "date"],
         "invalid_body": "422 INVALID_REQUEST",
         "channel_created_status": 201,
+        "channel_changed_status": 200,
         "deleted_channel_delete": "404 CHANNEL_NOT_FOUND",
     }
     assert {name: facts[name] for name in expected} == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import pytest
@@ -36,9 +37,10 @@ def test_without_a_limit_nothing_is_told(scene: Scene) -> None:
 class Script:
     """A service that counts in its own way. Time moves by sleeping alone."""
 
-    def __init__(self, rule: str) -> None:
+    def __init__(self, rule: str, *, second: int = 10, stated: int | None = 60) -> None:
         self.rule = rule
-        self.now = 1_000_030.0  # in the middle of a minute on the wall
+        self.details = {} if stated is None else {"limit": stated}
+        self.now = 1_000_020.0 + second  # a minute on the wall begins at 1,000,020
         self.hits: list[float] = []
         self.tokens = 60.0
         self.held = 0.0
@@ -58,8 +60,8 @@ class Script:
         date = f"Fri, 20 Nov 2026 {clock} GMT"
         if passed:
             return Answer(200, {"date": date}, b'{"success": true, "data": {}}')
-        body = b'{"success": false, "error": {"details": {"limit": 60}}}'
-        return Answer(429, {"date": date, "retry-after": str(reset)}, body)
+        body = {"success": False, "error": {"details": self.details}}
+        return Answer(429, {"date": date, "retry-after": str(reset)}, json.dumps(body).encode())
 
     def wall_clock(self) -> tuple[bool, int]:
         minute = self.now // 60
@@ -83,6 +85,14 @@ class Script:
         self.now = 1_000_030.0
         return True, 0
 
+    def weighted(self) -> tuple[bool, int]:
+        minute, second = divmod(self.now, 60)
+        before, here = (sum(hit // 60 == each for hit in self.hits) for each in (minute - 1, minute))
+        if here + before * (60 - second) / 60 >= 60:
+            return False, 1
+        self.hits.append(self.now)
+        return True, 0
+
     def short(self) -> tuple[bool, int]:
         self.hits = [hit for hit in self.hits if hit > self.now - 20]
         return self._take(20)
@@ -102,13 +112,14 @@ class Script:
 @pytest.mark.parametrize(
     ("rule", "value", "sentence"),
     [
-        ("wall_clock", "fixed", "10 of 10 requests passed"),
+        ("wall_clock", "fixed", "60 passed again"),
         ("bucket", "unknown", "no window, but a bucket"),
         ("busy", "unknown", "throttled after a minute without a request"),
+        ("weighted", "unknown", "12 passed again. No window of a minute does so"),
         ("slow", "unknown", "The requests took too long"),
-        ("short", "unknown", "65 requests passed, and the 429 states 60"),
+        ("short", "unknown", "60 passed half a minute later"),
         ("still", "unknown", "stands still"),
-        ("sliding", "sliding", "5 of 10 requests passed"),
+        ("sliding", "sliding", "5 passed again"),
     ],
 )
 def test_other_services(rule: str, value: str, sentence: str) -> None:
@@ -119,6 +130,23 @@ def test_other_services(rule: str, value: str, sentence: str) -> None:
     assert found.value == value
     assert sentence in found.sentence
     assert script.held == 61.0  # nobody else sends meanwhile
+
+
+@pytest.mark.parametrize("stated", [60, None])
+@pytest.mark.parametrize("second", [0, 12, 28, 29, 33, 52])
+def test_a_window_by_the_clock_on_the_wall(second: int, stated: int | None) -> None:
+    script, findings = Script("wall_clock", second=second, stated=stated), Findings([])
+    wire: Any = script
+    WindowProbe(wire, findings).run(lambda _text: None)
+    found = findings.all()
+    assert (found["rate_window"].value, found["rate_limit"].value) == ("fixed", 60)
+
+
+def test_a_bucket_shows_no_limit() -> None:
+    script, findings = Script("bucket", stated=None), Findings([])
+    wire: Any = script
+    WindowProbe(wire, findings).run(lambda _text: None)
+    assert findings.all()["rate_limit"].value == "unknown"
 
 
 @pytest.mark.parametrize(("rule", "value"), [("wall_clock", "fixed"), ("sliding", "sliding")])

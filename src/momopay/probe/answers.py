@@ -44,8 +44,8 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the service did what was asked: 2xx, and the body does not say otherwise."""
-        return self._is_2xx and self.envelope.get("success") is not False
+        """Whether the service did what was asked: 2xx, and the body does not say otherwise, nor is it a page."""
+        return self._is_2xx and not self.is_page and self.envelope.get("success") is not False
 
     @property
     def is_page(self) -> bool:
@@ -110,9 +110,11 @@ class Answer:
         """What came, in a few words that hold nothing personal."""
         if self.status is None:
             return "no answer"
-        if not self.envelope:
-            return f"{self.status} with {'an empty body' if not self.body.strip() else 'a body that is no envelope'}"
-        return f"{self.status} {self.code}" if self.code else f"{self.status}"
+        if not self.body.strip():
+            return f"{self.status} with an empty body"
+        if self.code:
+            return f"{self.status} {self.code}"
+        return f"{self.status}" if "success" in self.envelope else f"{self.status} with a body that is no envelope"
 
 
 def quoted(text: str) -> str:

@@ -68,7 +68,7 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
         # A default channel would take payments. It was not asked for, so it is deleted at once.
         is_default = field_of(created.data, "isDefault", "is_default")
         if isinstance(identity, str) and is_default is not True:
-            _ask_for_changes(wire, findings, identity, shortcode, other)
+            _ask_for_changes(wire, findings, identity, name, shortcode, other)
             _ask_for_deletion(wire, findings, identity)
     finally:
         # Whatever the answers said: one that was lost, or a refusal, may have created a channel too.
@@ -78,7 +78,7 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
 
 def add_status(findings: Findings, name: str, what: str, answer: Answer) -> None:
     """Record the status of a success."""
-    value = answer.status if answer.is_success and not answer.is_page and answer.status is not None else UNKNOWN
+    value = answer.status if answer.is_success and answer.status is not None else UNKNOWN
     findings.add(name, value, f"{what} got {answer.summary}.", answer)
 
 
@@ -115,13 +115,16 @@ def _camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
-def _ask_for_changes(wire: Wire, findings: Findings, identity: str, shortcode: str, other: str) -> None:
+def _ask_for_changes(wire: Wire, findings: Findings, identity: str, name: str, shortcode: str, other: str) -> None:
     unknown = wire.change("PATCH", f"{CHANNELS}/{uuid4()}", {"name": "momopay probe"})
     add_outcome(findings, "unknown_channel_patch", "A PATCH of a channel that does not exist", unknown)
     if unknown.is_refusal and unknown.code:
         sentence = f"A PATCH of a channel that does not exist got {unknown.summary}."
         findings.add("patch_unknown_channel", unknown.code, sentence, unknown)
     path = f"{CHANNELS}/{segment(identity)}"
+    # Its own name: another one would hide the channel from the next run, if this one is killed.
+    renamed = wire.change("PATCH", path, {"name": name})
+    add_status(findings, "channel_changed_status", "A PATCH of a channel", renamed)
     changed = wire.change("PATCH", path, {"shortcode": other})
     if changed.is_refusal:
         sentence = f"A PATCH with another shortcode got {changed.summary}."
@@ -154,16 +157,30 @@ def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
 
 def _remove(wire: Wire, name: str, note: Note) -> None:
     """Delete the channel by its name: its id may be in an answer that did not come."""
+    is_gone = False
+    try:
+        is_gone = _is_removed(wire, name)
+    finally:
+        # Also after an error, such as that of a key that was revoked meanwhile.
+        if not is_gone:
+            note(
+                f"The channel {name!r} may be left: run `momopay probe --write` again, or delete it in the account"
+                " console."
+            )
+
+
+def _is_removed(wire: Wire, name: str) -> bool:
+    """Delete the channels of that name until the list shows none; return whether it did."""
     for attempt in range(_ATTEMPTS):
         if attempt:
             wire.sleep(2.0 * attempt)
         listed = wire.get(CHANNELS)
         left = [channel for channel in listed.items if channel.get("name") == name]
-        if listed.is_success and not listed.is_page and not left:
-            return
+        if listed.is_success and listed.envelope and not left:
+            return True
         for channel in left:
             _delete(wire, str(channel.get("id")))
-    note(f"The channel {name!r} may be left: run `momopay probe --write` again, or delete it in the account console.")
+    return False
 
 
 def _delete(wire: Wire, identity: str) -> None:

@@ -39,6 +39,7 @@ FACTS: Final = (
     _read("rate_headers", "Look for headers about the rate limit in ordinary answers.", "Limits"),
     _read("deprecation_headers", "Look for the headers Deprecation and Sunset.", "Versioning"),
     _read("unknown_path", "Read a path that does not exist.", "Errors"),
+    _read("server_error_code", "Look at the code of a 5xx.", "Errors", "Needs a failure of the service meanwhile."),
     # Fields
     _read("balance_fields", "Read the service wallet.", "Service wallet"),
     _read("channel_fields", "List the channels.", "Payment channel", "Needs a channel on the account."),
@@ -52,8 +53,8 @@ FACTS: Final = (
     # Refusals
     _read("transaction_not_found", "Read a transaction with a made-up id.", "Errors"),
     _read("malformed_transaction_id", "Read a transaction with an id that is no UUID.", "Errors"),
-    _read("limit_of_zero", "List with limit=0.", _LIST),
-    _read("limit_above_100", "List with limit=101.", _LIST),
+    _read("limit_of_zero", "List with limit=0: which limit it is taken as.", _LIST),
+    _read("limit_above_100", "List with limit=101: which limit it is taken as.", _LIST),
     _read("unknown_status_filter", "List with a status that does not exist.", _LIST),
     _read("expired_status_filter", "List with status=EXPIRED, which no filter is specified for.", _LIST),
     _read("top_up_type_filter", "List with type=WALLET_TOPUP, which no filter is specified for.", _LIST),
@@ -61,9 +62,13 @@ FACTS: Final = (
     _read("unknown_parameter", "List with a parameter that does not exist.", _LIST),
     _read("invalid_time_filter", "List with a from that is no time.", _LIST),
     _read("invalid_amount_filter", "List with an amountMin that is no number.", _LIST),
+    _read("invalid_channel_filter", "List with a channelId that is no UUID.", _LIST),
     # Filters
     _read(
-        "time_formats", "List from a day far in the future, as a time, a date and seconds since 1970.", _LIST, _HISTORY
+        "time_formats",
+        "List from a day far in the future, as a time, a date, and seconds and milliseconds since 1970.",
+        _LIST,
+        _HISTORY,
     ),
     _read("q_finds_ids", "List with the id of a transaction as q.", _LIST, _HISTORY),
     _read("q_finds_phones", "List with the phone of a transaction as q.", _LIST, _HISTORY),
@@ -84,10 +89,18 @@ FACTS: Final = (
         "PATCH a channel that does not exist.",
         "PATCH /payment-wallet/channels/{id}",
     ),
+    _costs(
+        "channel_changed_status", Cost.WRITE, "Send its name in a PATCH of it.", "PATCH /payment-wallet/channels/{id}"
+    ),
     _costs("delete_status", Cost.WRITE, "Delete the channel.", "DELETE /payment-wallet/channels/{id}"),
     _costs("deleted_channel_delete", Cost.WRITE, "Delete it again.", "DELETE /payment-wallet/channels/{id}"),
     # A minute's requests
-    _costs("rate_limit", Cost.RATE, "Count the requests until the first 429.", "Limits"),
+    _costs(
+        "rate_limit",
+        Cost.RATE,
+        "Look at the limit that a 429 states, or count the requests that a window lets through.",
+        "Limits",
+    ),
     _costs("retry_after", Cost.RATE, "Look at the Retry-After header of a 429.", "Errors"),
     _costs("throttled_details", Cost.RATE, "Look at the details of a 429.", "Errors"),
     _costs("throttled_headers", Cost.RATE, "Look for headers about the rate limit in a 429.", "Limits"),
@@ -112,7 +125,6 @@ FACTS: Final = (
     _closed("processing_callbacks", _RECEIVER, "Callbacks"),
     _closed("callback_signature", _RECEIVER, "Callbacks"),
     _closed("maximum_amounts", "needs payments above the maximum.", "Limits"),
-    _closed("server_error_code", "needs a failure of the service.", "Errors"),
     _closed("b2c_wallet_fields", "no endpoint shows the B2C wallet.", "POST /b2c/payouts"),
     _closed("customer_fields", "no endpoint shows customers.", "DELETE /payment-wallet/channels/{id}"),
     _closed("credential_fields", "no endpoint shows credential profiles.", "POST /payments/stk"),

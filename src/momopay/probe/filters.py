@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
 from momopay.probe.answers import Answer
 from momopay.probe.findings import UNKNOWN, Findings
-from momopay.probe.history import History
+from momopay.probe.history import History, Seen
 from momopay.probe.reads import LIST, add_outcome, read_one
 from momopay.probe.wire import Wire
 
 _NONSENSE: Final = "MOMOPAY_PROBE"
-_INVALID: Final = (
-    ("limit_of_zero", "limit", "0"),
-    ("limit_above_100", "limit", "101"),
+_NONSENSES: Final = (
     ("unknown_status_filter", "status", _NONSENSE),
-    ("expired_status_filter", "status", "EXPIRED"),
-    ("top_up_type_filter", "type", "WALLET_TOPUP"),
     ("invalid_cursor", "cursor", _NONSENSE),
-    ("unknown_parameter", "momopayProbe", "1"),
     ("invalid_time_filter", "from", _NONSENSE),
     ("invalid_amount_filter", "amountMin", _NONSENSE),
+    ("invalid_channel_filter", "channelId", _NONSENSE),
 )
-_FORMATS: Final = (("time", "2999-01-01T00:00:00Z"), ("date", "2999-01-01"), ("seconds", "32472144000"))
+_LIMITS: Final = (("limit_of_zero", "0"), ("limit_above_100", "101"))
+_LARGEST_PAGE: Final = 100
+# Milliseconds last: who takes seconds would take these for the year 1,031,000.
+_FORMATS: Final = (
+    ("time", "2999-01-01T00:00:00Z"),
+    ("date", "2999-01-01"),
+    ("seconds", "32472144000"),
+    ("milliseconds", "32472144000000"),
+)
 
 
 def ask_for_refusals(wire: Wire, findings: Findings, history: History) -> Answer:
     """Ask with parameters that are invalid, or that nothing is specified about; return the answer to no time."""
+    for name, limit in _LIMITS:
+        _note_limit(findings, name, limit, wire.get(LIST, limit=limit), history)
     outcomes: dict[str, Answer] = {}
-    for name, parameter, value in _INVALID:
+    for name, parameter, value in _NONSENSES:
         # A page of one item: only whether it is refused matters.
         query = {"limit": "1", parameter: value}
         answer = wire.get(LIST, **query)
         what = f"A list with {parameter}={value}"
         outcomes[name] = answer
-        if value != _NONSENSE or not answer.is_success or answer.is_page:
+        if not answer.is_success:
             add_outcome(findings, name, what, answer)
         elif not history.items:
             findings.add(name, UNKNOWN, f"{what} was accepted, and there is nothing to list.", answer)
@@ -43,7 +50,42 @@ def ask_for_refusals(wire: Wire, findings: Findings, history: History) -> Answer
             # A cursor that starts the list again, or a filter that is ignored, shows what was not asked for.
             effect = "ignored" if answer.items else "nothing listed"
             findings.add(name, f"accepted, {effect}", f"{what} was accepted: {effect}.", answer)
+    answer = wire.get(LIST, limit="1", momopayProbe="1")
+    add_outcome(findings, "unknown_parameter", "A list with momopayProbe=1", answer)
+    answer = wire.get(LIST, limit=str(_LARGEST_PAGE), status="EXPIRED")
+    _note_filter(findings, "expired_status_filter", "status=EXPIRED", answer, history, lambda each: each.has_expired)
+    answer = wire.get(LIST, limit=str(_LARGEST_PAGE), type="WALLET_TOPUP")
+    _note_filter(findings, "top_up_type_filter", "type=WALLET_TOPUP", answer, history, lambda each: each.is_top_up)
     return outcomes["invalid_time_filter"]
+
+
+def _note_limit(findings: Findings, name: str, limit: str, answer: Answer, history: History) -> None:
+    what, count = f"A list with limit={limit}", len(answer.items)
+    # A page that may be the whole list shows no limit.
+    is_a_page = count < len(history.items) or (count == _LARGEST_PAGE and history.has_more)
+    if not answer.is_success:
+        add_outcome(findings, name, what, answer)
+    elif is_a_page or count > _LARGEST_PAGE:
+        taken = "no limit" if count > _LARGEST_PAGE + 1 else str(count)
+        findings.add(name, f"accepted as {taken}", f"{what} was accepted, and showed {count} transactions.", answer)
+    else:
+        sentence = f"{what} was accepted, and the account has too few transactions to tell as which limit."
+        findings.add(name, UNKNOWN, sentence, answer)
+
+
+def _note_filter(
+    findings: Findings, name: str, query: str, answer: Answer, history: History, is_meant: Callable[[Seen], bool]
+) -> None:
+    listed, what = History(answer).items, f"A list with {query}"
+    if not answer.is_success or not history.items:
+        add_outcome(findings, name, what, answer)
+    elif not all(map(is_meant, listed)):
+        findings.add(name, "accepted, ignored", f"{what} was accepted, and showed others.", answer)
+    elif not listed and any(map(is_meant, history.items)):
+        sentence = f"{what} was accepted, and showed none, though the account has some."
+        findings.add(name, "accepted, nothing listed", sentence, answer, history.answer)
+    else:
+        findings.add(name, "accepted", f"{what} was accepted, and showed no others.", answer)
 
 
 def ask_for_formats(wire: Wire, findings: Findings, history: History, no_time: Answer) -> None:
@@ -54,15 +96,25 @@ def ask_for_formats(wire: Wire, findings: Findings, history: History, no_time: A
         # As empty as the list of a time that is understood.
         findings.add("time_formats", UNKNOWN, "A list from what is no time was empty.", no_time)
         return
-    answers = {name: wire.get(LIST, **{"limit": "1", "from": value}) for name, value in _FORMATS}
-    if any(not answer.is_success and not answer.is_refusal for answer in answers.values()):
+    answers: dict[str, Answer] = {}
+    for name, value in _FORMATS:
+        if name == "milliseconds" and _is_understood(answers["seconds"]):
+            break
+        answers[name] = wire.get(LIST, **{"limit": "1", "from": value})
+    # Who answers what is no time with a 5xx, does so for a format that it does not understand.
+    fails = (no_time.status or 0) >= 500  # noqa: PLR2004
+    if any(not each.is_success and not each.is_refusal and not (fails and each.envelope) for each in answers.values()):
         seen = ", ".join(f"{name}: {answer.summary}" for name, answer in answers.items())
         findings.add("time_formats", UNKNOWN, f"A list from the year 2999 on got {seen}.", *answers.values())
         return
-    understood = [name for name, answer in answers.items() if answer.is_success and not answer.items]
+    understood = [name for name, answer in answers.items() if _is_understood(answer)]
     seen = ", ".join(f"{name}: {_shown(answer.is_success, len(answer.items))}" for name, answer in answers.items())
-    sentence = f"A list from the year 2999 on was given as a time, as a date and as seconds since 1970 ({seen})."
+    sentence = f"A list from the year 2999 on was given in {len(answers)} formats ({seen})."
     findings.add("time_formats", understood, sentence, *answers.values())
+
+
+def _is_understood(answer: Answer) -> bool:
+    return answer.is_success and not answer.items
 
 
 def ask_for_texts(wire: Wire, findings: Findings, history: History) -> None:

@@ -69,6 +69,16 @@ class Seen:
         """Whether it is an STK prompt."""
         return self.type.upper() == "STK"
 
+    @property
+    def is_top_up(self) -> bool:
+        """Whether it is a top-up of the service wallet."""
+        return "TOP" in self.type.upper()
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether its status is EXPIRED."""
+        return self.status.upper() == "EXPIRED"
+
     def _text(self, *names: str) -> str:
         value = field_of(self.record, *names)
         return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
@@ -80,6 +90,11 @@ class History:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.items: list[Seen] = [seen for seen in map(Seen, answer.items) if seen.id]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return bool(field_of(self.answer.data, "nextCursor", "next_cursor"))
 
     def find(self, transaction_id: str) -> Seen | None:
         """Return the item with that id, None if the page has none."""

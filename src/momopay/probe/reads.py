@@ -81,6 +81,11 @@ def add_outcome(findings: Findings, name: str, what: str, answer: Answer) -> Non
 
 def note_all(findings: Findings, answers: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
+    answers = list(answers)
+    failed = [each for each in answers if each.status is not None and each.status >= 500 and each.code]  # noqa: PLR2004
+    if failed:
+        codes = ", ".join(sorted({each.code for each in failed if each.code}))
+        findings.add("server_error_code", codes, f"{len(failed)} reads failed.", *failed)
     # What has no envelope may come from a proxy on the way.
     enveloped = [each for each in answers if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]

@@ -50,7 +50,7 @@ def probe(
 
     Raises:
         InvalidApiKeyError: The service refused the key.
-        APIConnectionError: The service was not reached, or answered each of the first reads with a 5xx and no envelope.
+        APIConnectionError: The service was not reached, or answered each of the first reads with a 5xx.
         ProtocolError: None of the first answers has the service's envelope. Nothing was written or sent.
         BudgetExhaustedError: Others used up the rate budget of the key for minutes.
         OutcomeUnknownError: The prompt may have been sent, and the customer may pay it. Probe again with the same
@@ -90,17 +90,16 @@ def probe(
 
 def _check_that_it_is_the_service(wire: Wire) -> None:
     """Raise before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them."""
-    if any("success" in answer.envelope for answer in wire.reads):
-        return
     statuses = sorted({answer.status for answer in wire.reads if answer.status is not None})
-    message = f"no answer has the service's envelope ({', '.join(map(str, statuses))})"
+    shown = ", ".join(map(str, statuses))
     if all(status >= 500 for status in statuses):  # noqa: PLR2004  the server's own
-        raise APIConnectionError(message)
-    raise ProtocolError(message, status_code=statuses[0])
+        raise APIConnectionError(f"the service failed at every read ({shown})")
+    if not any("success" in answer.envelope for answer in wire.reads):
+        raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=statuses[0])
 
 
 def _note_created(findings: Findings, created: list[Answer]) -> None:
-    answers = [answer for answer in created if answer.is_success and not answer.is_page]
+    answers = [answer for answer in created if answer.is_success]
     statuses = {answer.status for answer in answers if answer.status is not None}
     if statuses:
         sentence = f"What was created got {', '.join(map(str, sorted(statuses)))}."

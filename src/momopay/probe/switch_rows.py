@@ -96,7 +96,7 @@ SWITCHES: Final = (
         "rate_window",
         Cost.RATE,
         ("fixed", "sliding"),
-        "Send a few requests, and the rest of a minute's half a minute later; see how many are free afterwards.",
+        "Send a few requests, the rest of the limit half a minute later, and more when the first are a minute old.",
         _RATE,
         "Limits",
     ),

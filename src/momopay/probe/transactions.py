@@ -78,10 +78,10 @@ def look_at_list(findings: Findings, history: History) -> None:
     if phones:
         value = UNKNOWN if len(phones) > 1 else "whole" if phones.pop() else "masked"
         findings.add("list_phone", value, f"The phones in the list are {value}.", answer)
-    top_ups = sorted({each for each in types if "top" in each.lower()})
+    top_ups = sorted({item.type for item in items if item.is_top_up})
     if top_ups:
         findings.add("top_up_type", ", ".join(top_ups), "A top-up in the list has this type.", answer)
-    if any(item.is_prompt and item.status.upper() == "EXPIRED" for item in items):
+    if any(item.is_prompt and item.has_expired for item in items):
         findings.add("expired_reads_as", "EXPIRED", "The list has a prompt with the status EXPIRED.", answer)
 
 

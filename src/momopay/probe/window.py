@@ -1,7 +1,7 @@
 """How the service counts a minute's requests, found by using them up. Times are in seconds, by the service's clock.
 
 A few requests go first, and the rest of the limit half a minute later. A minute after the first ones, a fixed window
-lets everything through again, and a sliding one only as many as went first.
+lets a whole limit through again, and a sliding one only as many as went first.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WindowProbe:
     def run(self, note: Note) -> None:
         """Find the limit and the window."""
         note(
-            "Using up a minute's requests of this key, for about three minutes: until then, other programs with the key"
-            " get 429."
+            "Using up a minute's requests of this key, for about three minutes: until a minute after it, other programs"
+            " with the key get 429."
         )
         try:
             self._find()
@@ -56,25 +56,27 @@ class WindowProbe:
             self._findings.add("rate_limit", UNKNOWN, f"{_MOST} requests in a row got no 429.")
             raise UnclearError(f"{_MOST} requests in a row got no 429.")
         self._note_refusal(refused, passed + _EARLY)
-        self._check_for_a_bucket(pause_of(refused))
+        spent = self._check_for_a_bucket(pause_of(refused))
         since = (served_at(refused) or 0.0) - (served_at(begun) or 0.0) if served_at(refused) else _HALF
         if since > _WINDOW - 2 * _MOMENT:
             raise UnclearError("The requests took too long: the window was over before the limit was reached.")
-        stated = refused.details.get("limit")
-        if isinstance(stated, int) and passed + _EARLY > stated:
-            raise UnclearError(f"{passed + _EARLY} requests passed, and the 429 states {stated}: no minute's window.")
         self._sleep(_WINDOW - since - _MOMENT + 1)
-        passed, last = self._send(_AFTERWARDS)
-        if not passed and last is not None:
+        again, last = self._send(_AFTERWARDS)
+        has_waited = not again and last is not None
+        if has_waited and last is not None:
             # A window by the clock on the wall ends when it says, and not a minute after the first request.
             self._sleep((pause_of(last) or _WINDOW) + 1)
-            passed, last = self._send(_AFTERWARDS)
-            if passed < _AFTERWARDS:
+            again, last = self._send(_AFTERWARDS)
+            if again < _AFTERWARDS:
                 raise UnclearError("A minute after the first requests, none passed.")
-        self._conclude(passed, last or refused)
+        if last is None:
+            # A window that weighs the last minute lets some through. Only a fixed one lets everything through.
+            more, last = self._send(_MOST - again)
+            again += more + spent
+        self._conclude(passed, again, last or refused, has_waited=has_waited)
 
-    def _check_for_a_bucket(self, pause: float | None) -> None:
-        """Raise if requests trickle through in the next moments, as they do in no window."""
+    def _check_for_a_bucket(self, pause: float | None) -> int:
+        """Raise if requests trickle through in the next moments, as they do in no window; return how many passed."""
         count, moment = 1, _MOMENT
         if pause is not None and pause <= _MOMENT:
             # A window by the clock on the wall may end just now, and then lets everything through.
@@ -85,18 +87,30 @@ class WindowProbe:
             raise UnclearError(
                 f"{passed} of {count} requests passed {moment:g} s after a 429: no window, but a bucket."
             )
+        return passed
 
-    def _conclude(self, passed: int, answer: Answer) -> None:
+    def _conclude(self, passed: int, again: int, answer: Answer, *, has_waited: bool) -> None:
+        stated = _limit_of(answer)
+        # Without a stated limit: a window by the clock on the wall may have ended between the first ones and the rest.
+        limit = min(passed + _EARLY, again) if stated is None and again >= _AFTERWARDS else stated or passed + _EARLY
+        is_whole = passed + _EARLY <= limit
         sentence = (
-            f"{_EARLY} requests went first, and the rest of the limit half a minute later. When the first were a minute"
-            f" old, {passed} of {_AFTERWARDS} requests passed."
+            f"{_EARLY} requests went first, and {passed} passed half a minute later. When the first were a minute old,"
+            f" {again} passed again."
         )
-        value = "fixed" if passed == _AFTERWARDS else "sliding" if passed <= _EARLY + 1 else UNKNOWN
-        self._findings.add("rate_window", value, sentence, answer)
+        value = UNKNOWN
+        if again <= _EARLY + 1 and is_whole:
+            value = "sliding"
+        elif again >= limit and (is_whole or has_waited):
+            value = "fixed"
+        shown = sentence if value != UNKNOWN else f"{sentence} No window of a minute does so."
+        self._findings.add("rate_window", value, shown, answer)
+        if value != UNKNOWN:
+            self._findings.add("rate_limit", limit, f"{sentence} The 429 states {stated or 'no limit'}.", answer)
 
     def _note_refusal(self, refused: Answer, passed: int) -> None:
-        stated = refused.details.get("limit")
-        limit = stated if isinstance(stated, int) and not isinstance(stated, bool) else passed
+        stated = _limit_of(refused)
+        limit = UNKNOWN if stated is None else stated  # what passed may be more than the limit of a window
         sentence = (
             f"{passed} requests passed before a 429, which states {stated if stated is not None else 'no limit'}."
         )
@@ -145,6 +159,11 @@ class WindowProbe:
 
     def _sleep(self, seconds: float) -> None:
         self._wire.sleep(seconds / self._speed)
+
+
+def _limit_of(refused: Answer) -> int | None:
+    stated = refused.details.get("limit")
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) else None
 
 
 def _style_of(retry_after: str) -> str:
