@@ -94,9 +94,14 @@ class Tab:
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def screenshot(self) -> bytes:
-        """Return a PNG of what the window shows."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+    def screenshot(self, of: str | None = None, *, margin: int = 0) -> bytes:
+        """Return a PNG of what the window shows, or of the first element of a selector with a margin in CSS pixels."""
+        part: dict[str, Any] = {}
+        if of is not None:
+            box = self.evaluate(f"document.querySelector({of!r}).getBoundingClientRect().toJSON()")
+            size = {"width": box["width"] + 2 * margin, "height": box["height"] + 2 * margin}
+            part["clip"] = {"x": box["x"] - margin, "y": box["y"] - margin, "scale": 1, **size}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **part)["data"])
 
 
 def _faults(event: dict[str, Any]) -> list[str]:

@@ -30,11 +30,16 @@ if TYPE_CHECKING:
 
 SCHEMES = ("light", "dark")
 VIEWS = {
-    "phone": ("null", "!document.getElementById('veil').hidden"),
+    "phone": ("null", "!document.getElementById('veil').hidden", None),
+    "prompt": ("null", "!document.getElementById('veil').hidden", ".phone"),
     # Newest first: the open prompt, the payout, the payment that has ended.
-    "transaction": ("openDetail(state.transactions[2].id)", "document.querySelector('dialog[open] .rows details')"),
+    "transaction": (
+        "openDetail(state.transactions[2].id)",
+        "document.querySelector('dialog[open] .rows details')",
+        None,
+    ),
 }
-"""What is shown: what the page's script does for it, and when it is there."""
+"""What is shown: what the page's script does for it, when it is there, and which element is the picture."""
 NAME = "assets/{view}-{scheme}.png"
 
 
@@ -63,12 +68,12 @@ def pictures() -> dict[str, bytes]:
             _make_payments(client, sandbox, callback_url)
         taken: dict[str, bytes] = {}
         for scheme in SCHEMES:
-            tab.set_window(width=1240, height=840, scheme=scheme, scale=1.5)
-            for view, (act, there) in VIEWS.items():
+            tab.set_window(width=1240, height=920, scheme=scheme, scale=1.5)
+            for view, (act, there, part) in VIEWS.items():
                 tab.open(f"{sandbox.url}/", until=VIEWS["phone"][1])
                 tab.evaluate(act)
                 tab.wait(there)
-                taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot()
+                taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot(part, margin=16)
         return taken
 
 

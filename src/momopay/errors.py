@@ -1,29 +1,40 @@
 """Everything that momopay raises.
 
     MomoPayError
-    |- ConfigurationError            no key, no base_url, TLS missing, live key on loopback, senseless options,
-    |                                unreadable CA file, a journal of another account
-    |- RequestValidationError        also ValueError; refused here, nothing was sent; .fields {name: message}
+    |- ConfigurationError         no key, no base_url, TLS missing, live key on loopback,
+    |                             senseless options, unreadable CA file, a journal of
+    |                             another account
+    |- RequestValidationError     also ValueError; refused here, nothing was sent;
+    |                             .fields {name: message}
     |- CallbackError
-    |  |- InvalidCallbackError       also ValueError; the body is not a callback
-    |  |- ForgedCallbackError        the token of the callback URL is missing or wrong
-    |  `- CallbackMismatchError      the service's own record differs; .fields
-    |- APIConnectionError            no response, and the call is safe to repeat or was not sent
-    |- BudgetExhaustedError          no slot in the rate budget within the deadline; not sent; .retry_after
-    |- OutcomeUnknownError           a payment, top-up or channel creation may have executed; reconcile it
-    |- ProtocolError                 a response that is not the service's: HTML, broken JSON, missing data
-    |- WaitTimeoutError              also TimeoutError; .last is the last Transaction read
-    |- DuplicatePayoutError, DuplicateCollectionError  the same reference was used before with another amount or phone
-    |- JournalError                  the journal's database failed; this call sent nothing
-    `- APIError                      the service refused; .code .message .details .status_code .request_id
-       |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError, ChannelNotFoundError,
-       |  InvalidApiKeyError, InsufficientServiceBalanceError, KycNotVerifiedError,
-       |  InsufficientFundsError, ChannelInUseError, TransactionNotFoundError
-       |- ThrottledError             .retry_after
-       |  |- RateLimitExceededError  .limit .remaining .reset_in_seconds
+    |  |- InvalidCallbackError    also ValueError; the body is not a callback
+    |  |- ForgedCallbackError     the token of the callback URL is missing or wrong
+    |  `- CallbackMismatchError   the service's own record differs; .fields
+    |- APIConnectionError         no response; the call is safe to repeat or was not sent
+    |- BudgetExhaustedError       no slot in the rate budget within the deadline;
+    |                             not sent; .retry_after
+    |- OutcomeUnknownError        a payment, top-up or channel creation may have
+    |                             executed; reconcile it
+    |- ProtocolError              a response that is not the service's: HTML,
+    |                             broken JSON, missing data
+    |- WaitTimeoutError           also TimeoutError; .last is the last Transaction read
+    |- DuplicatePayoutError, DuplicateCollectionError
+    |                             the same reference was used before with another amount
+    |                             or phone
+    |- JournalError               the journal's database failed; this call sent nothing
+    `- APIError                   the service refused; .code .message .details
+       |                          .status_code .request_id
+       |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError,
+       |  ChannelNotFoundError, InvalidApiKeyError, InsufficientServiceBalanceError,
+       |  KycNotVerifiedError, InsufficientFundsError, ChannelInUseError,
+       |  TransactionNotFoundError
+       |- ThrottledError          .retry_after
+       |  |- RateLimitExceededError     .limit .remaining .reset_in_seconds
        |  |- StkTempBannedError
-       |  `- TransactionHealthBlockedError  .blocked_until .success_rate .sample_size .min_success_rate
-       `- ServerError                5xx or 408, after all attempts
+       |  `- TransactionHealthBlockedError
+       |                          .blocked_until .success_rate .sample_size
+       |                          .min_success_rate
+       `- ServerError             5xx or 408, after all attempts
 
 Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the request may
 have taken effect (True: money may have moved, or that is not known; False: no money moved). Times are in seconds.

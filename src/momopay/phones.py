@@ -21,7 +21,7 @@ def normalise_phone(text: str) -> str:
         text: The number as a person wrote it.
 
     Returns:
-        Twelve digits: ``254`` and nine more.
+        Twelve digits, which are ``254`` and nine more.
 
     Raises:
         ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it.

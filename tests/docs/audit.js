@@ -11,6 +11,18 @@
 
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page scrolls sideways");
 
+  // Only code scrolls in a box of its own. Nothing else is cut off, and no table needs to scroll.
+  for (const element of document.querySelectorAll("article *")) {
+    const box = element.getBoundingClientRect();
+    if (box.width && box.right > innerWidth + 1 && !element.closest("pre, thead")) found.push(`cut off: ${element.tagName} ${element.textContent.trim().slice(0, 40)}`);
+  }
+  // On a phone the rows of a wide table are blocks, whose cells say which column they are of.
+  for (const cell of document.querySelectorAll("article tr > td:first-child:nth-last-child(n + 3)")) {
+    const labelled = [...cell.parentElement.cells].every((each) => each.hasAttribute("data-label") && each.role === "cell");
+    if (!labelled) found.push(`no labels: ${cell.textContent.slice(0, 40)}`);
+    if (innerWidth < 720 && getComputedStyle(cell).display === "table-cell") found.push(`not stacked: ${cell.textContent.slice(0, 40)}`);
+  }
+
   // A prose line ends where the next word is further down.
   for (const block of document.querySelectorAll("article :is(p, li, dd)")) {
     if (block.closest("td, pre, svg") || block.querySelector("p, li, pre, table")) continue;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +13,9 @@ from urllib.parse import urlsplit
 import momopay
 
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
+TAG = re.compile(r"<[^>]+>")
+BASES = re.compile(r"Bases: (.*?)</p>", re.DOTALL)
+RESULTS = re.compile(r'<span class="doc-section-title">Returns:</span></p>\s*<ul>(.*?)</ul>', re.DOTALL)
 
 
 class Sources(HTMLParser):
@@ -78,6 +83,24 @@ def test_every_operation_is_in_the_reference_and_in_its_table(site: Path) -> Non
         for operation in (each for each in dir(resource) if not each.startswith("_")):
             assert re.search(rf'id="momopay\.{name}\.{operation}"', shown), operation
             assert f">{module}.{operation}<" in index, operation
+
+
+def test_the_reference_shows_public_base_classes_only(site: Path) -> None:
+    shown = "".join(page.read_text() for page in (site / "reference").rglob("*.html"))
+    bases = {unescape(TAG.sub("", name)) for line in BASES.findall(shown) for name in TAG.sub("", line).split(",")}
+    known = {*momopay.__all__, *momopay.events.__all__, *vars(builtins), "Enum", "StrEnum", "Protocol", "BaseModel"}
+    assert {name.strip() for name in bases} - known == set()
+
+
+def test_a_result_is_not_taken_for_a_type(site: Path) -> None:
+    """In the docstrings of this project a result is text alone, but a colon in its first line makes a type of it."""
+    shown = "".join(page.read_text() for page in (site / "reference").rglob("*.html"))
+    results = RESULTS.findall(shown)
+    assert len(results) > 50
+    types = [
+        unescape(TAG.sub("", code)) for result in results for code in re.findall(r"<code>(.*?)</code>", result)[:1]
+    ]
+    assert [each for each in types if re.search(r"[a-z] [a-z]", each)] == []
 
 
 def test_the_hooks_are_not_published(site: Path) -> None:

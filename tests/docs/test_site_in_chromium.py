@@ -70,11 +70,13 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
         add(`<p style="color: #999; background: #fff">pale</p>`);
         add(`<div style="width: 2000px">x</div>`);
         add(`<img src="/missing.png">`);
+        add(`<table><tr><td>a</td><td>b</td><td>c</td></tr></table>`);
         console.error("it failed");
     """
     tab.evaluate(spoil)
     found = tab.evaluate(AUDIT)
-    for fault in ("too wide: ", "contrast of P", "the page scrolls sideways", "does not load: "):
+    faults = ("too wide: ", "contrast of P", "the page scrolls sideways", "does not load: ", "cut off: ", "no labels: ")
+    for fault in faults:
         assert any(each.startswith(fault) for each in found), (fault, found)
     assert any("it failed" in each for each in tab.faults)
 
@@ -84,6 +86,19 @@ def test_the_landing_page_fits_one_screen(address: str, tab: chromium.Tab) -> No
     tab.open(address)
     below = "(each) => each.getBoundingClientRect().bottom > innerHeight"
     assert tab.evaluate(f"[...document.querySelectorAll('.hero, .promises')].filter({below}).length") == 0
+
+
+@pytest.mark.parametrize("word", ["webhook", "refund", "receipt", "duplicate", "Daraja", "idempotency"])
+def test_the_search_finds_what_people_search_for(address: str, tab: chromium.Tab, word: str) -> None:
+    tab.set_window(width=1280, height=800, scheme="light")
+    tab.open(address)
+    tab.evaluate(f"""(() => {{
+        const input = document.querySelector(".md-search__input");
+        input.focus();
+        input.value = "{word}";
+        input.dispatchEvent(new KeyboardEvent("keyup", {{bubbles: true}}));
+    }})()""")
+    tab.wait("document.querySelector('.md-search-result__item')", at_rest=False)
 
 
 @pytest.mark.parametrize("width", [360, 1400])
@@ -102,12 +117,12 @@ def test_diagrams_follow_the_scheme_and_fit(address: str, tab: chromium.Tab, wid
         assert len(seen) == 2, page
 
 
-@pytest.mark.parametrize(("scheme", "shown"), [("light", "phone-light"), ("dark", "phone-dark")])
+@pytest.mark.parametrize(("scheme", "shown"), [("light", "prompt-light"), ("dark", "prompt-dark")])
 def test_the_screenshot_follows_the_scheme(address: str, tab: chromium.Tab, scheme: str, shown: str) -> None:
     tab.set_window(width=1400, height=900, scheme=scheme)
     tab.open(address, until="document.querySelector('img.picture') !== null")
     visible = "[...document.querySelectorAll('img')].filter((each) => each.offsetHeight > 0).map((each) => each.src)"
-    pictures = [source for source in tab.evaluate(visible) if "assets/phone-" in source]
+    pictures = [source for source in tab.evaluate(visible) if "assets/prompt-" in source]
     assert len(pictures) == 1
     assert shown in pictures[0]
 

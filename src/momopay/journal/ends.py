@@ -94,8 +94,8 @@ class Ends:
                 by itself: anybody can send one.
 
         Returns:
-            The entry as it is now; None if the transaction is none of this journal's: another amount or phone, or none
-            at all, does not identify it.
+            The entry as it is now; None if the transaction is none of this journal's. One with another amount or phone,
+            or with none at all, does not identify it.
 
         Raises:
             JournalError: The database failed.

@@ -167,8 +167,8 @@ class Journal(Ends, Reports):
             client: A client of the account; with an `AsyncClient`, await the result.
 
         Returns:
-            A list of what was unresolved, as it is now: ACCEPTED where the list shows exactly one payout that fits, or
-            a prompt of the order, else UNKNOWN still.
+            A list of what was unresolved, as it is now. An entry is ACCEPTED where the list shows exactly one payout
+            that fits, or a prompt of the order. Else it is still UNKNOWN.
 
         Raises:
             MomoPayError: What ``transactions.find`` raises; nothing is lost, call it again.

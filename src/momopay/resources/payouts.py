@@ -184,11 +184,11 @@ class Payouts(Resource[BackendT]):
             max_each: The most that each may be, KES.
 
         Returns:
-            An iterable for ``for`` or, from an `AsyncClient`, ``async for``: a `PayoutOutcome` for each payout, in
-            order. A refusal of one payout, or arguments that are refused here, are its outcome, and the next one
-            follows. An error that all others would meet too, such as missing funds, a revoked key or a third unknown
-            outcome in a row, is the last outcome, with ``stops``; the rest was not begun. No `MomoPayError` is raised
-            for a payout. Iterate once; to run again, call again.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``. It yields a `PayoutOutcome` for each
+            payout, in order. A refusal of one payout, or arguments that are refused here, are its outcome, and the next
+            one follows. An error that all others would meet too, such as missing funds, a revoked key or a third
+            unknown outcome in a row, is the last outcome, with ``stops``; the rest was not begun. No `MomoPayError` is
+            raised for a payout. Iterate once; to run again, call again.
 
         Raises:
             RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before
@@ -269,7 +269,7 @@ class Payouts(Resource[BackendT]):
             by: Who decided; kept in the entry.
 
         Returns:
-            The entry as it is now, NOT_SENT or REFUSED: it may be sent.
+            The entry as it is now, NOT_SENT or REFUSED. It may be sent.
 
         Raises:
             RequestValidationError: The reference is not in the journal; or it was accepted, as the search may have
