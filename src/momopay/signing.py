@@ -61,8 +61,9 @@ class CallbackSigner:
 
         Args:
             url: The address that receives the callback. Its query is kept.
-            reference: The payment's ``account_reference`` or ``reference``, any text up to 1,024 bytes. The adapters
-                refuse a callback that has another one.
+            reference: That of ``collect_once`` or of a payout, or the ``account_reference`` of ``initiate``: any text
+                up to 1,024 bytes. The adapters refuse the callback of another payment. Of an order whose reference the
+                service has as a token, they need the journal.
 
         Returns:
             The URL with ``momo_token`` in its query, in ASCII for every reference.

@@ -64,6 +64,12 @@ class Block:
         return self._noted("recipe:")
 
     @property
+    def module(self) -> str | None:
+        """The file of a package that it is, as its first line names it (``# shop/views.py``), or None."""
+        first = re.match(r"# (\w+(?:/\w+)+)\.py$", self.text, re.MULTILINE)
+        return None if first is None else first[1]
+
+    @property
     def is_program(self) -> bool:
         """Return whether it shares no names with the other blocks of its page."""
         return self.test_file is not None or self.recipe is not None

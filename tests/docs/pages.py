@@ -84,7 +84,8 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
 def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
     """Run a block. Tracebacks show the line numbers of the page."""
     text = "\n" * (block.line - 1) + block.text
-    code = compile(text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    # A reader's file does not have this module's `from __future__ import annotations`.
+    code = compile(text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     if code.co_flags & inspect.CO_COROUTINE:
         runner.run(eval(code, names))
     else:

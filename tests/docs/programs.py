@@ -30,10 +30,15 @@ def module_name(page: Path) -> str:
 
 
 def programs(page: Path) -> dict[str, str]:
-    """Return the sources of the page by module name: the blocks as one program, and each that is one by itself."""
+    """Return the sources of the page by the names of their files.
+
+    The blocks are one program, but for each that is one by itself and for the modules of a package, which see only what
+    they import.
+    """
     blocks = [block for block in blocks_in(page) if block.language in {"python", "check"}]
     sources = {f"{module_name(page)}_{block.line}": _placed([block]) for block in blocks if block.is_program}
-    rest = [block for block in blocks if not block.is_program]
+    sources |= {block.module: _placed([block]) for block in blocks if block.module is not None}
+    rest = [block for block in blocks if not block.is_program and block.module is None]
     if rest:
         sources[module_name(page)] = _program(rest)
     return sources

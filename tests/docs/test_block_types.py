@@ -43,7 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     for page in PAGES:
         for name, source in programs(page).items():
-            (folder / f"{name}.py").write_text(source)
+            file = folder / f"{name}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(source)
+            for package in set(file.parents) & set(folder.glob("**/")) - {folder}:
+                (package / "__init__.py").touch()
     (folder / "provided.py").write_text(PROVIDED_SOURCE)
     (folder / "vcr.pyi").write_text("from typing import Any\n\nVCR: Any\n")  # vcrpy has no types
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
@@ -60,7 +64,7 @@ def shown(errors: Iterable[str]) -> list[str]:
 def test_mypy_accepts_every_block(folder: Path) -> None:
     command = [sys.executable, "-m", "mypy", *MYPY, "--config-file=", f"--cache-dir={folder / 'cache'}"]
     environment = os.environ | {"MYPYPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))}
-    names = sorted(each.name for each in folder.glob("*.py"))
+    names = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*.py"))
     ran = subprocess.run([*command, *names], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert ran.stderr == ""
     assert shown(line for line in ran.stdout.splitlines() if ": error: " in line) == []

@@ -27,7 +27,7 @@ from integrations.kit import (
     threaded,
     to_receiver,
 )
-from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put
+from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put, put_collection
 from momopay import (
     BudgetExhaustedError,
     Callback,
@@ -140,6 +140,43 @@ def test_a_callback_that_is_being_handled_elsewhere_comes_again(way: Receive, jo
     with journal.handling(CALLBACK):
         assert receive("POST", QUERY, BODY) == 503
     assert receive("POST", QUERY, BODY) == 200
+    assert handler.calls == []
+
+
+# An order that the service has under another reference: a token of a long one, or an account reference of its own.
+
+LONG = "order-2026-11-22-0042"
+LONG_QUERY = SIGNER.url("https://shop.example/momo", reference=LONG).partition("?")[2]
+
+
+def order_body(reference: str | None) -> bytes:
+    return json.dumps(callback_body(reference or "", f"{LONG}-0", type="STK", external_reference=reference)).encode()
+
+
+@pytest.fixture
+def long_order(journal: Journal) -> Journal:
+    put_collection(journal, LONG, 10)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A'")
+    return journal
+
+
+@each_way
+def test_a_url_that_was_signed_for_an_order_admits_the_reference_that_the_service_has(
+    way: Receive, long_order: Journal
+) -> None:
+    handler = Handler()
+    assert way(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body("J2PX4MQ7KD5A")) == 200
+    assert len(handler.calls) == 1
+
+
+@each_way
+@pytest.mark.parametrize("reference", ["J2PX4MQ7KD5B", "SAL-1", "", None])
+def test_it_admits_no_other_reference(way: Receive, long_order: Journal, reference: str | None) -> None:
+    handler = Handler()
+    assert way(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body(reference)) == 403
+    execute(long_order, "UPDATE momopay_payments SET wire_reference = NULL")
+    assert way(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body(reference)) == 403
+    assert way(handler, SIGNER, long_order)("POST", OTHERS, order_body(reference)) == 403  # of no order
     assert handler.calls == []
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from journal.kit import PHONE, begin, callback, found, lease_of, payout, put, record
-from momopay import CallbackMismatchError, Journal, JournalState
+from journal.kit import PHONE, begin, callback, execute, found, lease_of, payout, put, put_collection, record
+from momopay import CallbackMismatchError, EntryKind, Journal, JournalState
 
 ACCEPTED, UNKNOWN = JournalState.ACCEPTED, JournalState.UNKNOWN
 
@@ -127,3 +127,40 @@ def test_of_two_entries_with_one_receipt_the_newest_is_shown(
         journal.record(callback(reference, reference, momo_receipt="QK12"))
     assert journal.by_receipt("QK12") == found(journal, "s")
     assert "2 entries have the receipt 'QK12'" in caplog.text
+
+
+# The entry of a transaction.
+
+
+@pytest.mark.both_databases
+def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journal) -> None:
+    put_collection(journal, "INV-1", 10)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = reference")
+    put(journal, "INV-1", UNKNOWN)
+    kinds = {"STK": EntryKind.COLLECTION, "B2C": EntryKind.PAYOUT}
+    for kind, expected in kinds.items():
+        entry = journal.by_transaction(payout("INV-1", type=kind))
+        assert entry == journal.get("INV-1", expected)
+        assert entry is not None
+
+
+def test_an_order_is_found_under_the_reference_that_the_service_has(journal: Journal) -> None:
+    put_collection(journal, "order-2026-11-22-0042", 10)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A'")
+    for transaction in (
+        payout("J2PX4MQ7KD5A", type="STK"),
+        payout("J2PX4MQ7KD5A", transactionId="order-2026-11-22-0042-0", type="STK", amount=11),  # with the fee
+    ):
+        entry = journal.by_transaction(transaction)
+        assert entry is not None
+        assert entry.reference == "order-2026-11-22-0042"
+
+
+@pytest.mark.parametrize("fields", [{"amount": 11}, {"phone": "254712345679"}, {"accountReference": "s"}])
+def test_what_the_journal_does_not_have_is_the_transaction_of_no_entry(
+    journal: Journal, fields: dict[str, Any]
+) -> None:
+    entry = put(journal, "r", UNKNOWN)
+    assert journal.by_transaction(payout(**fields)) is None
+    assert found(journal) == entry  # nothing is recorded
+    assert journal.by_transaction(callback()) == entry

@@ -38,7 +38,7 @@ from momopay._transport.threads import entered_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.events import Event
-from momopay.journal import Journal, JournalEntry, JournalState
+from momopay.journal import EntryKind, Journal, JournalEntry, JournalState
 from momopay.journal.ends import recorder_of
 from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
@@ -47,6 +47,8 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 # Bytes of a body that are read: one more than a callback may have is enough to refuse it.
 READ_LIMIT: Final = MAX_BODY_BYTES + 1
+
+_OTHER_REFERENCE: Final = "the callback URL was signed for another reference"
 
 # The headers of every response. Only 405 needs them, and the others may have them.
 HEADERS: Final = {"Allow": "POST"}
@@ -67,6 +69,8 @@ class _Reception:
     """What one request is to be reported with."""
 
     callback: Callback | None = None
+    order: str | None = None
+    """What its URL was signed for, if that is not the callback's reference."""
     error: BaseException | None = None
     status: HTTPStatus | None = None
     is_first: bool = True
@@ -138,7 +142,10 @@ class CallbackReceiver:
                 reception.report(operation)
 
     def _admit(self, reception: _Reception, method: str, query: str, body: bytes) -> HTTPStatus | None:
-        """Return None for a callback, else the status of its refusal. Neither the service nor the journal is asked."""
+        """Return None for a callback, else the status of its refusal. Neither the service nor the journal is asked.
+
+        A reference that differs from the token's is left to `_once`, which has the journal.
+        """
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
         try:
@@ -146,7 +153,9 @@ class CallbackReceiver:
             reference = None if self._signer is None else self._signer.verify(query)
             callback = parse_callback(body)
             if reference is not None and reference != callback.transaction.external_reference:
-                raise ForgedCallbackError("the callback URL was signed for another reference")
+                if self._journal is None:
+                    raise ForgedCallbackError(_OTHER_REFERENCE)
+                reception.order = reference
         except (ForgedCallbackError, InvalidCallbackError) as error:
             reception.error = error
             logger.warning("a callback was refused: %s", error)
@@ -182,6 +191,7 @@ class CallbackReceiver:
             return
         recorder, is_signed = recorder_of(self._journal), self._signer is not None
         if is_signed:
+            _check_order(self._journal, reception.order, callback)
             recorder.check(callback)  # before the handler does anything about a callback that is wrong
         with self._journal.handling(callback) as is_first:
             reception.is_first = is_first
@@ -197,6 +207,18 @@ class CallbackReceiver:
                 # A repeat, whose body may differ from the one that was confirmed; or a sweep was first, and only the
                 # callback has the receipt.
                 recorder.add_receipt(callback)
+
+
+def _check_order(journal: Journal, order: str | None, callback: Callback) -> None:
+    """Raise ForgedCallbackError if a URL was signed for an order that the service has under another reference.
+
+    An order whose reference is longer than the service allows goes out under a token, and one may be given an
+    `account_reference` of its own. The URL is signed for the order, and the callback has what the service has.
+    """
+    if order is not None:
+        entry, reference = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction.external_reference
+        if entry is None or not reference or entry.wire_reference != reference:
+            raise ForgedCallbackError(_OTHER_REFERENCE)
 
 
 def _told(entry: JournalEntry) -> object:

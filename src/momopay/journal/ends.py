@@ -63,6 +63,23 @@ class Ends:
             logger.warning("%d entries have the receipt %s", len(entries), redacted_repr(receipt))
         return entries[0] if entries else None
 
+    def by_transaction(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
+        """Return the entry of a transaction: whether it is an order or a payout, and with which reference of yours.
+
+        The service may know an order under another reference, at most 12 characters long. Nothing is recorded.
+
+        Args:
+            evidence: As for `settle`.
+
+        Returns:
+            The entry that has the transaction, or that has its reference, amount and phone; None if the journal has
+            none, as of a payment that was sent without it.
+
+        Raises:
+            JournalError: The database failed.
+        """
+        return self._recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
+
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says: receipt, status, result code, fee and end. You vouch for the callback.
 

@@ -51,6 +51,15 @@ class Recorder:
             return None
         return self._accept(entry, record)
 
+    def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
+        """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
+        # By the transaction first: a list may show another amount or reference than the entry has.
+        known = self._lookups.by_transaction(record.transaction_id)
+        entry = known or self._of_reference(record)
+        if entry is None or (known is None and (differences(entry, record) or not _is_identified(entry, record))):
+            return None
+        return entry
+
     def check(self, callback: Callback) -> JournalEntry | None:
         """Return the entry that a callback is about, None if there is none.
 
