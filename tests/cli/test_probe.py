@@ -218,9 +218,11 @@ def test_a_live_key_is_asked_about(momopay: Shell, monkeypatch: pytest.MonkeyPat
 def stopped(momopay: Shell, sandbox: Sandbox) -> Iterator[subprocess.Popen[str]]:
     """A probe in a process of its own that has created its channel, and waits for an answer."""
     path = "/payment-wallet/channels"
+    # The first PATCH is of a channel that does not exist.
+    sandbox.fail_next("PATCH", path + "/{id}", Fault.error_before_commit)
     sandbox.fail_next("PATCH", path + "/{id}", Fault.hang_after_commit)
     process = momopay.start("probe", "--write", "--json")
-    until(lambda: any(request.method == "PATCH" for request in sandbox.requests))
+    until(lambda: sum(request.method == "PATCH" for request in sandbox.requests) > 1)
     yield process
     process.kill()
     process.communicate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -12,7 +13,7 @@ from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, ProtocolError
 from momopay.probe import Profile, probe
-from probe.other_service import PHONE, OtherService
+from probe.other_service import PHONE, OtherService, RefusedError
 
 KEY = "pk_live_secretkey"
 
@@ -71,10 +72,14 @@ def test_its_facts(client: Client) -> None:
         "q_finds_references": True,
         "q_finds_ids": True,
         "q_finds_phones": False,
+        "q_finds_parts": False,
         "time_formats": ["time", "date"],
         "invalid_body": "422 INVALID_REQUEST",
         "channel_created_status": 201,
         "channel_changed_status": 200,
+        "changed_shortcode": "ignore",
+        "changed_type": "ignore",
+        "delete_data": ["null"],
         "deleted_channel_delete": "404 CHANNEL_NOT_FOUND",
     }
     assert {name: facts[name] for name in expected} == expected
@@ -181,6 +186,63 @@ def test_details_of_any_shape(
     monkeypatch.setattr(OtherService, "error", staticmethod(error))
     facts = found_by(client).facts
     assert (facts["required_channel_fields"], facts["error_details"]) == (fields, shown)
+
+
+def test_fields_that_are_named_one_at_a_time(
+    client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = OtherService.create
+
+    def answer(self: OtherService, body: dict[str, Any]) -> tuple[int, object]:
+        for field in ("name", "type", "shortcode"):
+            if field not in body:
+                raise RefusedError(400, "INVALID_REQUEST", field=field)
+        return create(self, body)
+
+    monkeypatch.setattr(OtherService, "create", answer)
+    assert found_by(client).facts["required_channel_fields"] == ["name", "type", "shortcode"]
+    assert service.channels == []
+
+
+def test_a_channel_that_is_accepted_without_its_fields_is_deleted(
+    client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = OtherService.create
+    monkeypatch.setattr(OtherService, "create", lambda self, body: create(self, {"name": "none", **body}))
+    assert found_by(client).facts["invalid_body"] == "accepted"
+    assert service.channels == []
+
+
+def test_a_channel_that_becomes_the_default_is_only_deleted(
+    client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, notes = OtherService.create, list[str]()
+    monkeypatch.setattr(OtherService, "create", lambda self, body: create(self, {**body, "isDefault": True}))
+    found = probe(client, write=True, note=notes.append)
+    assert "check which one is the default now" in notes[-1]
+    assert found.facts["changed_shortcode"] == "unknown"
+    assert found.switches["delete_answer"] == "envelope"
+    assert found.switches["patch_unknown_channel"] == "TRANSACTION_NOT_FOUND"
+    assert service.channels == []
+
+
+def test_a_type_may_be_taken_in_another_way_than_a_shortcode(
+    client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = OtherService.one_channel
+
+    def answer(self: OtherService, request: httpx.Request, identity: str) -> tuple[int, bytes]:
+        body = json.loads(request.content) if request.method == "PATCH" else {}
+        if "shortcode" in body:
+            raise RefusedError(400, "INVALID_REQUEST")
+        if "type" in body:
+            service.channels[0].update(body)
+        return one(self, request, identity)
+
+    monkeypatch.setattr(OtherService, "one_channel", answer)
+    found = found_by(client)
+    assert (found.facts["changed_shortcode"], found.facts["changed_type"]) == ("400 INVALID_REQUEST", "change")
+    assert found.switches["immutable_channel_fields"] == "refuse"
 
 
 def test_a_refusal_with_the_status_of_a_success(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ class Script:
         ("wall_clock", "fixed", "60 passed again"),
         ("bucket", "unknown", "no window, but a bucket"),
         ("busy", "unknown", "throttled after a minute without a request"),
-        ("weighted", "unknown", "12 passed again. No window of a minute does so"),
+        ("weighted", "unknown", "12 passed again. Neither a fixed nor a sliding window does so"),
         ("slow", "unknown", "The requests took too long"),
         ("short", "unknown", "60 passed half a minute later"),
         ("still", "unknown", "stands still"),
@@ -133,7 +133,7 @@ def test_other_services(rule: str, value: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("stated", [60, None])
-@pytest.mark.parametrize("second", [0, 12, 28, 29, 33, 52])
+@pytest.mark.parametrize("second", [0, 12, 28, 29, 33, 52, 58, 59])
 def test_a_window_by_the_clock_on_the_wall(second: int, stated: int | None) -> None:
     script, findings = Script("wall_clock", second=second, stated=stated), Findings([])
     wire: Any = script

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 from uuid import uuid4
 
 from momopay.probe.answers import Answer, field_of
 from momopay.probe.findings import UNKNOWN, Findings
 from momopay.probe.reads import CHANNELS, add_outcome
+from momopay.probe.required_fields import ask_for_required_fields
 from momopay.probe.wire import Wire, segment
 
 Note = Callable[[str], object]
@@ -25,7 +26,6 @@ _SHORTCODES: Final = (("000001", "000002"), ("999991", "999992"))
 _OWN_SHORTCODES: Final = frozenset(shortcode for pair in _SHORTCODES for shortcode in pair)
 _PREFIX: Final = "momopay probe "
 _OWN_NAME: Final = re.compile(re.escape(_PREFIX) + "[a-z]{8}")
-_FIELDS: Final = ("name", "type", "shortcode", "accountNumber", "isDefault")
 _INVALID: Final = frozenset({400, 422})
 _ATTEMPTS: Final = 3
 
@@ -50,7 +50,7 @@ def remove_left_over(wire: Wire, listed: Answer, note: Note) -> None:
 
 def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
     """Create, change and delete a channel, and return the answer to its creation."""
-    _ask_for_refusal(wire, findings)
+    _ask_for_an_unknown_channel(wire, findings)
     name = _PREFIX + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
     # Before it exists: whoever kills this process must be able to read what is left.
     note(
@@ -59,16 +59,19 @@ def ask_by_channel(wire: Wire, findings: Findings, note: Note) -> Answer:
     )
     try:
         shortcode, other = _SHORTCODES[0]
+        ask_for_required_fields(wire, findings, _body(name, shortcode))
         created = wire.change("POST", CHANNELS, _body(name, shortcode))
         if created.status in _INVALID:
             shortcode, other = _SHORTCODES[1]
             created = wire.change("POST", CHANNELS, _body(name, shortcode))
         identity = created.data.get("id")
         add_status(findings, "channel_created_status", "A new channel", created)
-        # A default channel would take payments. It was not asked for, so it is deleted at once.
-        is_default = field_of(created.data, "isDefault", "is_default")
-        if isinstance(identity, str) and is_default is not True:
-            _ask_for_changes(wire, findings, identity, name, shortcode, other)
+        if isinstance(identity, str):
+            # A default channel would take payments. It was not asked for, so it is deleted at once.
+            if field_of(created.data, "isDefault", "is_default") is True:
+                note("The service made the new channel the default. It is deleted: check which one is the default now.")
+            else:
+                _ask_for_changes(wire, findings, identity, _body(name, shortcode), other)
             _ask_for_deletion(wire, findings, identity)
     finally:
         # Whatever the answers said: one that was lost, or a refusal, may have created a channel too.
@@ -82,61 +85,35 @@ def add_status(findings: Findings, name: str, what: str, answer: Answer) -> None
     findings.add(name, value, f"{what} got {answer.summary}.", answer)
 
 
-def _ask_for_refusal(wire: Wire, findings: Findings) -> None:
-    answer = wire.change("POST", CHANNELS, {})
-    add_outcome(findings, "invalid_body", "A new channel from an empty object", answer)
-    if isinstance(identity := answer.data.get("id"), str):
-        _delete(wire, identity)
-    if not answer.is_refusal:
-        return
-    named = set(_fields_in(answer.error.get("details")))
-    required: list[str] = [name for name in _FIELDS if name in named]
-    does = "name these fields" if required else "name no field"
-    sentence = f"The details of the refusal of an empty object {does}."
-    findings.add("required_channel_fields", required or UNKNOWN, sentence, answer)
-
-
-def _fields_in(details: object, *, is_entry: bool = False) -> Iterator[str]:
-    """Yield the names that details of any shape may mean as fields, in camelCase."""
-    if isinstance(details, dict):
-        for key, value in cast("dict[str, object]", details).items():
-            # {"name": ["required"]} names a field; {"field": "name", "type": "missing"}, in a list, does by its values.
-            if not is_entry:
-                yield _camel(key)
-            yield from _fields_in(value)
-    elif isinstance(details, list):
-        for each in cast("list[object]", details):
-            yield from _fields_in(each, is_entry=True)
-    elif isinstance(details, str):
-        yield _camel(re.split(r"[./]", details)[-1])
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
-
-
-def _ask_for_changes(wire: Wire, findings: Findings, identity: str, name: str, shortcode: str, other: str) -> None:
+def _ask_for_an_unknown_channel(wire: Wire, findings: Findings) -> None:
     unknown = wire.change("PATCH", f"{CHANNELS}/{uuid4()}", {"name": "momopay probe"})
     add_outcome(findings, "unknown_channel_patch", "A PATCH of a channel that does not exist", unknown)
     if unknown.is_refusal and unknown.code:
         sentence = f"A PATCH of a channel that does not exist got {unknown.summary}."
         findings.add("patch_unknown_channel", unknown.code, sentence, unknown)
+
+
+def _ask_for_changes(wire: Wire, findings: Findings, identity: str, own: Mapping[str, object], shortcode: str) -> None:
     path = f"{CHANNELS}/{segment(identity)}"
     # Its own name: another one would hide the channel from the next run, if this one is killed.
-    renamed = wire.change("PATCH", path, {"name": name})
+    renamed = wire.change("PATCH", path, {"name": own["name"]})
     add_status(findings, "channel_changed_status", "A PATCH of a channel", renamed)
-    changed = wire.change("PATCH", path, {"shortcode": other})
-    if changed.is_refusal:
-        sentence = f"A PATCH with another shortcode got {changed.summary}."
-        findings.add("immutable_channel_fields", "refuse", sentence, changed)
-        findings.add("changed_type_or_shortcode", changed.summary, sentence, changed)
-    elif changed.is_success:
-        read = wire.get(path)
-        effect = {shortcode: "ignore", other: "change"}.get(str(read.data.get("shortcode")), UNKNOWN)
-        kept = {"ignore": "kept its own", "change": "had the other one"}.get(effect, "could not be read")
-        sentence = f"A PATCH with another shortcode got {changed.summary}; the channel {kept} afterwards."
-        findings.add("immutable_channel_fields", effect, sentence, changed, read)
-        findings.add("changed_type_or_shortcode", effect, sentence, changed, read)
+    for name, field, other in (("changed_shortcode", "shortcode", shortcode), ("changed_type", "type", "SEND_MONEY")):
+        changed = wire.change("PATCH", path, {field: other})
+        sentence = f"A PATCH with another {field} got {changed.summary}"
+        if changed.is_refusal:
+            findings.add(name, changed.summary, f"{sentence}.", changed)
+            effect = "refuse"
+        elif changed.is_success:
+            read = wire.get(path)
+            effect = {own[field]: "ignore", other: "change"}.get(str(read.data.get(field)), UNKNOWN)
+            kept = {"ignore": "kept its own", "change": "had the other one"}.get(effect, "could not be read")
+            sentence = f"{sentence}; the channel {kept} afterwards"
+            findings.add(name, effect, f"{sentence}.", changed, read)
+        else:
+            continue
+        if field == "shortcode":
+            findings.add("immutable_channel_fields", effect, f"{sentence}.", changed)
 
 
 def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
@@ -151,6 +128,9 @@ def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
     elif "success" in deleted.envelope:
         style = "envelope"
     findings.add("delete_answer", style, f"The deletion of a channel got {deleted.summary}.", deleted)
+    if style == "envelope":
+        shown = sorted(map(str, deleted.data)) or ["null" if deleted.envelope.get("data") is None else "no fields"]
+        findings.add("delete_data", shown, "The data of the answer to the deletion has these fields.", deleted)
     again = wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
     add_outcome(findings, "deleted_channel_delete", "The deletion of a deleted channel", again)
 

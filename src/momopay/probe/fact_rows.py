@@ -28,6 +28,7 @@ def _closed(name: str, needs: str, section: str) -> Row:
 
 
 _LIST: Final = "GET /transactions"
+_PATCH: Final = "PATCH /payment-wallet/channels/{id}"
 _RECEIVER: Final = "needs a public HTTPS address that receives callbacks."
 
 FACTS: Final = (
@@ -73,26 +74,22 @@ FACTS: Final = (
     _read("q_finds_ids", "List with the id of a transaction as q.", _LIST, _HISTORY),
     _read("q_finds_phones", "List with the phone of a transaction as q.", _LIST, _HISTORY),
     _read("q_finds_references", "List with the reference of a transaction as q.", _LIST, _HISTORY),
+    _read("q_finds_parts", "List with a reference without its first characters as q.", _LIST, _HISTORY),
     # A channel of its own
     _costs("channel_created_status", Cost.WRITE, "Create a channel.", "POST /payment-wallet/channels"),
     _costs("invalid_body", Cost.WRITE, "Create a channel from an empty object.", "Errors"),
-    _costs("required_channel_fields", Cost.WRITE, "The same: what the details name.", "POST /payment-wallet/channels"),
     _costs(
-        "changed_type_or_shortcode",
+        "required_channel_fields",
         Cost.WRITE,
-        "Send another shortcode in a PATCH of the probe's own channel.",
-        "PATCH /payment-wallet/channels/{id}",
+        "Look at what the details name, and add it until they name nothing more.",
+        "POST /payment-wallet/channels",
     ),
-    _costs(
-        "unknown_channel_patch",
-        Cost.WRITE,
-        "PATCH a channel that does not exist.",
-        "PATCH /payment-wallet/channels/{id}",
-    ),
-    _costs(
-        "channel_changed_status", Cost.WRITE, "Send its name in a PATCH of it.", "PATCH /payment-wallet/channels/{id}"
-    ),
+    _costs("changed_shortcode", Cost.WRITE, "Send another shortcode in a PATCH of it.", _PATCH),
+    _costs("changed_type", Cost.WRITE, "Send another type in a PATCH of it.", _PATCH),
+    _costs("unknown_channel_patch", Cost.WRITE, "PATCH a channel that does not exist.", _PATCH),
+    _costs("channel_changed_status", Cost.WRITE, "Send its name in a PATCH of it.", _PATCH),
     _costs("delete_status", Cost.WRITE, "Delete the channel.", "DELETE /payment-wallet/channels/{id}"),
+    _costs("delete_data", Cost.WRITE, "Look at the data of the answer.", "DELETE /payment-wallet/channels/{id}"),
     _costs("deleted_channel_delete", Cost.WRITE, "Delete it again.", "DELETE /payment-wallet/channels/{id}"),
     # A minute's requests
     _costs(

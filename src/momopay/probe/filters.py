@@ -127,16 +127,18 @@ def ask_for_texts(wire: Wire, findings: Findings, history: History) -> None:
         value, shown = (
             (False, "still showed transactions") if control.is_success else (UNKNOWN, f"got {control.summary}")
         )
-        for name in ("ids", "phones", "references"):
+        for name in ("ids", "phones", "references", "parts"):
             findings.add(f"q_finds_{name}", value, f"A list with a q that no transaction has {shown}.", control)
         return
     item = next((each for each in history.items if each.reference), history.items[0])
     phone = item.phone if item.phone.isdigit() else read_one(wire, item.id)[0].phone
-    for name, text in (("ids", item.id), ("phones", phone), ("references", item.reference)):
+    part = item.reference[2:] if len(item.reference) > 3 else ""  # noqa: PLR2004  less may be in any text
+    for name, text in (("ids", item.id), ("phones", phone), ("references", item.reference), ("parts", part)):
         answer = wire.get(LIST, limit="100", q=text) if text else control
         if text and answer.is_success:
             found = History(answer).find(item.id) is not None
-            sentence = f"A transaction was {'found' if found else 'not found'} by one of its {name}."
+            by = "a part of its reference" if name == "parts" else f"one of its {name}"
+            sentence = f"A transaction was {'found' if found else 'not found'} by {by}."
             findings.add(f"q_finds_{name}", found, sentence, answer)
 
 

@@ -62,8 +62,10 @@ class WindowProbe:
             raise UnclearError("The requests took too long: the window was over before the limit was reached.")
         self._sleep(_WINDOW - since - _MOMENT + 1)
         again, last = self._send(_AFTERWARDS)
-        has_waited = not again and last is not None
-        if has_waited and last is not None:
+        # Otherwise, requests that did not count may have been in an earlier window, or in one shorter than a minute.
+        is_a_minute = since + (pause_of(refused) or 0) >= _WINDOW - _MOMENT
+        if not again and last is not None:
+            is_a_minute = True
             # A window by the clock on the wall ends when it says, and not a minute after the first request.
             self._sleep((pause_of(last) or _WINDOW) + 1)
             again, last = self._send(_AFTERWARDS)
@@ -73,7 +75,7 @@ class WindowProbe:
             # A window that weighs the last minute lets some through. Only a fixed one lets everything through.
             more, last = self._send(_MOST - again)
             again += more + spent
-        self._conclude(passed, again, last or refused, has_waited=has_waited)
+        self._conclude(passed, again, last or refused, is_a_minute=is_a_minute)
 
     def _check_for_a_bucket(self, pause: float | None) -> int:
         """Raise if requests trickle through in the next moments, as they do in no window; return how many passed."""
@@ -89,7 +91,7 @@ class WindowProbe:
             )
         return passed
 
-    def _conclude(self, passed: int, again: int, answer: Answer, *, has_waited: bool) -> None:
+    def _conclude(self, passed: int, again: int, answer: Answer, *, is_a_minute: bool) -> None:
         stated = _limit_of(answer)
         # Without a stated limit: a window by the clock on the wall may have ended between the first ones and the rest.
         limit = min(passed + _EARLY, again) if stated is None and again >= _AFTERWARDS else stated or passed + _EARLY
@@ -101,9 +103,9 @@ class WindowProbe:
         value = UNKNOWN
         if again <= _EARLY + 1 and is_whole:
             value = "sliding"
-        elif again >= limit and (is_whole or has_waited):
+        elif again >= limit and (is_whole or is_a_minute):
             value = "fixed"
-        shown = sentence if value != UNKNOWN else f"{sentence} No window of a minute does so."
+        shown = sentence if value != UNKNOWN else f"{sentence} Neither a fixed nor a sliding window does so."
         self._findings.add("rate_window", value, shown, answer)
         if value != UNKNOWN:
             self._findings.add("rate_limit", limit, f"{sentence} The 429 states {stated or 'no limit'}.", answer)
