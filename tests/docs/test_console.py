@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cli.kit import Shell
 from docs.blocks import PAGES, ROOT, Block, blocks_in
-from momopay import Client, Journal
+from momopay import Client, Journal, RateBudget
+from momopay._core import key_state
+from momopay.probe.wire import Wire
 from momopay.sandbox import Sandbox
 
 NOT_RUN = {
@@ -38,6 +41,8 @@ NOT_RUN = {
     "uvicorn": "a server that never ends; test_pages.py serves the app",
 }
 """Beginnings of commands, each with its reason. A word in the middle may be left out."""
+SPEED = 50
+"""How much faster than real time the sandbox, the rate budget and the pauses of the probe run."""
 WRONG_USAGE = 2
 GUIDE = ROOT / "docs/operate/command-line.md"
 
@@ -84,8 +89,19 @@ WITH_COMMANDS = sorted(
 
 
 @pytest.fixture
-def moving() -> Iterator[Sandbox]:
-    with Sandbox(speed=50) as sandbox:
+def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    sleep, hold = Wire.sleep, Wire.hold
+
+    def sleep_scaled(wire: Wire, seconds: float) -> None:
+        sleep(wire, seconds / SPEED)
+
+    def hold_scaled(wire: Wire, seconds: float) -> None:
+        hold(wire, seconds / SPEED)
+
+    monkeypatch.setattr(key_state, "RateBudget", partial(RateBudget, window=61.0 / SPEED))
+    monkeypatch.setattr(Wire, "sleep", sleep_scaled)
+    monkeypatch.setattr(Wire, "hold", hold_scaled)
+    with Sandbox(speed=SPEED) as sandbox:
         yield sandbox
 
 
