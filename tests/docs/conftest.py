@@ -1,4 +1,4 @@
-"""The documentation site, built once for all tests that read it."""
+"""The documentation site, built once in a run for all tests that read it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from docs.blocks import ROOT
 
@@ -16,9 +17,20 @@ sys.path.append(str(ROOT / "docs" / "hooks"))
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+    """Build the site, or wait until another process of this run has built it."""
+    of_the_run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        of_the_run = of_the_run.parent
+    folder, built = of_the_run / "site", of_the_run / "site.built"
+    with FileLock(of_the_run / "site.lock"):
+        if not built.exists():
+            build(folder)
+            built.touch()
+    return folder
+
+
+def build(folder: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (built.returncode, built.stdout + built.stderr) == (0, "")
-    return folder

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,10 +26,33 @@ class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the base class's name
 
 
+class WithoutIndex(Quiet):
+    """Serves nothing to search in. Every page makes its search ready, which takes longer than all else about it."""
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("/search_index.json"):
+            super().do_GET()
+            return
+        index = json.loads(Path(self.translate_path(self.path)).read_text())
+        body = json.dumps(index | {"docs": []}).encode()
+        self.send_response(200)
+        self.send_header("Cache-Control", "max-age=60")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def served(site: Path, handler: type[Quiet]) -> Generator[str]:
+    with server_runs(ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(site)))) as url:
+        yield f"{url}/"
+
+
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    with server_runs(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))) as url:
-        yield f"{url}/"
+    with served(site, WithoutIndex) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +104,25 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
     for fault in faults:
         assert any(each.startswith(fault) for each in found), (fault, found)
     assert any("it failed" in each for each in tab.faults)
+
+
+def test_the_search_finds_a_page(site: Path, tab: chromium.Tab) -> None:
+    with served(site, Quiet) as url:
+        tab.set_window(width=1280, height=800, scheme="light")
+        tab.open(url)
+        tab.requested.clear()
+        tab.faults.clear()
+        tab.evaluate("""(() => {
+            const field = document.querySelector("input.md-search__input");
+            field.focus();
+            field.value = "OutcomeUnknownError";
+            field.dispatchEvent(new KeyboardEvent("keyup", { bubbles: true }));
+        })()""")
+        tab.wait("document.querySelector('.md-search-result__item a') !== null", at_rest=False)
+        found = tab.evaluate("[...document.querySelectorAll('.md-search-result__item a')].map((each) => each.href)")
+        assert any(link.startswith(f"{url}reference/errors/") for link in found), found
+        assert tab.faults == []
+        assert [asked for asked in tab.requested if not asked.startswith((url, "data:", "blob:"))] == []
 
 
 def test_the_landing_page_fits_one_screen(address: str, tab: chromium.Tab) -> None:
