@@ -9,17 +9,20 @@ from pathlib import Path
 import pytest
 
 from cli.kit import Done, Shell
+from docs.pages import waits_scaled
 from momopay.sandbox import Fault, Sandbox
 from sandbox.kit import Receiver
 
 GUIDE = Path(__file__).parents[2] / "docs/operate/command-line.md"
 TYPED = {"payouts run": "y\n", "payouts release": "SAL-2026-11-001\n"}
 IN_DOUBT = 4
+SPEED = 50
+"""How much faster than real time the sandbox and the waits run."""
 
 
 @pytest.fixture
 def moving() -> Iterator[Sandbox]:
-    with Sandbox(speed=50) as sandbox:
+    with Sandbox(speed=SPEED) as sandbox, waits_scaled(SPEED):
         yield sandbox
 
 

@@ -11,6 +11,7 @@ import gc
 import inspect
 import os
 import sys
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,15 +57,8 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
         "until": until,
         "wsgi_served": wsgi_served,
     }
-    begin: Any = TransactionWait.__init__
-
-    def begin_scaled(watch: TransactionWait, *arguments: Any) -> None:
-        others, schedule = arguments[:-1], arguments[-1]
-        scaled = PollSchedule(schedule.first / SPEED, schedule.every / SPEED, schedule.limit / SPEED * EXTRA_TIME)
-        begin(watch, *others, scaled)
-
     with (
-        patch.object(TransactionWait, "__init__", begin_scaled),
+        waits_scaled(SPEED),
         patch.object(key_state, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
         patch.dict(os.environ, environment),
         asyncio.Runner() as runner,
@@ -79,6 +73,18 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
             names.clear()
             made.clear()
             gc.collect()  # a resource that the page did not close is reported here, not on the next page
+
+
+def waits_scaled(speed: float) -> AbstractContextManager[Any]:
+    """Run all waits that begin in this context so much faster than real time."""
+    begin: Any = TransactionWait.__init__
+
+    def begin_scaled(watch: TransactionWait, *arguments: Any) -> None:
+        others, schedule = arguments[:-1], arguments[-1]
+        scaled = PollSchedule(schedule.first / speed, schedule.every / speed, schedule.limit / speed * EXTRA_TIME)
+        begin(watch, *others, scaled)
+
+    return patch.object(TransactionWait, "__init__", begin_scaled)
 
 
 def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
