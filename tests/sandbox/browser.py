@@ -74,6 +74,8 @@ class Page:
         box.send_keys(text)
 
     def choose(self, selector: str, value: str) -> None:
+        """Choose an option, once it is shown."""
+        self.until(lambda: self.driver.find_element("css selector", selector).is_displayed())
         select = pytest.importorskip("selenium.webdriver.support.select").Select
         select(self.driver.find_element("css selector", selector)).select_by_value(value)
 
