@@ -9,8 +9,14 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import pytest
 
 from cli.kit import PHONE, Shell
+from momopay import MomoPayError
+from momopay.cli.credentials import open_journal
+from momopay.cli.exit_codes import ExitCode, exit_code_of
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -76,3 +82,14 @@ def test_a_live_key_in_a_test_run_is_refused(momopay: Shell) -> None:
     refused = momopay("balance", **live, MOMOPAY_TEST_RUN="1")
     assert refused.code == 3
     assert "a live key in a test run" in refused.err
+
+
+@pytest.mark.parametrize("where", ["/", "x" * 1000, "a\x00b", "\udcff", ""])
+@pytest.mark.parametrize("create", [False, True])
+def test_what_cannot_be_a_journal_is_a_wrong_set_up(
+    where: str, create: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MomoPayError) as refused, open_journal(where, "default", create=create) as journal:
+        journal.get("A")
+    assert exit_code_of(refused.value) is ExitCode.CONFIGURATION

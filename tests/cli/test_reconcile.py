@@ -30,10 +30,27 @@ def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp
     assert "KES 900.00" in differs.words
     with out.open(newline="") as file:
         assert [row["reference"] for row in csv.DictReader(file)] == ["A"]
-    for wrong in ("yesterday", "2026-13", "2026-11-31"):
-        assert momopay(*command, "--day", wrong).code == 2
-    orders.write_text("reference,amount,state\nA,500,SHIPPED\n")
-    assert momopay(*command, "--day", day).code == 2
+    for wrong in ("yesterday", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
+        for zone in ([], ["--utc"]):
+            refused = momopay(*command, "--day", wrong, *zone)
+            assert refused.code == 2
+            assert refused.err.startswith("Error: --day: ")
+    for wrong_text in ("reference,amount,state\nA,500,SHIPPED\n", "reference,amount,state\nJosé,500,PAID\n"):
+        orders.write_text(wrong_text, encoding="latin-1")  # as a spreadsheet may save it
+        refused = momopay(*command, "--day", day)
+        assert refused.code == 2
+        assert refused.err.startswith("Error: --orders: ")
+
+
+def test_a_file_for_the_differences_that_cannot_be_written_is_refused_first(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    Journal(f"sqlite:///{tmp_path}/payouts.db").close()
+    command = ("reconcile", "--day", "2026-11-20", "--journal", f"{tmp_path}/payouts.db")
+    refused = momopay(*command, "--out", f"{tmp_path}/none/differences.csv")
+    assert refused.code == 2
+    assert refused.err.startswith("Error: --out ")
+    assert sandbox.requests == []
 
 
 def test_no_journal_is_made(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ from momopay.sandbox import Sandbox
         ("callback send gone --to http://127.0.0.1:1/x", "END: 'gone' is not one of"),
         ("transactions get", "Missing argument 'ID'"),
         ("balance --nosuch", "No such option: --nosuch"),
+        ("--nosuch", "No such option: --nosuch"),
+        ("journal --nosuch", "No such option: --nosuch"),
+        ("nosuch", "No such command 'nosuch'."),
+        ("payouts nosuch", "No such command 'nosuch'."),
+        ("transactions wait ID --timeout inf", "--timeout: must be at most 31,622,400 seconds"),
+        ("sweep --journal none.db --every 1e300", "--every: must be at most"),
+        ("listen --forward-to http://127.0.0.1:1/x --every inf", "--every: must be at most"),
+        ("journal list --journal none.db --limit 99999999999999999999", "--limit: "),
+        ("transactions list --from=", "--from: '' is not a date"),
+        ("transactions list --type STX", "--type: no type is called STX"),
     ],
 )
 def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: str, message: str) -> None:
@@ -35,6 +45,23 @@ def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: 
     assert first.startswith(f"Error: {message}")
     assert second.startswith("What to do: ")
     assert len(sandbox.requests) == before
+
+
+@pytest.mark.parametrize("arguments", ["nosuch --json", "--json nosuch", "--json payouts nosuch", "payouts -x --json"])
+def test_an_unknown_command_as_json(momopay: Shell, arguments: str) -> None:
+    refused = momopay(*arguments.split())
+    assert (refused.code, refused.out) == (2, "")
+    error = json.loads(refused.err)
+    assert error["message"].startswith("No such ")
+    assert error["exit_code"] == 2
+
+
+@pytest.mark.parametrize("arguments", ["", "payouts"])
+def test_a_group_alone_shows_its_help(momopay: Shell, arguments: str) -> None:
+    shown = momopay(*arguments.split())
+    assert shown.code == 2
+    assert "Usage: " in shown.out + shown.err
+    assert "Error" not in shown.err
 
 
 @pytest.mark.parametrize("arguments", [("stk", "--phone", PHONE, "--json"), ("--json", "stk", "--phone", PHONE)])

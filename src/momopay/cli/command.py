@@ -29,7 +29,7 @@ JSON = "momopay.json"
 
 
 class Group(TyperGroup):
-    """All the commands."""
+    """Several commands. It reports a command or an option that does not exist as a command does."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
@@ -38,6 +38,31 @@ class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, without columns on a narrow terminal."""
         write_help(self, ctx, formatter, super().format_help)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the options before the command."""
+        given = [*args]  # the parser takes them out
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            # Without arguments, the help is shown by an error too.
+            refused = as_command_error(error, _path(info_name, parent)) if given else None
+            if refused is None or extra.get("resilient_parsing"):
+                raise
+            _report(refused, as_json=_wants_json(given, parent))
+            raise Exit(refused.code) from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first of the arguments names."""
+        given = [*args]
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            refused = as_command_error(error, ctx.command_path)
+            if refused is None or ctx.resilient_parsing:
+                raise
+            _report(refused, as_json=bool(ctx.params.get("as_json")) or _wants_json(given, ctx))
+            raise Exit(refused.code) from error
 
 
 class Command(TyperCommand):
@@ -60,12 +85,10 @@ class Command(TyperCommand):
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            names = (parent.command_path if parent is not None else "", info_name)
-            refused = as_command_error(error, " ".join(filter(None, names)))
+            refused = as_command_error(error, _path(info_name, parent))
             if refused is None or extra.get("resilient_parsing"):
                 raise
-            wants_json = "--json" in given or (parent is not None and bool(parent.find_root().meta.get(JSON)))
-            _report(refused, as_json=wants_json)
+            _report(refused, as_json=_wants_json(given, parent))
             raise Exit(refused.code) from error
         # The option before the command belongs to the group, so the command learns of it here.
         if context.find_root().meta.get(JSON):
@@ -91,6 +114,16 @@ class Command(TyperCommand):
             reported = _as_reported(error, self.params)
             _report(reported, as_json=bool(ctx.params.get("as_json")))
             raise Exit(exit_code_of(reported)) from error
+
+
+def _path(name: str | None, parent: Any) -> str:
+    """Return a command as it is typed."""
+    return " ".join(filter(None, (parent.command_path if parent is not None else "", name)))
+
+
+def _wants_json(given: list[str], parent: Any) -> bool:
+    """Return whether ``--json`` was given, here or before the command."""
+    return "--json" in given or (parent is not None and bool(parent.find_root().meta.get(JSON)))
 
 
 def _paragraphs(docstring: str) -> str:

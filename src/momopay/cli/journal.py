@@ -48,7 +48,7 @@ def list_(
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="First used then or later.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="First used before.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     account: JournalAccount = "default",
     show_phones: ShowPhones = False,

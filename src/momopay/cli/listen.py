@@ -12,7 +12,7 @@ import typer
 import momopay
 from momopay.cli.credentials import api_key, open_client
 from momopay.cli.exit_codes import CommandError
-from momopay.cli.options import BaseUrl, Json, ShowPhones, Utc
+from momopay.cli.options import BaseUrl, Json, ShowPhones, Utc, finite
 from momopay.cli.output import Output, plain
 from momopay.cli.times import local, moment_of
 from momopay.errors import MomoPayError, RequestValidationError
@@ -25,7 +25,9 @@ _SECRET = "MOMOPAY_CALLBACK_SECRET"  # noqa: S105  the name of a variable
 
 def listen(
     forward_to: Annotated[str, typer.Option("--forward-to", metavar="URL", help="The application's callback URL.")],
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time between polls of the list.")] = 10.0,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
+    ] = 10.0,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
     ] = None,

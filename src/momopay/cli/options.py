@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, TypeAlias
 
 import typer
@@ -10,6 +10,8 @@ import typer
 from momopay.cli.times import use_utc
 
 _DECIMALS = 2
+# A year, in seconds.
+_LONGEST = 366 * 24 * 60 * 60
 _NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
 
 
@@ -26,15 +28,27 @@ def amount(value: str | Decimal) -> Decimal:
     try:
         # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
         parsed = Decimal(text) if text.isascii() and "_" not in text else Decimal("NaN")
-    except InvalidOperation:
-        parsed = Decimal("NaN")
-    if not parsed.is_finite():
+        # Of a number such as 1e999999999 this overflows.
+        decimals = -int(parsed.normalize().as_tuple().exponent) if parsed.is_finite() else None
+    except ArithmeticError:
+        decimals = None
+    if decimals is None:
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas")
-    decimals = -int(parsed.normalize().as_tuple().exponent)
     if decimals > _DECIMALS:
         count = _NUMBERS.get(decimals, str(decimals))
         raise typer.BadParameter(f"{text} has {count} decimals; KES has two")
     return parsed
+
+
+def finite(seconds: float | None) -> float | None:
+    """Return the seconds; the callback of options that wait.
+
+    Raises:
+        typer.BadParameter: They are more than any clock counts.
+    """
+    if seconds is not None and seconds > _LONGEST:
+        raise typer.BadParameter(f"must be at most {_LONGEST:,} seconds")
+    return seconds
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.")]
@@ -75,7 +89,8 @@ ConfirmLive: TypeAlias = Annotated[
     ),
 ]
 Timeout: TypeAlias = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Give up waiting after this long.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long."),
 ]
 # The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
 Every: TypeAlias = Annotated[
@@ -84,6 +99,7 @@ Every: TypeAlias = Annotated[
         "--every",
         metavar="SECONDS",
         min=0.1,
+        callback=finite,
         help="Time between polls; a new prompt is first polled after one and a half times this.",
     ),
 ]

@@ -13,7 +13,7 @@ import momopay
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, Utc
-from momopay.cli.output import Output, fields, kes, stderr, table
+from momopay.cli.output import Output, fields, kes, plain, stderr, table
 
 
 def reconcile(
@@ -47,6 +47,8 @@ def reconcile(
     output = Output(as_json)
     first, last = _days(day)
     booked = None if orders is None else momopay.BookedOrder.read_csv(orders)
+    if out is not None:
+        _check_writable(out)
     with (
         open_client(base_url) as client,
         open_journal(journal, account) as opened,
@@ -80,10 +82,19 @@ def _days(text: str) -> tuple[date, date]:
             first = date.fromisoformat(f"{text}-01")
             return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
         return date.fromisoformat(text), date.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         kind = "month" if text.count("-") == 1 else "date"
         remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
-        raise CommandError(f"--day: {text} is not a {kind}", remedy=remedy) from None
+        raise CommandError(f"--day: {text or repr(text)} is not a {kind}", remedy=remedy) from None
+
+
+def _check_writable(out: Path) -> None:
+    """Raise CommandError if the file cannot be written: to learn that after some minutes of reading is too late."""
+    try:
+        out.open("a").close()
+    except OSError as error:
+        remedy = "give a file that can be written"
+        raise CommandError(f"--out {plain(out)}: {error.strerror}", remedy=remedy) from error
 
 
 def _document(report: momopay.DayReport) -> dict[str, object]:

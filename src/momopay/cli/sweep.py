@@ -11,7 +11,7 @@ import typer
 import momopay
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import ExitCode, exit_code_of
-from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json
+from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, finite
 from momopay.cli.output import Output, plain, table
 from momopay.errors import MomoPayError
 
@@ -19,7 +19,8 @@ from momopay.errors import MomoPayError
 def sweep(
     journal: JournalAt,
     every: Annotated[
-        float | None, typer.Option("--every", metavar="SECONDS", min=1, help="Sweep again and again, until Ctrl-C.")
+        float | None,
+        typer.Option("--every", metavar="SECONDS", min=1, callback=finite, help="Sweep again and again, until Ctrl-C."),
     ] = None,
     account: JournalAccount = "default",
     base_url: BaseUrl = None,

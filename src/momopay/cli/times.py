@@ -40,7 +40,7 @@ def moment_of(text: str, option: str) -> datetime:
     except (ValueError, OverflowError):
         kind = "time" if ":" in text else "date"
         remedy = "give one such as 2026-11-30 or 2026-11-30T08:00"
-        raise CommandError(f"{option}: {text} is not a {kind}", remedy=remedy) from None
+        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None
     return parsed
 
 

@@ -58,10 +58,10 @@ def list_(
     """
     output = Output(as_json, show_phones)
     filters: dict[str, Any] = {
-        "status": status_ and _known_status(status_.upper()),
-        "type": type_ and type_.upper(),
-        "from_": from_ and moment_of(from_, "--from"),
-        "to": to and end_of(to, "--to"),
+        "status": None if status_ is None else _known("status", status_, momopay.TransactionStatus),
+        "type": None if type_ is None else _known("type", type_, momopay.TransactionType),
+        "from_": None if from_ is None else moment_of(from_, "--from"),
+        "to": None if to is None else end_of(to, "--to"),
         "channel_id": channel,
         "amount_min": amount_min,
         "amount_max": amount_max,
@@ -84,13 +84,16 @@ def list_(
     )
 
 
-def _known_status(word: str) -> str:
+def _known(what: str, word: str, values: type[momopay.TransactionStatus | momopay.TransactionType]) -> str:
     # The library passes on any word, since the service may learn new ones; here it is most likely mistyped, and an
     # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
-    known = [each.value for each in momopay.TransactionStatus]
-    if word not in known:
-        raise CommandError(f"--status: no status is called {plain(word)}", remedy=f"give one of {', '.join(known)}")
-    return word
+    known = [each.value for each in values]
+    if word.upper() not in known:
+        raise CommandError(
+            f"--{what}: no {what} is called {plain(word) if word else repr(word)}",
+            remedy=f"give one of {', '.join(known)}",
+        )
+    return word.upper()
 
 
 @app.command(cls=Command)

@@ -40,9 +40,13 @@ class SqliteDatabase:
     def __init__(self, url: URL) -> None:
         if not url.database or url.database == ":memory:" or url.query:
             raise ConfigurationError('a journal needs a file that outlives the process: "sqlite:///payouts.db"')
-        path = Path(url.database).resolve()  # a link to the file leads to the same folder
+        try:
+            url.database.encode()
+            path = Path(url.database).resolve()  # a link to the file leads to the same folder
+            self._folder = path.with_name(path.name + "-senders")
+        except ValueError as error:  # the root, a NUL, or text that is not Unicode
+            raise ConfigurationError(f"{url.database!r} cannot be the name of a journal's file") from error
         self._path = path
-        self._folder = path.with_name(path.name + "-senders")
         self._marker = self._folder / "README"
         # The device and the inode of the file that this process uses.
         self._file: tuple[int, int] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -17,6 +18,8 @@ __all__ = ["BookedOrder", "DayReport", "Difference"]
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
 _STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
+# Neither the day after, nor a zone, leads out of what a datetime holds.
+_YEARS: Final = range(1970, 9999)
 _NAIROBI: Final = timezone(timedelta(hours=3))
 # What a spreadsheet would take for a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -41,21 +44,25 @@ class BookedOrder:
         """Read orders from a CSV file with the columns reference, amount and state.
 
         Raises:
-            RequestValidationError: A line cannot be read, or two have one reference.
+            RequestValidationError: The file is not UTF-8, a line cannot be read, or two have one reference.
             OSError: The file cannot be read.
         """
         orders: dict[str, Self] = {}
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            for number, row in enumerate(csv.DictReader(file), start=2):
-                reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
-                try:
-                    amount = Decimal((row.get("amount") or "").strip())
-                except InvalidOperation:
-                    amount = Decimal("NaN")
-                if not reference or reference in orders or state not in _STATES or not amount.is_finite():
-                    problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
-                    raise RequestValidationError({"orders": f"line {number} {problem}"})
-                orders[reference] = cls(reference, amount, cast("OrderState", state))
+        try:
+            text = Path(path).read_bytes().decode("utf-8-sig")
+            rows = [*csv.DictReader(io.StringIO(text, newline=""))]
+        except (UnicodeDecodeError, csv.Error):
+            raise RequestValidationError({"orders": "must be CSV in UTF-8"}) from None
+        for number, row in enumerate(rows, start=2):
+            reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
+            try:
+                amount = Decimal((row.get("amount") or "").strip())
+            except InvalidOperation:
+                amount = Decimal("NaN")
+            if not reference or reference in orders or state not in _STATES or not amount.is_finite():
+                problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
+                raise RequestValidationError({"orders": f"line {number} {problem}"})
+            orders[reference] = cls(reference, amount, cast("OrderState", state))
         return list(orders.values())
 
 
@@ -126,8 +133,11 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
         for name, each in {"day": day, "last_day": last_day or day}.items()
         if isinstance(each, datetime) or not isinstance(each, date)
     }
-    if not problems and last_day is not None and last_day < day:
-        problems = {"last_day": "is before the first day"}
+    years = f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
+    if not problems and day.year not in _YEARS:
+        problems = {"day": years}
+    elif not problems and last_day is not None and (last_day < day or last_day.year not in _YEARS):
+        problems = {"last_day": "is before the first day" if last_day < day else years}
     if problems:
         raise RequestValidationError(problems)
     zone = UTC if utc else _NAIROBI
