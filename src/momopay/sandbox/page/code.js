@@ -71,9 +71,13 @@ function fieldsOf(request) {
 
 // The request that began a transaction.
 function requestOf(thing) {
+  const account = state.accounts.find((each) => each.tenant_id === thing.tenant_id);
+  const usual = account?.channels.find((each) => each.is_default)?.id;
+  // The default channel is most likely not named, and a sandbox that was started anew gives it another id.
+  const channelId = thing.channel_id === usual ? null : thing.channel_id;
   const kinds = {
-    STK: ["/payments/stk", { accountReference: thing.reference, transactionDesc: thing.description, callbackUrl: thing.callback_url, channelId: thing.channel_id }],
-    B2C: ["/b2c/payouts", { reference: thing.reference, description: thing.description, callbackUrl: thing.callback_url, channelId: thing.channel_id }],
+    STK: ["/payments/stk", { accountReference: thing.reference, transactionDesc: thing.description, callbackUrl: thing.callback_url, channelId }],
+    B2C: ["/b2c/payouts", { reference: thing.reference, description: thing.description, callbackUrl: thing.callback_url, channelId }],
     WALLET_TOPUP: ["/wallets/service/topups", { accountReference: thing.reference, transactionDesc: thing.description }],
   };
   const [path, fields] = kinds[thing.type];
