@@ -101,7 +101,19 @@ def _is_one(command: str) -> bool:
         "python": lambda rest: _is_sandbox(rest) if rest[0] == "-m" else (ROOT / rest[0]).is_file(),
     }
     check = checks.get(words[0])
-    others = {"celery", "curl", "gunicorn", "mkdocs", "pytest", "uvicorn"}
+    others = {
+        "celery",
+        "cp",
+        "createdb",
+        "curl",
+        "gunicorn",
+        "mkdocs",
+        "pg_dump",
+        "pg_restore",
+        "pytest",
+        "rm",
+        "uvicorn",
+    }
     return words[0] in others if check is None else check(words[1:])
 
 
