@@ -196,6 +196,8 @@ def test_a_transaction_can_be_copied_as_code(page: Page, service: Service) -> No
 def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sandbox, service: Service) -> None:
     account = sandbox.account(KEY)
     service.api.get("/transactions")
+    with client(sandbox.base_url, "pk_test_second") as api:
+        api.get("/transactions")
     page.choose("#account", account.tenant_id)
     page.until(lambda: page.count("#accounts button") == 1)
     page.click("#accounts button")
