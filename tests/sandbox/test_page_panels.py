@@ -194,7 +194,7 @@ def test_a_transaction_can_be_copied_as_code(page: Page, service: Service) -> No
 
 
 def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sandbox, service: Service) -> None:
-    account = sandbox.account(KEY)
+    account, _other = sandbox.account(KEY), sandbox.account("pk_test_another")  # of one there is no choice
     service.api.get("/transactions")
     with client(sandbox.base_url, "pk_test_second") as api:
         api.get("/transactions")
