@@ -7,6 +7,7 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,35 @@ def answers(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--host 300.1.1.1",
+        "--host a\x00b",
+        "--host 192.0.2.1",
+        "--allow-host http://App",
+        "--callback-host App:80",
+        "--state /nonexistent/state.db",
+        "--state pyproject.toml",
+        "--profile /nonexistent/service.toml",
+        "--profile README.md",
+        "--speed inf",
+        "--speed -1",
+        "--port 65536",
+    ],
+)
+def test_a_wrong_option_is_named(
+    momopay: Shell, signals: None, arguments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    free = [] if arguments.startswith("--port") else ["--port", "0"]
+    refused = momopay("sandbox", *free, *arguments.split(" "))
+    assert (refused.code, refused.out) == (2, "")
+    first, second = refused.err.splitlines()
+    assert first.startswith(f"Error: {arguments.split(maxsplit=1)[0]}: ")
+    assert second.startswith("What to do: ")
 
 
 def test_it_runs_until_ctrl_c(momopay: Shell, port: int, signals: None) -> None:

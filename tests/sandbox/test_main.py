@@ -44,7 +44,9 @@ def test_it_says_where_it_is_and_how_fast_time_runs(capsys: pytest.CaptureFixtur
     assert "x10, state in" in out
 
 
-@pytest.mark.parametrize("arguments", [["--port", "0", "--speed", "-1"], ["--port", "99999999"]])
+@pytest.mark.parametrize(
+    "arguments", [["--port", "0", "--speed", "-1"], ["--port", "99999999"], ["--port", "0", "--host", "\u200b"]]
+)
 def test_impossible_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments, stop=stopped()) == 1
     assert capsys.readouterr().err.startswith("momopay.sandbox: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,9 @@ from momopay.cli.output import Output
 
 def sandbox(
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8787,
-    speed: Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Virtual seconds to a second.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(metavar="FACTOR", min=0, max=1_000_000, help="Virtual seconds to a second.")
+    ] = 1.0,
     state: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the state in this SQLite file.")] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Listen on this address.")] = "127.0.0.1",
     allow_host: Annotated[
@@ -24,7 +27,8 @@ def sandbox(
         list[str] | None, typer.Option(metavar="NAME", help="Send callbacks to this host too; repeatable.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Behave as this file of `momopay probe` says.")
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Behave as this file of `momopay probe` says."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -51,10 +55,18 @@ def sandbox(
             callback_hosts=callback_host or (),
         )
         service.start()
-    except (OSError, OverflowError, ValueError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        remedy = "give another --port; 0 takes a free one" if in_use else "correct the option that the message names"
-        raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            remedy = "give another --port; 0 takes a free one"
+            raise CommandError(f"--port: {error.strerror}", remedy=remedy, code=ExitCode.REFUSED) from error
+        raise CommandError(f"--host: {error.strerror}", remedy="give an IPv4 address of this machine") from error
+    except ValueError as error:
+        # The message begins with the value.
+        names = tuple(repr(name.lower()) for name in allow_host or ())
+        values = {"--state": (str(state),), "--profile": (str(profile),), "--allow-host": names}
+        option = next((option for option, given in values.items() if str(error).startswith(given)), "--callback-host")
+        remedy = "`momopay sandbox --help` shows how it is used"
+        raise CommandError(f"{option}: {error}", remedy=remedy) from error
     try:
         if as_json:
             Output(as_json).result({"base_url": service.base_url, "page": f"{service.url}/"})

@@ -1,6 +1,7 @@
 """One uvicorn server on a socket of its own, and the connection that a request came in on."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 
@@ -28,6 +29,9 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     except OverflowError:
         listener.close()
         raise
+    except TypeError as error:
+        listener.close()
+        raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
     except OSError as error:
         listener.close()
         raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
