@@ -66,7 +66,10 @@ def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> 
     assert shell("journal", "backup", str(copy)).code == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
-    assert shell("journal", "backup", str(copy)).code == 2
+    for wrong in (copy, tmp_path / "none" / "copy.db"):
+        refused = shell("journal", "backup", str(wrong))
+        assert refused.code == 2
+        assert refused.err.startswith("Error: FILE: ")
 
 
 def test_anonymising_is_asked_about(shell: Shell) -> None:

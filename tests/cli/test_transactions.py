@@ -139,4 +139,5 @@ def test_transactions_are_found_by_what_is_known(
     for more in ((), ("--phone", PHONE, "--journal", str(path))):
         assert momopay("transactions", "find", "--receipt", "QK12", *more).code == 2
     later = f"{sandbox.now:%Y-%m-%dT%H:%M:%SZ}"
-    assert momopay("transactions", "find", "--phone", PHONE, "--since", later).code == 1
+    for name, text in (("--phone", PHONE), ("--reference", "RENT")):
+        assert momopay("transactions", "find", name, text, "--since", later).code == 1

@@ -34,6 +34,11 @@ from momopay.sandbox import Sandbox
         ("listen --forward-to http://127.0.0.1:1/x --every inf", "--every: must be at most"),
         ("journal list --journal none.db --limit 99999999999999999999", "--limit: "),
         ("transactions list --from=", "--from: '' is not a date"),
+        ("transactions find --phone 12", "--phone: must be a Kenyan phone number"),
+        ("callback send success --to http://127.0.0.1:1/x --amount -1", "--amount: must be at least KES 1"),
+        ("callback send success --to http://127.0.0.1:1/x --amount 1e400", "--amount: must be at least KES 1"),
+        ("listen --forward-to http://[::1", "--forward-to must be a URL"),
+        ("probe --against none.toml", "--against: file 'none.toml' does not exist"),
         ("transactions list --type STX", "--type: no type is called STX"),
     ],
 )

@@ -24,6 +24,8 @@ from momopay.errors import RequestValidationError
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url, is_loopback
 
+# No payment is for more, and from here on a JSON number is not exact to the cent.
+_MOST = 10_000_000_000_000
 app: typer.Typer = typer.Typer(
     cls=Group, help="Send callbacks to an application under development.", no_args_is_help=True
 )
@@ -114,6 +116,8 @@ def send(
     output = Output(as_json, show_phones)
     _check_target(to, anywhere=anywhere)
     if transaction is None:
+        if not 1 <= amount_ < _MOST:
+            raise RequestValidationError({"amount": f"must be at least KES 1, and below KES {_MOST:,}"})
         try:
             normalised = normalise_phone(phone)
         except ValueError as error:

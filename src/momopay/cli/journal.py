@@ -159,7 +159,7 @@ def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
 
 @app.command(cls=Command)
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where nothing is yet.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where nothing is yet.")],
     journal: JournalAt,
     account: JournalAccount = "default",
     as_json: Json = False,
@@ -172,8 +172,12 @@ def backup(
         momopay journal backup backup-2026-11-30.db --journal shop.db
     """
     with open_journal(journal, account) as opened:
-        opened.backup(file)
-    Output(as_json).result({"file": str(file)}, f"Copied to {plain(file)}")
+        if not path.absolute().parent.is_dir():
+            raise CommandError(
+                f"FILE: there is no folder {plain(path.parent)}", remedy="create it, or give another FILE"
+            )
+        opened.backup(path)
+    Output(as_json).result({"file": str(path)}, f"Copied to {plain(path)}")
 
 
 @app.command(cls=Command)

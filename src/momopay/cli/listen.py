@@ -72,8 +72,11 @@ def listen(
                 allowed_hosts=allow_host or (),
             )
         except RequestValidationError as error:
+            problem = error.fields["forward_to"]
             remedy = "callbacks hold phones and amounts: give --allow-host NAME if the application there is yours"
-            raise CommandError(f"--forward-to {error.fields['forward_to']}", remedy=remedy) from error
+            if "this machine" not in problem:
+                remedy = "give a URL such as http://127.0.0.1:8000/callbacks"
+            raise CommandError(f"--forward-to {problem}", remedy=remedy) from error
         if not key.startswith("pk_test_"):
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")

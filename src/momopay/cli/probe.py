@@ -36,7 +36,8 @@ _TERMINATED = 128 + signal.SIGTERM
 def probe(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a profile: TOML.")] = None,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="FILE", help="Compare with an earlier profile.")
+        Path | None,
+        typer.Option("--against", metavar="FILE", exists=True, dir_okay=False, help="Compare with an earlier profile."),
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Also create, change and delete a channel of its own.")

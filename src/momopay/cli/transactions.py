@@ -17,6 +17,7 @@ from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, Utc, amount
 from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr, table
 from momopay.cli.times import end_of, moment_of
+from momopay.errors import RequestValidationError
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read and wait for transactions.", no_args_is_help=True)
 
@@ -156,6 +157,10 @@ def find(
         raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
     else:
         begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since, "--since")
+        try:
+            phone = phone if phone is None else momopay.normalise_phone(phone)
+        except ValueError as error:
+            raise RequestValidationError({"phone": str(error)}) from error
         with open_client(base_url) as client, stderr().status("Searching the service's list"):
             found = list(_matching(client, begin, reference, phone))
     for item in found if as_json else []:
@@ -171,13 +176,14 @@ def _matching(
     from momopay.phones import same_phone
 
     if reference is not None:
-        yield from client.transactions.find(reference=reference, phone=phone, since=since)
+        # The search begins earlier, in case the clock of this machine is ahead.
+        found = client.transactions.find(reference=reference, phone=phone, since=since)
+        yield from (each for each in found if each.created_at >= since)
         return
-    normalised = momopay.normalise_phone(phone or "")
     for item in client.transactions.iter():
         if item.created_at < since:
             return
-        if same_phone(normalised, item.phone):
+        if same_phone(phone or "", item.phone):
             yield item
 
 
