@@ -32,7 +32,7 @@ function factsOf(thing) {
     Outcome: thing.outcome.replaceAll("_", " "),
     Result: thing.result_code ? `${thing.result_code}: ${thing.result_desc}` : "none yet",
     Receipt: thing.receipt || "none",
-    "Pay to": `${thing.shortcode} (${thing.transaction_type})`,
+    [thing.type === "B2C" ? "Paid from" : "Pay to"]: `${thing.shortcode} (${thing.transaction_type})`,
     Created: moment(thing.created_at),
     Updated: moment(thing.updated_at),
     "Next step": thing.next_step_at ? moment(thing.next_step_at) : "none planned",
