@@ -50,7 +50,7 @@ def test_every_help_page_has_an_example_that_parses(
     momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("salaries.csv", "orders.csv"):
+    for file in ("salaries.csv", "orders.csv", "service.toml"):
         Path(file).touch()
     lines = [line.strip() for line in momopay(*command, "--help").out.splitlines()]
     examples = [shlex.split(line)[1:] for line in lines if line.startswith(f"momopay {' '.join(command)}")]
