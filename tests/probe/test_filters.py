@@ -118,6 +118,21 @@ def test_a_service_that_fails_at_other_formats(
     assert (facts["time_formats"], facts["server_error_code"]) == ([value], "CAST_FAILED")
 
 
+def test_a_service_that_goes_down_understands_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_sleep(_backend: SyncBackend, _seconds: float) -> None:
+        pass
+
+    handle = OtherService.handle_request
+
+    def fail(self: OtherService, request: httpx.Request) -> httpx.Response:
+        is_down = "from" in request.url.params
+        return httpx.Response(503, json=self.error("DOWN")) if is_down else handle(self, request)
+
+    monkeypatch.setattr(SyncBackend, "sleep", no_sleep)
+    monkeypatch.setattr(OtherService, "handle_request", fail)
+    assert found_by(client).facts["time_formats"] == "unknown"
+
+
 @pytest.mark.parametrize("method", ["PATCH", "DELETE", "GET"])
 def test_a_page_with_200_shows_nothing(client: Client, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = OtherService.handle_request

@@ -204,6 +204,14 @@ def test_fields_that_are_named_one_at_a_time(
     assert service.channels == []
 
 
+def test_a_failure_among_the_required_fields_is_no_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(_self: OtherService, body: dict[str, Any]) -> tuple[int, object]:
+        raise RefusedError(503 if body else 400, "ANY", field="name")
+
+    monkeypatch.setattr(OtherService, "create", answer)
+    assert found_by(client).facts["required_channel_fields"] == "unknown"
+
+
 def test_a_channel_that_is_accepted_without_its_fields_is_deleted(
     client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

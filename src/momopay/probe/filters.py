@@ -101,13 +101,13 @@ def ask_for_formats(wire: Wire, findings: Findings, history: History, no_time: A
         if name == "milliseconds" and _is_understood(answers["seconds"]):
             break
         answers[name] = wire.get(LIST, **{"limit": "1", "from": value})
-    # Who answers what is no time with a 5xx, does so for a format that it does not understand.
-    fails = (no_time.status or 0) >= 500  # noqa: PLR2004
+    understood = [name for name, answer in answers.items() if _is_understood(answer)]
+    # Who answers what is no time with a 5xx, does so for a format that it does not understand. Or it is down.
+    fails = (no_time.status or 0) >= 500 and bool(understood)  # noqa: PLR2004
     if any(not each.is_success and not each.is_refusal and not (fails and each.envelope) for each in answers.values()):
         seen = ", ".join(f"{name}: {answer.summary}" for name, answer in answers.items())
         findings.add("time_formats", UNKNOWN, f"A list from the year 2999 on got {seen}.", *answers.values())
         return
-    understood = [name for name, answer in answers.items() if _is_understood(answer)]
     seen = ", ".join(f"{name}: {_shown(answer.is_success, len(answer.items))}" for name, answer in answers.items())
     sentence = f"A list from the year 2999 on was given in {len(answers)} formats ({seen})."
     findings.add("time_formats", understood, sentence, *answers.values())

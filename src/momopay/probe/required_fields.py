@@ -28,7 +28,9 @@ def ask_for_required_fields(wire: Wire, findings: Findings, whole: Mapping[str, 
         answer = wire.change("POST", CHANNELS, {key: whole[key] for key in _FIELDS if key in required & whole.keys()})
     if isinstance(identity := answer.data.get("id"), str):
         wire.change("DELETE", f"{CHANNELS}/{segment(identity)}")
-    if answers:
+    if answers and not answer.is_refusal and not answer.is_success:
+        findings.add("required_channel_fields", UNKNOWN, f"The last of these requests got {answer.summary}.", answer)
+    elif answers:
         does = "name these fields" if required else "name no field"
         sentence = f"The details of {len(answers)} refusals, of an empty object and of what they named, {does}."
         value: list[str] = [name for name in _FIELDS if name in required]
