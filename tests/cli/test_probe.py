@@ -247,5 +247,6 @@ def test_what_a_killed_probe_left_is_named_and_found(
     (left,) = (channel.name for channel in account.live_channels() if channel.name.startswith("momopay"))
     assert f"Creating the channel '{left}'" in " ".join(errors.split())
     done = momopay("probe", "--write")
+    assert "needs --write" not in done.words
     assert (done.code, f"Deleting the channel '{left}'" in done.err) == (0, True)
     assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]

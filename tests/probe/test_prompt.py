@@ -77,6 +77,7 @@ def test_a_documented_refusal_is_not_tried_again(scene: Scene, journal: Journal)
     found = scene.probe(spend=spend(journal, Outcome.success))
     assert len(scene.requests("POST", STK)) == 1
     assert found.findings["strict_fields"].sentence == "The prompt was refused: 400 NO_PAYMENT_CHANNELS."
+    assert scene.notes[-1] == "The service refused the prompt, so the phone shows none."
 
 
 @pytest.mark.parametrize("fault", [Fault.reset_after_commit, Fault.error_after_commit, Fault.truncated, Fault.html_502])
@@ -105,6 +106,20 @@ def test_a_prompt_that_ended_allows_another_one(scene: Scene, journal: Journal) 
     scene.probe(spend=spend(journal, Outcome.success))
     entries = list(journal.entries(kind=EntryKind.COLLECTION))
     assert [entry.status for entry in entries] == [TransactionStatus.SUCCESS, TransactionStatus.CANCELLED]
+
+
+def test_a_prompt_that_ended_after_its_probe_is_not_followed(scene: Scene, journal: Journal) -> None:
+    scene.probe(spend=spend(journal, Outcome.by_hand))
+    (entry,) = journal.open()
+    assert entry.transaction_id is not None
+    scene.sandbox.cancel(entry.transaction_id)
+    scene.sandbox.advance(60)
+    found = scene.probe(spend=spend(journal, Outcome.success))
+    assert scene.notes[0].startswith("Sending one prompt for KES 1")
+    assert found.facts["prompt_created_status"] == 200
+    first, second = journal.entries(kind=EntryKind.COLLECTION)
+    assert first.reference != second.reference
+    assert {first.status, second.status} == {TransactionStatus.SUCCESS, TransactionStatus.CANCELLED}
 
 
 def test_other_payments_leave_the_fee_unknown(scene: Scene, journal: Journal) -> None:

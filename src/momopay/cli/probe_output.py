@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from momopay.probe import Change, Finding, Profile
 
 _COSTS = {
-    "READS": "nothing in the account shows it",
+    "READS": "no answer showed it",
     "WRITE": "needs --write",
     "RATE": "needs --rate",
     "SPEND": "needs --spend",
@@ -66,7 +66,9 @@ def _tables(profile: Profile) -> list[object]:
     for cost in Cost:
         unknown = [row.name for row in ROWS if row.cost is cost and not profile.findings[row.name].is_known]
         if unknown:
-            shown.append(Text.assemble((f"Unknown ({_COSTS[cost.name]}): ", "bold"), ", ".join(unknown)))
+            option = cost.value.removeprefix("--")
+            why = _COSTS["READS" if option in profile.asked else cost.name]
+            shown.append(Text.assemble((f"Unknown ({why}): ", "bold"), ", ".join(unknown)))
     return shown
 
 

@@ -51,7 +51,7 @@ class _Sent:
 
 def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> Answer | None:
     """Send a prompt, follow it to its end, and return the answer to it; None if an earlier one was followed."""
-    earlier = _earlier(spend)
+    earlier = _earlier(client, spend)
     # Letters alone: digits could be taken for a phone, and masked.
     reference = earlier or _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
@@ -62,6 +62,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     wallet = [_balance(wire)]
     sent = _send(client, wire, findings, spend, reference)
     if sent is None:
+        note("The service refused the prompt, so the phone shows none.")
         return None
     wallet.append(_balance(wire))
     fee = _look_at(wire, findings, sent.id)
@@ -76,17 +77,24 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     return sent.answer if sent.answer.status is not None else None
 
 
-def _earlier(spend: Spend) -> str | None:
+def _earlier(client: momopay.Client, spend: Spend) -> str | None:
     """Return the reference of an earlier probe's prompt that has not ended, None if there is none."""
     phone = momopay.normalise_phone(spend.phone)
     for entry in (*spend.journal.unresolved(), *spend.journal.open()):
-        if entry.kind is momopay.EntryKind.COLLECTION and entry.reference.startswith(_PREFIX):
-            if (entry.phone, entry.amount) != (phone, Decimal(spend.amount)):
-                raise ConfigurationError(
-                    f"the prompt {entry.reference} of an earlier probe, to another phone or for another amount, has not"
-                    " ended; nothing was sent"
-                )
-            return entry.reference
+        if entry.kind is not momopay.EntryKind.COLLECTION or not entry.reference.startswith(_PREFIX):
+            continue
+        if entry.status is not None and entry.transaction_id is not None:
+            # It may have ended since that probe was stopped. Then the same call would send another one.
+            transaction = client.transactions.get(entry.transaction_id)
+            if transaction.status.is_terminal:
+                spend.journal.settle(transaction)
+                continue
+        if (entry.phone, entry.amount) != (phone, Decimal(spend.amount)):
+            raise ConfigurationError(
+                f"the prompt {entry.reference} of an earlier probe, to another phone or for another amount, has not"
+                " ended; nothing was sent"
+            )
+        return entry.reference
     return None
 
 
