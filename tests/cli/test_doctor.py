@@ -18,6 +18,8 @@ import pytest
 
 from cli.kit import Shell
 from hostile.tls import own_certificate
+from journal.kit import put
+from momopay import Journal, JournalState
 from momopay.sandbox import Account, Sandbox
 
 EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels"]
@@ -208,3 +210,42 @@ def test_a_piped_key_is_checked(momopay: Shell, key: str) -> None:
     assert done.code == 0
     assert key not in done.out + done.err
     assert diagnose(momopay, 3).verdicts["key"] == "fail"
+
+
+# The journal, where one is given.
+
+
+def journal_check(momopay: Shell, journal: str, **settings: str) -> tuple[int, str, str]:
+    done = momopay("doctor", "--journal", journal, "--json", **settings)
+    *others, check = done.json["checks"]
+    assert ([each["name"] for each in others], check["name"]) == (EVERY, "journal")
+    return done.code, check["verdict"], check["found"]
+
+
+def test_a_journal_that_works(momopay: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "shop.db")
+    assert journal_check(momopay, path) == (0, "warn", f"there is no journal at {path}")
+    assert momopay("collect", "INV-1", "--amount", "100", "--phone", "0712345678", "--journal", path).code == 0
+    assert journal_check(momopay, path) == (0, "ok", "1 entry, nothing needs a person")
+
+
+def test_a_journal_in_doubt(momopay: Shell, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path}/shop.db") as journal:
+        put(journal, "SAL-1", JournalState.UNKNOWN)
+    assert journal_check(momopay, str(tmp_path / "shop.db")) == (0, "warn", "1 entry, 1 in doubt, 0 paid twice")
+
+
+def test_the_journal_of_another_address(momopay: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "shop.db")
+    assert momopay("collect", "INV-1", "--amount", "100", "--phone", "0712345678", "--journal", path).code == 0
+    elsewhere = {"MOMOPAY_BASE_URL": "https://127.0.0.2.invalid/v1"}
+    code, verdict, found = journal_check(momopay, path, **elsewhere)
+    assert (code, verdict) == (3, "fail")
+    assert found == "belongs to test keys of loopback, and the key is a test key of 127.0.0.2.invalid"
+
+
+def test_what_is_no_journal(momopay: Shell, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, and long enough to be taken for one" * 20)
+    code, verdict, found = journal_check(momopay, str(tmp_path / "notes.txt"))
+    assert (code, verdict) == (3, "fail")
+    assert "file is not a database" in found

@@ -20,9 +20,9 @@ from rich.text import Text
 import momopay
 from momopay._core.config import Account
 from momopay._core.http_date import http_date
-from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key
-from momopay.cli.exit_codes import REMEDIES, ExitCode, remedy_of
-from momopay.cli.options import BaseUrl, Json
+from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key, open_journal
+from momopay.cli.exit_codes import REMEDIES, CommandError, ExitCode, remedy_of
+from momopay.cli.options import BaseUrl, JournalAccount, Json, MaybeJournalAt
 from momopay.cli.output import Output, kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
 from momopay.urls import check_base_url, is_loopback
@@ -59,17 +59,23 @@ class Check:
     remedy: str | None = None
 
 
-def doctor(base_url: BaseUrl = None, as_json: Json = False) -> None:
-    """Check Python, packages, key, address, TLS, reachability, clock, wallet and channels.
+def doctor(
+    base_url: BaseUrl = None,
+    journal: MaybeJournalAt = None,
+    account: JournalAccount = "default",
+    as_json: Json = False,
+) -> None:
+    """Check Python, packages, key, address, TLS, reachability, clock, wallet, channels and the journal.
 
-    Sends three reads and never shows the key. A check that could not be made says what to fix first. Exits with 0 if
-    nothing failed, 3 if something did.
+    Sends three reads and never shows the key. The journal is checked if it is given. A check that could not be made
+    says what to fix first. Exits with 0 if nothing failed, 3 if something did.
 
     Examples:
         momopay doctor
+        momopay doctor --journal shop.db
     """
     checks: list[Check] = []
-    for check in _checks(base_url):
+    for check in _checks(base_url, journal, account):
         checks.append(check)
         if not as_json:
             _show(check)  # as it ends: a service that does not answer takes ten seconds
@@ -90,7 +96,7 @@ def _show(check: Check) -> None:
     stdout().print(line)
 
 
-def _checks(base_url: str | None) -> Iterator[Check]:
+def _checks(base_url: str | None, journal: str | None, account: str) -> Iterator[Check]:
     yield Check("python", Verdict.ok, f"{platform.python_version()} ({sys.platform})")
     yield _packages()
     # Every check that can be made is made, so that one run shows all that is to be fixed.
@@ -111,6 +117,9 @@ def _checks(base_url: str | None) -> Iterator[Check]:
         yield from _skipped(("wallet", "channels"), *broken)
     else:
         yield from _account(key, base_url)
+    if journal:
+        usable = base_url if address.verdict is not Verdict.fail else None
+        yield _journal(journal, account, key, usable)
 
 
 def _skipped(names: Sequence[str], *broken: str) -> Iterator[Check]:
@@ -224,6 +233,33 @@ def _account(key: str, base_url: str) -> Iterator[Check]:
                 yield check(client)
             except MomoPayError as error:
                 yield Check(name, Verdict.fail, str(error), remedy_of(error))
+
+
+def _journal(where: str, account: str, key: str, base_url: str | None) -> Check:
+    from momopay.journal.identity import KeyIdentity
+
+    remedy = "the first payment creates it; if there was one, check the path or the URL"
+    try:
+        with open_journal(where, account) as journal:
+            try:
+                found = journal.check()
+            except ConfigurationError as error:  # a database that has none yet
+                return Check("journal", Verdict.warn, error.message, remedy)
+    except CommandError as error:  # a file that does not exist yet
+        return Check("journal", Verdict.warn, error.message, remedy)
+    except MomoPayError as error:
+        return Check("journal", Verdict.fail, str(error), remedy_of(error))
+    identity = KeyIdentity.of(key, base_url) if key and base_url else None
+    if found.mode and identity and (found.mode, found.host) != (identity.mode, identity.host):
+        theirs, ours = f"{found.mode} keys of {found.host}", f"a {identity.mode} key of {identity.host}"
+        differing = f"belongs to {theirs}, and the key is {ours}"
+        return Check("journal", Verdict.fail, differing, "give the journal of this account; each account has its own")
+    count = sum(found.counts.values())
+    entries = "1 entry" if count == 1 else f"{count} entries"
+    if found.needs_attention:
+        waiting = f"{entries}, {len(found.unresolved)} in doubt, {len(found.paid_twice)} paid twice"
+        return Check("journal", Verdict.warn, waiting, "`momopay journal check` names them, and what to do")
+    return Check("journal", Verdict.ok, f"{entries}, nothing needs a person")
 
 
 def _wallet(client: momopay.Client) -> Check:

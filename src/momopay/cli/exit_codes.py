@@ -110,7 +110,7 @@ _OUTCOME_UNKNOWN = (
 # One line for each class; a class without one has that of its base. The library's docstrings speak to programmers.
 REMEDIES: dict[type[MomoPayError], str] = {
     MomoPayError: "read the message; `momopay --debug ...` shows more",
-    ConfigurationError: "fix the set-up; `momopay doctor` checks all of it",
+    ConfigurationError: "fix the set-up that the message names; `momopay doctor` checks key, address and journal",
     RequestValidationError: "correct what the message names; nothing was sent",
     CallbackError: "do not act on this callback; read the transaction with `momopay transactions get`",
     InvalidCallbackError: "do not act on it: answer 400; the service sends JSON with an id, a status and an event type",

@@ -70,6 +70,12 @@ JournalAt: TypeAlias = Annotated[
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
     ),
 ]
+MaybeJournalAt: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--journal", metavar="FILE|URL", envvar="MOMOPAY_JOURNAL", help="The account's journal, if it has one."
+    ),
+]
 JournalAccount: TypeAlias = Annotated[
     str,
     typer.Option(
