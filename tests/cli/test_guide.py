@@ -47,7 +47,7 @@ def test_every_command_as_printed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("salaries.csv").write_text(salaries())
-    shell = Shell({"MOMOPAY_API_KEY": "pk_test_trial", "MOMOPAY_BASE_URL": moving.base_url})
+    shell = Shell({"MOMOPAY_API_KEY": "pk_test_first", "MOMOPAY_BASE_URL": moving.base_url})
     moving.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     commands = printed()
     assert len(commands) > 10
