@@ -53,14 +53,19 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     """Send a prompt, follow it to its end, and return the answer to it; None if an earlier one was followed."""
     earlier = _earlier(client, spend)
     # Letters alone: digits could be taken for a phone, and masked.
-    reference = earlier or _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
+    new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
+    reference = new if earlier is None else earlier.reference
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
     note(
         f"{does} for KES {spend.amount} to {mask_phone(momopay.normalise_phone(spend.phone))}, reference {reference}."
         " Pay it, cancel it, or leave it alone: each shows something else."
     )
     wallet = [_balance(wire)]
-    sent = _send(client, wire, findings, spend, reference)
+    sent: _Sent | None
+    if earlier is not None and earlier.transaction_id is not None and earlier.status is not None:
+        sent = _Sent(earlier.transaction_id, Answer(None))
+    else:
+        sent = _send(client, wire, findings, spend, reference)
     if sent is None:
         note("The service refused the prompt, so the phone shows none.")
         return None
@@ -77,14 +82,16 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     return sent.answer if sent.answer.status is not None else None
 
 
-def _earlier(client: momopay.Client, spend: Spend) -> str | None:
-    """Return the reference of an earlier probe's prompt that has not ended, None if there is none."""
+def _earlier(client: momopay.Client, spend: Spend) -> momopay.JournalEntry | None:
+    """Return an earlier probe's prompt that has not ended, None if there is none."""
+    if any(entry.reference.startswith(_PREFIX) for entry in spend.journal.unresolved()):
+        spend.journal.reconcile_all(client)
     phone = momopay.normalise_phone(spend.phone)
     for entry in (*spend.journal.unresolved(), *spend.journal.open()):
         if entry.kind is not momopay.EntryKind.COLLECTION or not entry.reference.startswith(_PREFIX):
             continue
         if entry.status is not None and entry.transaction_id is not None:
-            # It may have ended since that probe was stopped. Then the same call would send another one.
+            # It may have ended since that probe was stopped.
             transaction = client.transactions.get(entry.transaction_id)
             if transaction.status.is_terminal:
                 spend.journal.settle(transaction)
@@ -94,7 +101,7 @@ def _earlier(client: momopay.Client, spend: Spend) -> str | None:
                 f"the prompt {entry.reference} of an earlier probe, to another phone or for another amount, has not"
                 " ended; nothing was sent"
             )
-        return entry.reference
+        return entry
     return None
 
 
@@ -131,22 +138,23 @@ def _prompt_or_find(
     client: momopay.Client, wire: Wire, spend: Spend, reference: str, *, more: bool
 ) -> momopay.StkTransaction | momopay.Transaction:
     """Send the prompt once; if its answer is lost, look for it."""
-    for is_last in (False, True):
-        try:
-            return client.stk.collect_once(
-                journal=spend.journal,
-                reference=reference,
-                amount=spend.amount,
-                phone=spend.phone,
-                transaction_desc=_DESCRIPTION if more else None,
-                callback_url=_CALLBACK_URL if more else None,
-            )
-        except momopay.OutcomeUnknownError:
-            # From here on the journal lets nothing be sent: the same call searches.
-            if is_last:
-                raise
-            wire.sleep(_SCHEDULE.every)
-    raise AssertionError
+    try:
+        return client.stk.collect_once(
+            journal=spend.journal,
+            reference=reference,
+            amount=spend.amount,
+            phone=spend.phone,
+            transaction_desc=_DESCRIPTION if more else None,
+            callback_url=_CALLBACK_URL if more else None,
+        )
+    except momopay.OutcomeUnknownError:
+        wire.sleep(_SCHEDULE.every)
+        # The same call would send another prompt, if this one has ended without success meanwhile.
+        spend.journal.reconcile_all(client)
+        entry = spend.journal.get(reference, momopay.EntryKind.COLLECTION)
+        if entry is None or entry.transaction_id is None or entry.status is None:
+            raise
+        return client.transactions.get(entry.transaction_id)
 
 
 def _look_at(wire: Wire, findings: Findings, identity: str) -> Decimal:
