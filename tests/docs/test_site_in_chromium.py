@@ -56,6 +56,12 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def searchable(site: Path) -> Iterator[str]:
+    with served(site, Quiet) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def tab() -> Iterator[chromium.Tab]:
     program = chromium.find()
     if program is None:
@@ -133,9 +139,9 @@ def test_the_landing_page_fits_one_screen(address: str, tab: chromium.Tab) -> No
 
 
 @pytest.mark.parametrize("word", ["webhook", "refund", "receipt", "duplicate", "Daraja", "idempotency"])
-def test_the_search_finds_what_people_search_for(address: str, tab: chromium.Tab, word: str) -> None:
+def test_the_search_finds_what_people_search_for(searchable: str, tab: chromium.Tab, word: str) -> None:
     tab.set_window(width=1280, height=800, scheme="light")
-    tab.open(address)
+    tab.open(searchable)
     tab.evaluate(f"""(() => {{
         const input = document.querySelector(".md-search__input");
         input.focus();
