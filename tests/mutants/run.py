@@ -107,7 +107,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="draw so many of the catalogue")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="draw so many mutants instead")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--jobs", type=int, default=2 * (os.cpu_count() or 1), help="half of the tests' time is waiting"
+    )
     options = parser.parse_args()
     mutants = drawn(options.random, options.seed) if options.random else listed()
     mutants = [each for each in mutants if not options.areas or each.area in options.areas]

@@ -24,8 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from momopay import AsyncClient, Journal, PollSchedule, RateBudget
 from momopay.sandbox import Sandbox
 
-MARGIN = 2.0
-"""Seconds by which the budget's window is longer than the service's minute, for requests that a busy machine delays."""
 WARM_UP = 2
 """Windows until payouts end as fast as they begin."""
 
@@ -39,10 +37,12 @@ class Plan:
     speed: float = 3.0
     windows: int = 3
     shared: bool = False
+    margin: float = 2.0
+    """How much longer than the service's minute the budget's window is, for requests that a busy machine delays."""
 
     @property
     def window(self) -> float:
-        return 60.0 + MARGIN
+        return 60.0 + self.margin
 
     def budget(self) -> RateBudget:
         return RateBudget(58, self.window / self.speed)

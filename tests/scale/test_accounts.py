@@ -14,7 +14,7 @@ ONE_KEY = 60
 def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all(tmp_path: Path) -> None:
     async def run() -> list[Report]:
         plans = [
-            Plan(4, f"sqlite:///{tmp_path / name}", speed=5.0, windows=1, shared=name == "shared.db")
+            Plan(4, f"sqlite:///{tmp_path / name}", speed=10.0, windows=1, shared=name == "shared.db", margin=4.0)
             for name in ("together.db", "shared.db")
         ]
         return await asyncio.gather(*map(measure, plans))
