@@ -1,4 +1,4 @@
-"""Tables of three or more columns carry what a phone needs to show them as blocks."""
+"""Tables that are too wide for a phone carry what a phone needs to show them as blocks."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ def test_cells_have_the_heading_of_their_column_and_every_part_its_role() -> Non
     assert '<td role="cell" data-label="what &amp; why">a</td>' in labelled
     assert '<td role="cell" data-label="seen" style="text-align: right;">1</td>' in labelled
     assert '<td role="cell" data-label="">x</td>' in labelled
+
+
+def test_a_long_name_makes_a_table_of_two_columns_wide() -> None:
+    table = (
+        "<table><tr><th>error</th><th>do</th></tr><tr><td>InsufficientServiceBalanceError</td><td>x</td></tr></table>"
+    )
+    assert '<td role="cell" data-label="do">x</td>' in stacked.labelled(table)
 
 
 def test_a_table_of_two_columns_is_left_alone() -> None:
