@@ -113,7 +113,11 @@ def test_a_service_that_fails_at_other_formats(
 
     monkeypatch.setattr(SyncBackend, "sleep", no_sleep)
     monkeypatch.setattr(OtherService, "handle_request", fail)
-    answer_with(lambda listed, query: {"items": []} if "from" in query else listed(service, query))
+
+    def none_from_then_on(listed: Any, query: Any) -> Any:
+        return {"items": []} if "from" in query else listed(service, query)
+
+    answer_with(none_from_then_on)
     facts = found_by(client).facts
     assert (facts["time_formats"], facts["server_error_code"]) == ([value], "CAST_FAILED")
 

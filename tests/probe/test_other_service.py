@@ -216,7 +216,11 @@ def test_a_channel_that_is_accepted_without_its_fields_is_deleted(
     client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = OtherService.create
-    monkeypatch.setattr(OtherService, "create", lambda self, body: create(self, {"name": "none", **body}))
+
+    def named(self: OtherService, body: dict[str, Any]) -> tuple[int, object]:
+        return create(self, {"name": "none", **body})
+
+    monkeypatch.setattr(OtherService, "create", named)
     assert found_by(client).facts["invalid_body"] == "accepted"
     assert service.channels == []
 
@@ -225,7 +229,11 @@ def test_a_channel_that_becomes_the_default_is_only_deleted(
     client: Client, service: OtherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, notes = OtherService.create, list[str]()
-    monkeypatch.setattr(OtherService, "create", lambda self, body: create(self, {**body, "isDefault": True}))
+
+    def as_default(self: OtherService, body: dict[str, Any]) -> tuple[int, object]:
+        return create(self, {**body, "isDefault": True})
+
+    monkeypatch.setattr(OtherService, "create", as_default)
     found = probe(client, write=True, note=notes.append)
     assert "check which one is the default now" in notes[-1]
     assert found.facts["changed_shortcode"] == "unknown"
@@ -240,7 +248,7 @@ def test_a_type_may_be_taken_in_another_way_than_a_shortcode(
     one = OtherService.one_channel
 
     def answer(self: OtherService, request: httpx.Request, identity: str) -> tuple[int, bytes]:
-        body = json.loads(request.content) if request.method == "PATCH" else {}
+        body: dict[str, Any] = json.loads(request.content) if request.method == "PATCH" else {}
         if "shortcode" in body:
             raise RefusedError(400, "INVALID_REQUEST")
         if "type" in body:

@@ -27,13 +27,11 @@ def amount(value: str | Decimal) -> Decimal:
     text = str(value)
     try:
         # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
-        parsed = Decimal(text) if text.isascii() and "_" not in text else Decimal("NaN")
-        # Of a number such as 1e999999999 this overflows.
-        decimals = -int(parsed.normalize().as_tuple().exponent) if parsed.is_finite() else None
-    except ArithmeticError:
-        decimals = None
-    if decimals is None:
-        raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas")
+        parsed = Decimal(text if text.isascii() and "_" not in text else "")
+        # int fails at NaN and infinity, normalize at a number such as 1e999999999.
+        decimals = -int(parsed.normalize().as_tuple().exponent)
+    except (ArithmeticError, ValueError) as error:
+        raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas") from error
     if decimals > _DECIMALS:
         count = _NUMBERS.get(decimals, str(decimals))
         raise typer.BadParameter(f"{text} has {count} decimals; KES has two")
