@@ -29,6 +29,7 @@ def _closed(name: str, needs: str, section: str) -> Row:
 
 _LIST: Final = "GET /transactions"
 _PATCH: Final = "PATCH /payment-wallet/channels/{id}"
+_DELETE: Final = "DELETE /payment-wallet/channels/{id}"
 _RECEIVER: Final = "needs a public HTTPS address that receives callbacks."
 
 FACTS: Final = (
@@ -84,13 +85,13 @@ FACTS: Final = (
         "Look at what the details name, and add it until they name nothing more.",
         "POST /payment-wallet/channels",
     ),
-    _costs("changed_shortcode", Cost.WRITE, "Send another shortcode in a PATCH of it.", _PATCH),
-    _costs("changed_type", Cost.WRITE, "Send another type in a PATCH of it.", _PATCH),
+    _costs("changed_shortcode", Cost.WRITE, "Send another shortcode in a PATCH of the probe's own channel.", _PATCH),
+    _costs("changed_type", Cost.WRITE, "Send another type in a PATCH of the probe's own channel.", _PATCH),
     _costs("unknown_channel_patch", Cost.WRITE, "PATCH a channel that does not exist.", _PATCH),
-    _costs("channel_changed_status", Cost.WRITE, "Send its name in a PATCH of it.", _PATCH),
-    _costs("delete_status", Cost.WRITE, "Delete the channel.", "DELETE /payment-wallet/channels/{id}"),
-    _costs("delete_data", Cost.WRITE, "Look at the data of the answer.", "DELETE /payment-wallet/channels/{id}"),
-    _costs("deleted_channel_delete", Cost.WRITE, "Delete it again.", "DELETE /payment-wallet/channels/{id}"),
+    _costs("channel_changed_status", Cost.WRITE, "Send the name in a PATCH of the probe's own channel.", _PATCH),
+    _costs("delete_status", Cost.WRITE, "Delete the probe's own channel.", _DELETE),
+    _costs("delete_data", Cost.WRITE, "Look at the data of the answer to that.", _DELETE),
+    _costs("deleted_channel_delete", Cost.WRITE, "Delete the probe's own channel again.", _DELETE),
     # A minute's requests
     _costs(
         "rate_limit",
@@ -123,7 +124,7 @@ FACTS: Final = (
     _closed("callback_signature", _RECEIVER, "Callbacks"),
     _closed("maximum_amounts", "needs payments above the maximum.", "Limits"),
     _closed("b2c_wallet_fields", "no endpoint shows the B2C wallet.", "POST /b2c/payouts"),
-    _closed("customer_fields", "no endpoint shows customers.", "DELETE /payment-wallet/channels/{id}"),
+    _closed("customer_fields", "no endpoint shows customers.", _DELETE),
     _closed("credential_fields", "no endpoint shows credential profiles.", "POST /payments/stk"),
     _closed("console_endpoints", "no endpoint for keys, KYC and credential profiles is described.", "Authentication"),
     _closed("key_permissions", "needs keys with other permissions.", "Authentication"),

@@ -40,7 +40,7 @@ def probe(
         write: Also create, change and delete a channel of its own. It is deleted at the end, also after an error or
             an interrupt; if the process is killed, the next run with `write` finds it by its name, and deletes it.
         rate: Also find the window of the rate limit, at the end, by using up a minute's requests in about three
-            minutes. Other programs with the key get 429 meanwhile.
+            minutes. Until a minute after it, other programs with the key get 429.
         spend: Also send one prompt, and follow it for five minutes at most. If an earlier one in its journal has not
             ended, that is followed instead. It moves this amount at most, and the service's fee.
         note: Called with a sentence before each thing that leaves a trace; by default it is logged.

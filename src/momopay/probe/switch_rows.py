@@ -81,7 +81,7 @@ SWITCHES: Final = (
         Cost.OUTSIDE,
         (False, True),
         "Not asked.",
-        "Cannot be found from outside without naming an address inside the service as the callback URL.",
+        "Cannot be found from outside: the callback URL would have to name an address inside the service.",
         "Callbacks",
     ),
     _switch(
