@@ -87,7 +87,8 @@ class CallbackSigner:
             url: The whole URL, its path and query, or the raw query string, as it was received and not decoded.
 
         Returns:
-            The reference. It must equal ``transaction.external_reference`` of the callback; the adapters compare them.
+            The reference. It must equal ``transaction.external_reference`` of the callback, or be that of the order
+            whose ``wire_reference`` this is in the journal; the adapters compare them.
 
         Raises:
             ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403

@@ -180,6 +180,14 @@ def test_it_admits_no_other_reference(way: Receive, long_order: Journal, referen
     assert handler.calls == []
 
 
+@each_way
+def test_it_admits_no_payout_that_has_the_reference_of_the_prompts(way: Receive, long_order: Journal) -> None:
+    put(long_order, "J2PX4MQ7KD5A", JournalState.ACCEPTED)
+    handler, body = Handler(), callback_body("J2PX4MQ7KD5A", found(long_order, "J2PX4MQ7KD5A").transaction_id or "")
+    assert way(handler, SIGNER, long_order)("POST", LONG_QUERY, json.dumps(body).encode()) == 403
+    assert handler.calls == []
+
+
 # Settlement of a payout's entry.
 
 

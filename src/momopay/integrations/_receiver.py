@@ -11,8 +11,9 @@
 | one on which the handler failed otherwise | 500 | retries |
 
 Invariants: a handler is called only for a callback that was admitted; with a journal, at most one call for each end
-runs at a time, and none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its own
-reference, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as handled.
+runs at a time, and none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference
+or its order, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as
+handled.
 A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
 
 With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
@@ -216,8 +217,10 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
     `account_reference` of its own. The URL is signed for the order, and the callback has what the service has.
     """
     if order is not None:
-        entry, reference = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction.external_reference
-        if entry is None or not reference or entry.wire_reference != reference:
+        entry, found = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction
+        # A payout may have the same reference as the prompts of an order.
+        is_prompt, reference = found.type in {None, EntryKind.COLLECTION.transaction_type}, found.external_reference
+        if entry is None or not is_prompt or not reference or entry.wire_reference != reference:
             raise ForgedCallbackError(_OTHER_REFERENCE)
 
 
