@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pytest
 
 from cli.kit import Shell
 from hostile.tls import own_certificate
-from journal.kit import put
+from journal.kit import execute, put
 from momopay import Journal, JournalState
 from momopay.sandbox import Account, Sandbox
 
@@ -242,6 +243,30 @@ def test_the_journal_of_another_address(momopay: Shell, tmp_path: Path) -> None:
     code, verdict, found = journal_check(momopay, path, **elsewhere)
     assert (code, verdict) == (3, "fail")
     assert found == "belongs to test keys of loopback, and the key is a test key of 127.0.0.2.invalid"
+
+
+def test_a_key_that_cannot_be_one_is_not_compared(momopay: Shell, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path}/shop.db") as journal:
+        journal.get("A")
+    for key in ("mistyped", "pk_test_\udcff"):
+        code, verdict, found = journal_check(momopay, str(tmp_path / "shop.db"), MOMOPAY_API_KEY=key)
+        assert (code, verdict, found) == (3, "ok", "0 entries, nothing needs a person")
+
+
+def test_the_journal_of_another_version(momopay: Shell, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path}/shop.db") as journal:
+        journal.get("A")
+        execute(journal, "UPDATE momopay_journal SET version = 99")
+    code, verdict, found = journal_check(momopay, str(tmp_path / "shop.db"))
+    assert (code, verdict) == (3, "fail")
+    assert found.startswith("the journal has version 99")
+
+
+def test_a_journal_without_its_extra(momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop.db").touch()
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    code, verdict, found = journal_check(momopay, str(tmp_path / "shop.db"))
+    assert (code, verdict, found) == (3, "fail", "this command needs the extra 'journal'")
 
 
 def test_what_is_no_journal(momopay: Shell, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import momopay
 from momopay._core.config import Account
 from momopay._core.http_date import http_date
 from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key, open_journal
-from momopay.cli.exit_codes import REMEDIES, CommandError, ExitCode, remedy_of
+from momopay.cli.exit_codes import REMEDIES, CommandError, ExitCode, missing_extra, remedy_of
 from momopay.cli.options import BaseUrl, JournalAccount, Json, MaybeJournalAt
 from momopay.cli.output import Output, kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
@@ -118,8 +118,8 @@ def _checks(base_url: str | None, journal: str | None, account: str) -> Iterator
     else:
         yield from _account(key, base_url)
     if journal:
-        usable = base_url if address.verdict is not Verdict.fail else None
-        yield _journal(journal, account, key, usable)
+        is_usable = Verdict.fail not in {address.verdict, key_check.verdict}
+        yield _journal(journal, account, (key, base_url) if base_url and is_usable else None)
 
 
 def _skipped(names: Sequence[str], *broken: str) -> Iterator[Check]:
@@ -235,21 +235,32 @@ def _account(key: str, base_url: str) -> Iterator[Check]:
                 yield Check(name, Verdict.fail, str(error), remedy_of(error))
 
 
-def _journal(where: str, account: str, key: str, base_url: str | None) -> Check:
-    from momopay.journal.identity import KeyIdentity
-
+def _journal(where: str, account: str, paid_with: tuple[str, str] | None) -> Check:
     remedy = "the first payment creates it; if there was one, check the path or the URL"
     try:
         with open_journal(where, account) as journal:
             try:
                 found = journal.check()
-            except ConfigurationError as error:  # a database that has none yet
+            except ConfigurationError as error:
+                if "create=False" not in error.message:  # such as the journal of another version
+                    raise
                 return Check("journal", Verdict.warn, error.message, remedy)
     except CommandError as error:  # a file that does not exist yet
         return Check("journal", Verdict.warn, error.message, remedy)
     except MomoPayError as error:
         return Check("journal", Verdict.fail, str(error), remedy_of(error))
-    identity = KeyIdentity.of(key, base_url) if key and base_url else None
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        return Check("journal", Verdict.fail, missing.message, missing.remedy)
+    return _found_in(found, paid_with)
+
+
+def _found_in(found: momopay.JournalCheck, paid_with: tuple[str, str] | None) -> Check:
+    from momopay.journal.identity import KeyIdentity
+
+    identity = None if paid_with is None else KeyIdentity.of(*paid_with)
     if found.mode and identity and (found.mode, found.host) != (identity.mode, identity.host):
         theirs, ours = f"{found.mode} keys of {found.host}", f"a {identity.mode} key of {identity.host}"
         differing = f"belongs to {theirs}, and the key is {ours}"
