@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import socket
@@ -67,6 +68,16 @@ def test_a_wrong_option_is_named(
     first, second = refused.err.splitlines()
     assert first.startswith(f"Error: {arguments.split(maxsplit=1)[0]}: ")
     assert second.startswith("What to do: ")
+
+
+def test_a_port_that_needs_a_right_is_named(momopay: Shell, signals: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_socket: socket.socket, _address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    refused = momopay("sandbox", "--port", "80")
+    assert refused.code == 2
+    assert refused.err.startswith("Error: --port: Permission denied (127.0.0.1:80)\nWhat to do: give one above 1023")
 
 
 def test_it_runs_until_ctrl_c(momopay: Shell, port: int, signals: None) -> None:

@@ -59,6 +59,8 @@ def sandbox(
         if error.errno == errno.EADDRINUSE:
             remedy = "give another --port; 0 takes a free one"
             raise CommandError(f"--port: {error.strerror}", remedy=remedy, code=ExitCode.REFUSED) from error
+        if error.errno == errno.EACCES:
+            raise CommandError(f"--port: {error.strerror}", remedy="give one above 1023") from error
         raise CommandError(f"--host: {error.strerror}", remedy="give an IPv4 address of this machine") from error
     except ValueError as error:
         # The message begins with the value.
