@@ -92,6 +92,14 @@ def test_a_lost_answer_sends_no_second_prompt(scene: Scene, journal: Journal, fa
     assert [each.method for each in scene.sandbox.requests].count("POST") == 1
 
 
+def test_a_lost_answer_to_a_prompt_that_cannot_be_read_is_no_refusal(scene: Scene, journal: Journal) -> None:
+    scene.sandbox.fail_next("POST", STK, Fault.reset_after_commit)
+    for _ in range(8):
+        scene.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit)
+    scene.probe(spend=spend(journal, Outcome.success))
+    assert "The service refused the prompt, so the phone shows none." not in scene.notes
+
+
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_lost_answer_to_a_prompt_that_is_cancelled_at_once(
     scene: Scene, journal: Journal, is_stopped: bool, monkeypatch: pytest.MonkeyPatch

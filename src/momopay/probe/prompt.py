@@ -110,23 +110,23 @@ def _send(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, 
     refusals: list[APIError] = []
     for more in (False, True):
         try:
-            found = _prompt_or_find(client, wire, spend, reference, more=more)
+            sent = _prompt_or_find(client, wire, spend, reference, more=more)
         except APIError as error:
             refusals.append(error)
             # A documented code says why, and no field would change that. An unclear outcome is an error of its own.
             if error.may_have_executed or type(error) is not APIError:
                 break
             continue
-        if not isinstance(found, momopay.StkTransaction):
-            return _Sent(found.transaction_id, Answer(None))
-        response = found.response
+        if not isinstance(sent, momopay.StkTransaction):
+            return _Sent(sent, Answer(None))
+        response = sent.response
         answer = Answer(response.status_code, {"x-request-id": response.request_id or ""})
         sentence = "A prompt without a description and a callback URL was accepted."
         if more:
             sentence = "A prompt was refused without a description and a callback URL, and accepted with both."
         findings.add("strict_fields", more, sentence, answer)
         findings.add("prompt_created_status", response.status_code, f"A prompt got {response.status_code}.", answer)
-        return _Sent(found.transaction_id, answer)
+        return _Sent(sent.transaction_id, answer)
     shown = ", then ".join(f"{error.status_code} {error.code}" for error in refusals)
     findings.add("strict_fields", UNKNOWN, f"The prompt was refused: {shown}.")
     if any(error.may_have_executed for error in refusals):
@@ -136,10 +136,10 @@ def _send(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, 
 
 def _prompt_or_find(
     client: momopay.Client, wire: Wire, spend: Spend, reference: str, *, more: bool
-) -> momopay.StkTransaction | momopay.Transaction:
-    """Send the prompt once; if its answer is lost, look for it."""
+) -> momopay.StkTransaction | str:
+    """Send the prompt once, and return its answer; if that is lost, or an earlier run sent it, its id."""
     try:
-        return client.stk.collect_once(
+        sent = client.stk.collect_once(
             journal=spend.journal,
             reference=reference,
             amount=spend.amount,
@@ -154,7 +154,8 @@ def _prompt_or_find(
         entry = spend.journal.get(reference, momopay.EntryKind.COLLECTION)
         if entry is None or entry.transaction_id is None or entry.status is None:
             raise
-        return client.transactions.get(entry.transaction_id)
+        return entry.transaction_id
+    return sent if isinstance(sent, momopay.StkTransaction) else sent.transaction_id
 
 
 def _look_at(wire: Wire, findings: Findings, identity: str) -> Decimal:
