@@ -97,6 +97,9 @@ class Script:
         self.hits = [hit for hit in self.hits if hit > self.now - 20]
         return self._take(20)
 
+    def banned(self) -> tuple[bool, int]:
+        return self._take(3600)
+
     def slow(self) -> tuple[bool, int]:
         self.sleep(0.55)
         self.hits = [hit for hit in self.hits if hit > self.now - 60]
@@ -119,6 +122,7 @@ class Script:
         ("slow", "unknown", "The requests took too long"),
         ("short", "unknown", "60 passed half a minute later"),
         ("still", "unknown", "stands still"),
+        ("banned", "unknown", "a 429 asked to wait for 3600 s"),
         ("sliding", "sliding", "5 passed again"),
     ],
 )

@@ -67,7 +67,10 @@ class WindowProbe:
         if not again and last is not None:
             is_a_minute = True
             # A window by the clock on the wall ends when it says, and not a minute after the first request.
-            self._sleep((pause_of(last) or _WINDOW) + 1)
+            pause = pause_of(last) or _WINDOW
+            if pause > _WINDOW + _MOMENT:  # to wait for an hour would show nothing about a minute
+                raise UnclearError(f"A minute after the first requests, a 429 asked to wait for {pause:g} s.")
+            self._sleep(pause + 1)
             again, last = self._send(_AFTERWARDS)
             if again < _AFTERWARDS:
                 raise UnclearError("A minute after the first requests, none passed.")
