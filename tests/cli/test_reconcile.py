@@ -53,6 +53,15 @@ def test_a_file_for_the_differences_that_cannot_be_written_is_refused_first(
     assert sandbox.requests == []
 
 
+def test_a_run_that_fails_leaves_no_empty_file(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path}/payouts.db") as journal:
+        journal.get("A")
+    command = ("reconcile", "--day", "2026-11-20", "--journal", f"{tmp_path}/payouts.db")
+    out = tmp_path / "differences.csv"
+    assert momopay(*command, "--out", str(out), MOMOPAY_BASE_URL="http://127.0.0.1:1/v1").code == 6
+    assert not out.exists()
+
+
 def test_no_journal_is_made(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
     assert momopay("reconcile", "--day", "2026-11-20", "--journal", str(tmp_path / "none.db")).code == 3
     assert list(tmp_path.iterdir()) == []

@@ -91,7 +91,10 @@ def _days(text: str) -> tuple[date, date]:
 def _check_writable(out: Path) -> None:
     """Raise CommandError if the file cannot be written: to learn that after some minutes of reading is too late."""
     try:
+        is_new = not out.exists()
         out.open("a").close()
+        if is_new:  # an empty file would be taken for a day without differences
+            out.unlink()
     except OSError as error:
         remedy = "give a file that can be written"
         raise CommandError(f"--out {plain(out)}: {error.strerror}", remedy=remedy) from error
