@@ -66,10 +66,11 @@ def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> 
     assert shell("journal", "backup", str(copy)).code == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
-    for wrong in (copy, tmp_path / "none" / "copy.db"):
+    for wrong in (copy, tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db"):
         refused = shell("journal", "backup", str(wrong))
         assert refused.code == 2
         assert refused.err.startswith("Error: FILE: ")
+    assert shell("journal", "backup", str(tmp_path / ("x" * 300))).code == 3
 
 
 def test_anonymising_is_asked_about(shell: Shell) -> None:

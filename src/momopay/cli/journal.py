@@ -172,10 +172,11 @@ def backup(
         momopay journal backup backup-2026-11-30.db --journal shop.db
     """
     with open_journal(journal, account) as opened:
-        if not path.absolute().parent.is_dir():
-            raise CommandError(
-                f"FILE: there is no folder {plain(path.parent)}", remedy="create it, or give another FILE"
-            )
+        folder = path.absolute().parent
+        # `is_dir` raises in a folder that may not be entered.
+        if not (os.access(folder, os.W_OK) and folder.is_dir()):
+            problem = f"FILE: there is no folder {plain(folder)} that can be written to"
+            raise CommandError(problem, remedy="create it, or give another FILE")
         opened.backup(path)
     Output(as_json).result({"file": str(path)}, f"Copied to {plain(path)}")
 

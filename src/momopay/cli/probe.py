@@ -98,10 +98,14 @@ def probe(
 
 def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -> None:
     """Refuse what cannot work before the first request."""
-    if out is not None and not out.absolute().parent.is_dir():
-        raise CommandError(f"there is no folder {out.absolute().parent}", remedy="check --out")
-    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
-        raise CommandError(f"--out {out} cannot be written", remedy="name a file in a folder of yours")
+    remedy = "name a file in a folder of yours"
+    try:
+        if out is not None and not out.absolute().parent.is_dir():
+            raise CommandError(f"there is no folder {out.absolute().parent}", remedy="check --out")
+        if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
+            raise CommandError(f"--out {out} cannot be written", remedy=remedy)
+    except OSError as error:  # such as a folder that may not be entered
+        raise CommandError(f"--out {out} cannot be written: {error.strerror}", remedy=remedy) from error
     if (spend is None) != (phone is None):
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
     if spend is not None and not 1 <= spend <= _MOST:

@@ -30,10 +30,10 @@ def back_up(database: ForkSafeDatabase, path: Path) -> None:
         RequestValidationError: The file exists.
         JournalError: The database or the disk failed. Nothing is left at the path.
     """
-    if path.exists():
-        raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
     with database_errors():
+        if path.exists():
+            raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             with database.connection(seconds=_LONGEST_BACKUP) as connection:
