@@ -28,6 +28,7 @@ from momopay.sandbox import Sandbox
         ("--nosuch", "No such option: --nosuch"),
         ("journal --nosuch", "No such option: --nosuch"),
         ("nosuch", "No such command 'nosuch'."),
+        ("--debug", "Missing command."),
         ("payouts nosuch", "No such command 'nosuch'."),
         ("transactions wait ID --timeout inf", "--timeout: must be at most 31,622,400 seconds"),
         ("sweep --journal none.db --every 1e300", "--every: must be at most"),
@@ -52,12 +53,14 @@ def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: 
     assert len(sandbox.requests) == before
 
 
-@pytest.mark.parametrize("arguments", ["nosuch --json", "--json nosuch", "--json payouts nosuch", "payouts -x --json"])
+@pytest.mark.parametrize(
+    "arguments", ["nosuch --json", "--json nosuch", "--json payouts nosuch", "payouts -x --json", "--json"]
+)
 def test_an_unknown_command_as_json(momopay: Shell, arguments: str) -> None:
     refused = momopay(*arguments.split())
     assert (refused.code, refused.out) == (2, "")
     error = json.loads(refused.err)
-    assert error["message"].startswith("No such ")
+    assert error["message"].startswith(("No such ", "Missing command"))
     assert error["exit_code"] == 2
 
 

@@ -52,14 +52,14 @@ class Group(TyperGroup):
             _report(refused, as_json=_wants_json(given, parent))
             raise Exit(refused.code) from error
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first of the arguments names."""
-        given = [*args]
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the first of the arguments names."""
+        given = [*ctx.args]
         try:
-            return super().resolve_command(ctx, args)
+            return super().invoke(ctx)
         except Exception as error:
             refused = as_command_error(error, ctx.command_path)
-            if refused is None or ctx.resilient_parsing:
+            if refused is None:
                 raise
             _report(refused, as_json=bool(ctx.params.get("as_json")) or _wants_json(given, ctx))
             raise Exit(refused.code) from error
