@@ -59,8 +59,8 @@ class Group(TyperGroup):
             return super().invoke(ctx)
         except Exception as error:
             # A group below this one shows its help by an error too.
-            refused = as_command_error(error, ctx.command_path)
-            if refused is None or getattr(error, "ctx", None) is not ctx:
+            refused, context = as_command_error(error, ctx.command_path), getattr(error, "ctx", None)
+            if refused is None or context != ctx:
                 raise
             _report(refused, as_json=bool(ctx.params.get("as_json")) or _wants_json(given, ctx))
             raise Exit(refused.code) from error
