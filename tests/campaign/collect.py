@@ -31,6 +31,7 @@ from campaign import collect_controls, collector
 from campaign.clocks import A_DAY, SKEWS, Clock, end_lease, hasten, unwind, wind
 from campaign.collect_judge import Finding, Verdict, Word, by_order, judge_journal, judge_prompts, judge_words, table
 from campaign.collect_plan import Plan, Result, read_word
+from campaign.doubts import Doubts
 from campaign.freezer import Freezer
 from campaign.herd import Child, Herd, dead_port, free_port
 from campaign.network import enter_namespace
@@ -76,7 +77,7 @@ class Shop:
         self.client = Client(KEY, base_url=till.base_url, budget=None)
         self.words: list[Word] = []
         self.released: Counter[str] = Counter()
-        self._doubted: dict[str, float] = {}
+        self._doubts = Doubts()
         Path(settings.log).touch()
 
     def run(self) -> Result:
@@ -155,16 +156,12 @@ class Shop:
         entries = self._entries()
         known = [prompt.transaction_id for entry in entries.values() if entry for prompt in entry.prompts]
         self.till.storm.known_ids = known
-        now = time.monotonic()
-        doubtful = {reference for reference, entry in entries.items() if entry and entry.state == "UNKNOWN"}
-        self._doubted = {reference: self._doubted.get(reference, now) for reference in doubtful}
+        doubtful = [entry for entry in entries.values() if entry and entry.state == "UNKNOWN"]
+        due = self._doubts.older_than(WAITS, doubtful)
         prompts = by_order(self.till.prompts(), entries)
-        for reference, since in self._doubted.items():
-            entry = entries[reference]
-            assert entry is not None
-            unknown = {each.transaction_id for each in prompts[reference]} - set(entry.transaction_ids)
-            if now - since >= WAITS and not unknown:
-                self._release(reference)
+        for entry in due:
+            if not {each.transaction_id for each in prompts[entry.reference]} - set(entry.transaction_ids):
+                self._release(entry.reference)
 
     def _release(self, reference: str) -> None:
         try:

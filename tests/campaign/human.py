@@ -6,16 +6,17 @@ keep her from every payout that the list shows or may yet show.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from campaign.aftermath import order_of
 from campaign.clocks import A_DAY, Clock, end_lease
+from campaign.doubts import Doubts
 from campaign.settings import Note
 from campaign.storm import Service
-from momopay import Client, Journal, MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay import Client, Journal, JournalError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 WAITS = 2.5
 """Seconds for which something is in doubt before the careful one acts: what is still under way has come by then."""
@@ -41,30 +42,37 @@ class Human:
         self._client = client
         self._clock = clock
         self._pay = pay
-        self._doubted: dict[str, float] = {}
+        self._doubts = Doubts()
         self._dead: dict[str, float] = {}
-        self._busy = threading.Lock()
+        self._died_at: dict[str, int] = {}
+        """The number of the attempt at which a process died."""
 
     def look(self) -> None:
         """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
-        now = time.monotonic()
-        with self._busy:
-            doubtful = {entry.reference for entry in self.journal.unresolved()}
-            self._doubted = {reference: self._doubted.get(reference, now) for reference in doubtful}
-            due = [reference for reference, since in self._doubted.items() if now - since >= WAITS]
-        for reference in sorted(set(due) - self.paid())[:3]:
+        paid = self.paid()
+        due = [
+            entry for entry in self._doubts.older_than(WAITS, self.journal.unresolved()) if entry.reference not in paid
+        ]
+        for entry in due[:3]:
+            reference = entry.reference
+            # To pay the one before took seconds, in which somebody may have attempted this one.
+            if self._attempts(reference) != entry.attempts or reference in self.paid():
+                continue
             if self._release(reference) or self._release_unseen(reference):
                 self.events["released after a look into the ledger"] += 1
                 self._pay(reference)
 
     def hear_of_death(self, note: Note) -> None:
         """Take up the payout of a process that died."""
+        self._died_at.pop(note.reference, None)
         self._dead[note.reference] = time.monotonic()
 
     def hurry(self) -> None:
         """Release, without a look into the ledger, what dead processes were paying; have it paid."""
         for reference, since in list(self._dead.items()):
-            if time.monotonic() - since > HASTY:
+            attempts = self._attempts(reference)
+            # What somebody attempted since is no dead process's payout any more.
+            if time.monotonic() - since > HASTY or attempts != self._died_at.setdefault(reference, attempts):
                 del self._dead[reference]
             elif self._release(reference):
                 del self._dead[reference]
@@ -73,12 +81,17 @@ class Human:
 
     def release_in_time(self, reference: str) -> bool:
         """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""
-        begun = time.monotonic()
+        begun, first = time.monotonic(), 0
         while time.monotonic() - begun < GIVES_UP:
             time.sleep(0.2)
-            if reference not in self.paid() and self._release(reference):
-                self._pay(reference)
-                return True
+            with suppress(JournalError):  # the database is down
+                attempts = self._attempts(reference)
+                first = first or attempts
+                if attempts != first:
+                    return False
+                if reference not in self.paid() and self._release(reference):
+                    self._pay(reference)
+                    return True
         return False
 
     def release_early(self, reference: str) -> bool:
@@ -118,6 +131,10 @@ class Human:
                     self.journal.release(reference, by=BY)
         self.events["released at the end"] += len(unpaid)
         return unpaid
+
+    def _attempts(self, reference: str) -> int:
+        entry = self.journal.get(reference)
+        return 0 if entry is None else entry.attempts
 
     def paid(self) -> set[str]:
         """Return what the ledger shows."""
