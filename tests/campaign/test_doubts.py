@@ -1,0 +1,36 @@
+"""The careful person of the campaigns waits anew after each attempt."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from campaign.doubts import Doubts
+from momopay import JournalEntry, JournalState
+
+ENTRY = JournalEntry(
+    reference="SAL-7",
+    amount=Decimal(10),
+    phone="254712345678",
+    state=JournalState.UNKNOWN,
+    transaction_id=None,
+    code=None,
+    attempts=1,
+    sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+    body_hash="",
+)
+
+
+def test_the_time_counts_anew_with_each_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, doubts = [100.0], Doubts()
+    monkeypatch.setattr("campaign.doubts.time.monotonic", lambda: now[0])
+    again = ENTRY.model_copy(update={"attempts": 2})
+    assert doubts.older_than(2.5, [ENTRY]) == []
+    now[0] += 2.5
+    assert doubts.older_than(2.5, [ENTRY]) == [ENTRY]
+    # Released and attempted between two looks: it is in doubt at both, and the second attempt may be under way.
+    assert doubts.older_than(2.5, [again]) == []
+    now[0] += 2.5
+    assert doubts.older_than(2.5, [again]) == [again]
