@@ -46,11 +46,9 @@ class Group(TyperGroup):
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
             # Without arguments, the help is shown by an error too.
-            refused = as_command_error(error, _path(info_name, parent)) if given else None
-            if refused is None or extra.get("resilient_parsing"):
-                raise
-            _report(refused, as_json=_wants_json(given, parent))
-            raise Exit(refused.code) from error
+            if given and not extra.get("resilient_parsing"):
+                _report_refused(error, _path(info_name, parent), as_json=_wants_json(given, parent))
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the first of the arguments names."""
@@ -59,11 +57,10 @@ class Group(TyperGroup):
             return super().invoke(ctx)
         except Exception as error:
             # A group below this one shows its help by an error too.
-            refused, context = as_command_error(error, ctx.command_path), getattr(error, "ctx", None)
-            if refused is None or context != ctx:
-                raise
-            _report(refused, as_json=bool(ctx.params.get("as_json")) or _wants_json(given, ctx))
-            raise Exit(refused.code) from error
+            if getattr(error, "ctx", None) == ctx:
+                as_json = bool(ctx.params.get("as_json")) or _wants_json(given, ctx)
+                _report_refused(error, ctx.command_path, as_json=as_json)
+            raise
 
 
 class Command(TyperCommand):
@@ -86,11 +83,9 @@ class Command(TyperCommand):
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            refused = as_command_error(error, _path(info_name, parent))
-            if refused is None or extra.get("resilient_parsing"):
-                raise
-            _report(refused, as_json=_wants_json(given, parent))
-            raise Exit(refused.code) from error
+            if not extra.get("resilient_parsing"):
+                _report_refused(error, _path(info_name, parent), as_json=_wants_json(given, parent))
+            raise
         # The option before the command belongs to the group, so the command learns of it here.
         if context.find_root().meta.get(JSON):
             context.params["as_json"] = True
@@ -157,6 +152,14 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
         " the account console before you pay again",
         code=ExitCode.BUG,
     )
+
+
+def _report_refused(error: Exception, command: str, *, as_json: bool) -> None:
+    """Report what the parser of arguments refused, and raise Exit; return if this is another error."""
+    refused = as_command_error(error, command)
+    if refused is not None:
+        _report(refused, as_json=as_json)
+        raise Exit(refused.code) from error
 
 
 def _report(error: MomoPayError, *, as_json: bool) -> None:
