@@ -18,10 +18,9 @@ import momopay
 from momopay.cli.command import Command, Group
 from momopay.cli.credentials import open_client
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Json, ShowPhones, amount
+from momopay.cli.options import BaseUrl, Json, ShowPhones, amount, whole_phone
 from momopay.cli.output import Output, table
 from momopay.errors import RequestValidationError
-from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url, is_loopback
 
 # No payment is for more, and from here on a JSON number is not exact to the cent.
@@ -118,11 +117,7 @@ def send(
     if transaction is None:
         if not 1 <= amount_ < _MOST:
             raise RequestValidationError({"amount": f"must be at least KES 1, and below KES {_MOST:,}"})
-        try:
-            normalised = normalise_phone(phone)
-        except ValueError as error:
-            raise RequestValidationError({"phone": str(error)}) from error
-        reported = _made_up(end, reference=reference, amount=amount_, phone=normalised, kind=kind)
+        reported = _made_up(end, reference=reference, amount=amount_, phone=whole_phone(phone), kind=kind)
     else:
         with open_client(base_url) as client:
             reported = _as_read(end, client.transactions.get(transaction))

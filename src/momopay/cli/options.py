@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from momopay.cli.times import use_utc
+from momopay.errors import RequestValidationError
+from momopay.phones import normalise_phone
 
 _DECIMALS = 2
 # A year, in seconds.
@@ -36,6 +38,18 @@ def amount(value: str | Decimal) -> Decimal:
         count = _NUMBERS.get(decimals, str(decimals))
         raise typer.BadParameter(f"{text} has {count} decimals; KES has two")
     return parsed
+
+
+def whole_phone(text: str) -> str:
+    """Return a phone number as the service has it.
+
+    Raises:
+        RequestValidationError: It is none; the error names the option.
+    """
+    try:
+        return normalise_phone(text)
+    except ValueError as error:
+        raise RequestValidationError({"phone": str(error)}) from error
 
 
 def finite(seconds: float | None) -> float | None:

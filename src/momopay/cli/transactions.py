@@ -14,10 +14,9 @@ import momopay
 from momopay.cli.command import Command, Group
 from momopay.cli.credentials import open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, Utc, amount
+from momopay.cli.options import BaseUrl, Every, JournalAccount, Json, ShowPhones, Timeout, Utc, amount, whole_phone
 from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr, table
 from momopay.cli.times import end_of, moment_of
-from momopay.errors import RequestValidationError
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read and wait for transactions.", no_args_is_help=True)
 
@@ -157,10 +156,7 @@ def find(
         raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
     else:
         begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since, "--since")
-        try:
-            phone = phone if phone is None else momopay.normalise_phone(phone)
-        except ValueError as error:
-            raise RequestValidationError({"phone": str(error)}) from error
+        phone = phone if phone is None else whole_phone(phone)
         with open_client(base_url) as client, stderr().status("Searching the service's list"):
             found = list(_matching(client, begin, reference, phone))
     for item in found if as_json else []:
