@@ -137,12 +137,12 @@ def _ask_for_deletion(wire: Wire, findings: Findings, identity: str) -> None:
 
 def _remove(wire: Wire, name: str, note: Note) -> None:
     """Delete the channel by its name: its id may be in an answer that did not come."""
-    is_gone = False
+    is_removed = False
     try:
-        is_gone = _is_removed(wire, name)
+        is_removed = _is_removed(wire, name)
     finally:
         # Also after an error, such as that of a key that was revoked meanwhile.
-        if not is_gone:
+        if not is_removed:
             note(
                 f"The channel {name!r} may be left: run `momopay probe --write` again, or delete it in the account"
                 " console."

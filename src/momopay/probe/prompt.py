@@ -61,11 +61,8 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
         " Pay it, cancel it, or leave it alone: each shows something else."
     )
     wallet = [_balance(wire)]
-    sent: _Sent | None
-    if earlier is not None and earlier.transaction_id is not None and earlier.status is not None:
-        sent = _Sent(earlier.transaction_id, Answer(None))
-    else:
-        sent = _send(client, wire, findings, spend, reference)
+    known = _prompt_of(earlier)
+    sent = _send(client, wire, findings, spend, reference) if known is None else _Sent(known, Answer(None))
     if sent is None:
         note("The service refused the prompt, so the phone shows none.")
         return None
@@ -90,9 +87,10 @@ def _earlier(client: momopay.Client, spend: Spend) -> momopay.JournalEntry | Non
     for entry in (*spend.journal.unresolved(), *spend.journal.open()):
         if entry.kind is not momopay.EntryKind.COLLECTION or not entry.reference.startswith(_PREFIX):
             continue
-        if entry.status is not None and entry.transaction_id is not None:
+        known = _prompt_of(entry)
+        if known is not None:
             # It may have ended since that probe was stopped.
-            transaction = client.transactions.get(entry.transaction_id)
+            transaction = client.transactions.get(known)
             if transaction.status.is_terminal:
                 spend.journal.settle(transaction)
                 continue
@@ -103,6 +101,11 @@ def _earlier(client: momopay.Client, spend: Spend) -> momopay.JournalEntry | Non
             )
         return entry
     return None
+
+
+def _prompt_of(entry: momopay.JournalEntry | None) -> str | None:
+    """Return the id of an entry's prompt; None while the service has not shown that it made one."""
+    return None if entry is None or entry.status is None else entry.transaction_id
 
 
 def _send(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> _Sent | None:
@@ -151,10 +154,10 @@ def _prompt_or_find(
         wire.sleep(_SCHEDULE.every)
         # The same call would send another prompt, if this one has ended without success meanwhile.
         spend.journal.reconcile_all(client)
-        entry = spend.journal.get(reference, momopay.EntryKind.COLLECTION)
-        if entry is None or entry.transaction_id is None or entry.status is None:
+        known = _prompt_of(spend.journal.get(reference, momopay.EntryKind.COLLECTION))
+        if known is None:
             raise
-        return entry.transaction_id
+        return known
     return sent if isinstance(sent, momopay.StkTransaction) else sent.transaction_id
 
 
