@@ -55,10 +55,11 @@ class Recorder:
         """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
         # By the transaction first: a list may show another amount or reference than the entry has.
         known = self._lookups.by_transaction(record.transaction_id)
-        entry = known or self._of_reference(record)
-        if entry is None or (known is None and (differences(entry, record) or not _is_identified(entry, record))):
-            return None
-        return entry
+        if known is not None:
+            return known
+        entry = self._of_reference(record)
+        fits = entry is not None and not differences(entry, record) and _is_identified(entry, record)
+        return entry if fits else None
 
     def check(self, callback: Callback) -> JournalEntry | None:
         """Return the entry that a callback is about, None if there is none.
