@@ -133,11 +133,14 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
         for name, each in {"day": day, "last_day": last_day or day}.items()
         if isinstance(each, datetime) or not isinstance(each, date)
     }
-    years = f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
-    if not problems and day.year not in _YEARS:
-        problems = {"day": years}
-    elif not problems and last_day is not None and (last_day < day or last_day.year not in _YEARS):
-        problems = {"last_day": "is before the first day" if last_day < day else years}
+    if not problems:
+        last, years = last_day or day, f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
+        if day.year not in _YEARS:
+            problems = {"day": years}
+        elif last < day:
+            problems = {"last_day": "is before the first day"}
+        elif last.year not in _YEARS:
+            problems = {"last_day": years}
     if problems:
         raise RequestValidationError(problems)
     zone = UTC if utc else _NAIROBI
