@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         JournalCheck as JournalCheck,
         JournalEntry as JournalEntry,
         JournalState as JournalState,
-        Prompt as Prompt,
+        JournalTransaction as JournalTransaction,
         ReconcilingClient as ReconcilingClient,
     )
     from momopay.models.arguments import (
@@ -119,12 +119,12 @@ if TYPE_CHECKING:
         RedisRateBudget as RedisRateBudget,
     )
     from momopay.resources.channels import Channels as Channels
-    from momopay.resources.day_report import (
+    from momopay.durable.day_report import (
         BookedOrder as BookedOrder,
         DayReport as DayReport,
         Difference as Difference,
     )
-    from momopay.resources.delivery import (
+    from momopay.durable.delivery import (
         AsyncTransactionHandler as AsyncTransactionHandler,
         TransactionHandler as TransactionHandler,
     )
@@ -132,14 +132,15 @@ if TYPE_CHECKING:
         TransactionIterator as TransactionIterator,
         TransactionPages as TransactionPages,
     )
-    from momopay.resources.pay_all import PayoutIterator as PayoutIterator
-    from momopay.resources.payout_items import (
+    from momopay.durable.pay_all import PayoutIterator as PayoutIterator
+    from momopay.durable.payment import Payment as Payment
+    from momopay.durable.payout_items import (
         PayoutItem as PayoutItem,
         PayoutOutcome as PayoutOutcome,
     )
     from momopay.resources.payouts import Payouts as Payouts
     from momopay.resources.stk import Stk as Stk
-    from momopay.resources.sweep import SweepReport as SweepReport
+    from momopay.durable.sweep import SweepReport as SweepReport
     from momopay.resources.transactions import Transactions as Transactions
     from momopay.resources.wallet import Wallet as Wallet
     from momopay.signing import CallbackSigner as CallbackSigner
@@ -165,7 +166,7 @@ else:
             ServerError StkTempBannedError ThrottledError TransactionHealthBlockedError TransactionNotFoundError
             WaitTimeoutError
         """,
-        "journal": "EntryKind Journal JournalCheck JournalEntry JournalState Prompt ReconcilingClient",
+        "journal": "EntryKind Journal JournalCheck JournalEntry JournalState JournalTransaction ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
         "models.channels": "PaymentChannel",
@@ -179,14 +180,15 @@ else:
         "phones": "normalise_phone",
         "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
-        "resources.day_report": "BookedOrder DayReport Difference",
-        "resources.delivery": "AsyncTransactionHandler TransactionHandler",
+        "durable.day_report": "BookedOrder DayReport Difference",
+        "durable.delivery": "AsyncTransactionHandler TransactionHandler",
         "resources.pagination": "TransactionIterator TransactionPages",
-        "resources.pay_all": "PayoutIterator",
-        "resources.payout_items": "PayoutItem PayoutOutcome",
+        "durable.pay_all": "PayoutIterator",
+        "durable.payment": "Payment",
+        "durable.payout_items": "PayoutItem PayoutOutcome",
         "resources.payouts": "Payouts",
         "resources.stk": "Stk",
-        "resources.sweep": "SweepReport",
+        "durable.sweep": "SweepReport",
         "resources.transactions": "Transactions",
         "resources.wallet": "Wallet",
         "signing": "CallbackSigner",

@@ -45,6 +45,10 @@ class ServiceClock:
         """Seconds by which this machine's clock is ahead, 0 if it is behind or that is not known."""
         return max(0.0, self.offset or 0.0)
 
+    def service_now_if_known(self) -> datetime | None:
+        """Return the service's time, None where no response showed it."""
+        return None if self._measured is None else self.service_now()
+
     def service_now(self) -> datetime:
         """Return the service's time, this machine's where no response showed it."""
         if self._measured is None:

@@ -15,15 +15,14 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection, create_engine, insert, select
 
 from momopay.errors import RequestValidationError
-from momopay.journal.database import ForkSafeDatabase, database_errors
-from momopay.journal.migrations import set_up
-from momopay.journal.schema import metadata, versions
+from momopay.journal.database import Database, database_errors
+from momopay.journal.schema import metadata
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
 _ROWS_AT_ONCE: Final = 1000
 
 
-def back_up(database: ForkSafeDatabase, path: Path) -> None:
+def back_up(database: Database, path: Path) -> None:
     """Copy the whole database into a new file that only its owner may read.
 
     Raises:
@@ -57,10 +56,9 @@ def _export(source: Connection, path: Path) -> None:
     try:
         with source.begin(), engine.connect() as copy:
             copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no file beside it; it is synced at the end
-            set_up(copy, create=True)  # which begins a transaction
+            copy.exec_driver_sql("BEGIN")
+            metadata.create_all(copy)
             for table in metadata.sorted_tables:
-                if table is versions:
-                    continue
                 rows = source.execute(select(table)).mappings()
                 for page in rows.partitions(_ROWS_AT_ONCE):
                     copy.execute(insert(table), [dict(row) for row in page])

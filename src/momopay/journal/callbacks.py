@@ -3,7 +3,9 @@
 A row is inserted when a handler takes an end, and marked as handled when the handler returned. A handler that raises
 deletes its row; one whose process dies leaves it behind, and the next delivery takes it over.
 
-Thread safety: as for `momopay.journal.payments`.
+No end is handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive.
+
+Thread safety: every thread may call everything here. The database decides between calls.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Final
 from sqlalchemy import and_, bindparam, delete, select, update
 
 from momopay.errors import CallbackError, MomoPayError
-from momopay.journal.database import ForkSafeDatabase
-from momopay.journal.lease import Lease, LeaseHolder
+from momopay.journal.lease import Lease
 from momopay.journal.schema import TAKE_LEASE, callbacks, insert_new, lease_left, update_one
+from momopay.journal.store import Store
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.transactions import TransactionSummary
@@ -30,16 +32,17 @@ logger: logging.Logger = logging.getLogger("momopay")
 HANDLER_SECONDS: Final = 600.0
 
 # Parameters that name a row have the prefix: those with the name of a column are the column's new value.
-_ROW: Final = and_(
-    callbacks.c.account == bindparam("of_account"),
-    callbacks.c.transaction_id == bindparam("of_transaction"),
-    callbacks.c.status == bindparam("of_status"),
+_TRANSACTION: Final = and_(
+    callbacks.c.account == bindparam("of_account"), callbacks.c.transaction_id == bindparam("of_transaction")
 )
+_ROW: Final = and_(_TRANSACTION, callbacks.c.status == bindparam("of_status"))
 _UNDER_LEASE: Final = and_(_ROW, callbacks.c.claim == bindparam("of_claim"))
-_SELECT: Final = select(callbacks, lease_left(callbacks)).where(_ROW)
+_SELECT: Final = select(callbacks, lease_left(callbacks)).where(_TRANSACTION)
 _DELETE: Final = delete(callbacks).where(_UNDER_LEASE)
 _MARK_HANDLED: Final = update(callbacks).where(_UNDER_LEASE).values(handled=True)
 _TAKE_OVER: Final = update(callbacks).where(_UNDER_LEASE, ~callbacks.c.handled).values(TAKE_LEASE)
+
+_FAILED: Final = TransactionStatus.FAILED
 
 
 def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:
@@ -50,15 +53,15 @@ def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatu
 class Callbacks:
     """The ends in the journal that were handled, or are being handled."""
 
-    def __init__(self, database: ForkSafeDatabase, leases: LeaseHolder, account: str) -> None:
-        self._database = database
-        self._account = account
-        self._leases = leases
+    def __init__(self, store: Store) -> None:
+        self._database = store.database
+        self._account = store.account
+        self._leases = store.leases
 
     def first_seen(self, record: Callback | TransactionSummary) -> bool:
         """Record an end as handled, and return whether it was new."""
         with self._leases.lease() as lease:
-            return self._insert(record, lease, handled=True)
+            return self._insert(record, lease, handled=True) and not self._is_outranked(record)
 
     @contextmanager
     def handling(self, record: Callback | TransactionSummary) -> Generator[bool]:
@@ -71,12 +74,25 @@ class Callbacks:
             # must not undo what its successor did.
             own = self._row_of(record) | {"of_claim": lease.id}
             try:
-                yield True
+                # After the row was inserted: of two ends that arrive at once, one finds the other.
+                is_outranked = self._is_outranked(record)
+                yield not is_outranked
             except BaseException:
                 self._give_back(record, own)
                 raise
             with self._database.connection() as connection:
                 connection.execute(_MARK_HANDLED, own)
+
+    def _is_outranked(self, record: Callback | TransactionSummary) -> bool:
+        """Return whether an end was handled that outranks this one; raise CallbackError if one is being handled."""
+        if key_of(record)[1] is not _FAILED:
+            return False
+        with self._database.connection() as connection:
+            rows = connection.execute(_SELECT, self._row_of(record)).mappings().all()
+        others = [row for row in rows if row["status"] != _FAILED]
+        if any(not row["handled"] and not self._leases.has_ended(row) for row in others):
+            raise _busy(record)
+        return any(row["handled"] for row in others)
 
     def _give_back(self, record: Callback | TransactionSummary, own: dict[str, object]) -> None:
         """Delete the row."""
@@ -92,7 +108,7 @@ class Callbacks:
         if self._insert(record, lease, handled=False):
             return True
         with self._database.connection() as connection:
-            row = connection.execute(_SELECT, self._row_of(record)).mappings().one_or_none()
+            row = connection.execute(_SELECT.where(_ROW), self._row_of(record)).mappings().one_or_none()
         if row is not None and row["handled"]:
             return False
         if row is not None and self._leases.has_ended(row):
@@ -102,7 +118,7 @@ class Callbacks:
             with self._database.connection() as connection:
                 if update_one(connection, _TAKE_OVER, taken):
                     return True
-        raise CallbackError(f"another call is handling the end of {record.transaction_id}; let it come again")
+        raise _busy(record)
 
     def _insert(self, record: Callback | TransactionSummary, lease: Lease, *, handled: bool) -> bool:
         transaction_id, end = key_of(record)
@@ -120,3 +136,7 @@ class Callbacks:
     def _row_of(self, record: Callback | TransactionSummary) -> dict[str, object]:
         transaction_id, end = key_of(record)
         return {"of_account": self._account, "of_transaction": transaction_id, "of_status": str(end)}
+
+
+def _busy(record: Callback | TransactionSummary) -> CallbackError:
+    return CallbackError(f"another call is handling the end of {record.transaction_id}; let it come again")

@@ -1,4 +1,8 @@
-"""The journal's database as one process uses it: its connections, its errors, and a new start after a fork.
+"""The journal's database as one process uses it: bounded waits, connections, errors, and a new start after a fork.
+
+No lock of Python is held here: an exception out of a signal handler (Ctrl-C, Celery's soft time limit) may strike at
+any instruction, and must leave nothing locked. The pool is bounded by counting the connections that are alive, so one
+that is lost in an interrupt is closed by the garbage collector and no longer counts.
 
 Thread safety: every thread may call everything here, and a fork may happen at any moment.
 """
@@ -7,25 +11,103 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Mapping
+import time
+from collections import deque
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from filelock import Timeout
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.bounds import LONGEST_WAIT, bounded, holding
 from momopay.journal.lease import ProcessRegistry
-from momopay.journal.migrations import set_up
-from momopay.journal.postgresql import PostgresqlDatabase
-from momopay.journal.prepared import Prepared, Result
-from momopay.journal.sqlite import SqliteDatabase
+from momopay.journal.schema import set_up
+
+LONGEST_WAIT: Final = 30.0
+"""For how many seconds one use of the database waits where nothing shorter is set."""
+
+# How many threads of a process use the database at once. The others wait until their own bounds.
+_CONNECTIONS: Final = 15
+_PAUSE: Final = 0.002
+_TOO_LATE: Final = "the journal's database did not answer in time"
+# Until when a thread waits, on the monotonic clock. The thread that uses a connection does all the waiting: for a
+# connection, to connect, for locks, for each statement.
+_bounds: Final = threading.local()
 
 
-class Database(ProcessRegistry, Protocol):
+# A generator and not a class: an interrupt may come just before a context ends, and a generator that nobody holds any
+# more still ends it.
+@contextmanager
+def bounded(seconds: float) -> Generator[None]:
+    """Let everything within the context end in so many seconds, and no later than the contexts around it."""
+    outer = getattr(_bounds, "until", None)
+    until = time.monotonic() + seconds
+    try:
+        _bounds.until = until if outer is None else min(until, outer)
+        yield
+    finally:
+        _bounds.until = outer
+
+
+def is_over() -> bool:
+    """Return whether this thread must wait no more."""
+    until = getattr(_bounds, "until", None)
+    return until is not None and time.monotonic() >= until
+
+
+def seconds_left() -> float:
+    """Return for how long this thread may still wait; raise JournalError if its time is over."""
+    until = getattr(_bounds, "until", None)
+    left = LONGEST_WAIT if until is None else until - time.monotonic()
+    if left <= 0:
+        raise JournalError(_TOO_LATE)
+    return left
+
+
+class ConnectionStack(Pool):
+    """A pool whose idle connections are a stack, which needs no lock: SQLAlchemy's own pools take some in Python."""
+
+    def __init__(self, creator: Any, **options: Any) -> None:
+        super().__init__(creator, **options)
+        self._idle: deque[ConnectionPoolEntry] = deque()
+        self._alive: WeakSet[ConnectionPoolEntry] = WeakSet()
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        while True:
+            with suppress(IndexError):
+                return self._idle.pop()
+            # Two threads may pass at once: the bound is a few connections soft.
+            if len(self._alive) < _CONNECTIONS:
+                entry = self._create_connection()
+                self._alive.add(entry)
+                return entry
+            seconds_left()
+            time.sleep(_PAUSE)
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        self._idle.append(record)
+
+    def dispose(self) -> None:
+        """Close the idle connections."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
+
+    def recreate(self) -> ConnectionStack:
+        """Return the pool that an engine uses after `dispose`: this one."""
+        return self
+
+    def status(self) -> str:
+        """Return how many connections there are."""
+        return f"{len(self._alive)} connections, {len(self._idle)} idle"
+
+
+class Backend(ProcessRegistry, Protocol):
     """What the journal needs of SQLite or PostgreSQL."""
 
     engine: Engine
@@ -35,12 +117,20 @@ class Database(ProcessRegistry, Protocol):
         """Yield a connection on which each statement commits by itself."""
         ...
 
-    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
-        """Execute one statement, which commits by itself."""
+    def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
+        """Yield a connection in a transaction, while no other process has one from this method."""
         ...
 
-    def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
-        """Yield a connection while no other process has one from this method; see `set_up`."""
+    def check_names(self) -> None:
+        """Raise ConfigurationError if the database may be reached under a second name."""
+        ...
+
+    def seen(self) -> str:
+        """Return what `remember` was last given by any process, "" if nothing is kept beside the database."""
+        ...
+
+    def remember(self, text: str) -> None:
+        """Keep a short line beside the database, for every process that uses it."""
         ...
 
     def close(self) -> None:
@@ -51,13 +141,12 @@ class Database(ProcessRegistry, Protocol):
 class _Opened:
     """The database as one process opened it."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.lock = threading.Lock()
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
         self.has_schema = False
 
 
-class ForkSafeDatabase:
+class Database:
     """A database that each process opens for itself. The tables are created at the first use.
 
     Each method raises JournalError if the database failed.
@@ -66,17 +155,17 @@ class ForkSafeDatabase:
     def __init__(self, url: URL, *, create: bool = True) -> None:
         self._create = create
         first = _Opened(_open(url))
-        self._url = first.database.engine.url  # with an absolute path: a child may have changed its folder
-        # By process id. A child must not use its parent's lock, connections and registration, so it finds nothing under
-        # its own id and opens the database anew. It does not close what it inherited, as that would close it for the
+        self._url = first.backend.engine.url  # with an absolute path: a child may have changed its folder
+        # By process id. A child must not use its parent's connections and registration, so it finds nothing under its
+        # own id and opens the database anew. It does not close what it inherited, as that would close it for the
         # parent. An id comes back only when its process is dead and nobody else uses what is found under it.
         self._opened = {os.getpid(): first}
         self._closed = False
 
     @property
-    def sender(self) -> str | None:
-        """The id under which this process is registered as live, None before."""
-        return self._own.database.sender
+    def sender(self) -> str:
+        """The id of this process."""
+        return self._own.backend.sender
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
@@ -88,31 +177,36 @@ class ForkSafeDatabase:
         with database_errors(), bounded(LONGEST_WAIT):
             return self._ready().is_alive(sender)
 
-    def bounded(self, seconds: float) -> AbstractContextManager[None]:
-        """Let every use of the database in this thread and context end within so many seconds, with JournalError.
-
-        Without it, each use ends within `LONGEST_WAIT`. A statement whose answer did not come in time may have been
-        committed, or may be later: over PostgreSQL by a server that was frozen, once it goes on.
-        """
-        return bounded(seconds)
-
     @contextmanager
     def connection(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself, for so many seconds at most."""
         with database_errors(), bounded(seconds), self._ready().connect() as connection:
             yield connection
 
-    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
-        """Execute one statement, which commits by itself."""
+    @contextmanager
+    def transaction(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
+        """Yield a connection whose statements are committed together if the context ends well, else not at all."""
+        # Nothing else may be waited for in the context: it keeps other writers out.
+        with self.connection(seconds=seconds) as connection:
+            try:
+                # One that reads first could not write over SQLite after another one did, so it begins as a writer.
+                connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
+                yield connection
+                connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                with suppress(SQLAlchemyError):  # the server may be gone, and the transaction with it
+                    connection.exec_driver_sql("ROLLBACK")
+                raise
+
+    def backend(self) -> Backend:
+        """Return the database of this process, once it has the tables."""
         with database_errors(), bounded(LONGEST_WAIT):
-            return self._ready().execute(statement, values)
+            return self._ready()
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards."""
-        own = self._own
-        with own.lock:
-            self._closed = True
-            own.database.close()
+        self._closed = True
+        self._own.backend.close()
 
     @property
     def _own(self) -> _Opened:
@@ -122,41 +216,30 @@ class ForkSafeDatabase:
             self._opened.setdefault(process, _Opened(_open(self._url)))
         return self._opened[process]
 
-    def _ready(self) -> Database:
+    def _ready(self) -> Backend:
         own = self._own
-        with holding(own.lock):  # of this process alone: a child never waits for one that its parent held at the fork
-            if self._closed:
-                raise ConfigurationError("this journal is closed; open another")
-            if not own.has_schema:
-                with own.database.connect_for_setup(create=self._create) as connection:
-                    set_up(connection, create=self._create)
-                own.has_schema = True
-            return own.database
+        if self._closed:
+            raise ConfigurationError("this journal is closed; open another")
+        if not own.has_schema:
+            # Threads that come here at once wait for each other in the database.
+            with own.backend.connect_for_setup(create=self._create) as connection:
+                set_up(connection, create=self._create)
+            own.has_schema = True
+        return own.backend
 
 
-def _open(url: URL) -> Database:
+def _open(url: URL) -> Backend:
     match url.drivername:
         case "sqlite" | "sqlite+pysqlite":
-            return SqliteDatabase(url)
+            from momopay.journal.sqlite import SqliteBackend  # noqa: PLC0415  each database loads its own driver
+
+            return SqliteBackend(url)
         case "postgresql" | "postgresql+psycopg":
-            return PostgresqlDatabase(url.set(drivername="postgresql+psycopg"))
+            from momopay.journal.postgresql import PostgresqlBackend  # noqa: PLC0415  as above
+
+            return PostgresqlBackend(url.set(drivername="postgresql+psycopg"))
         case other:
             raise ConfigurationError(f"a journal is kept in sqlite:/// or postgresql+psycopg://, not in {other}://")
-
-
-@contextmanager
-def transaction(connection: Connection) -> Generator[None]:
-    """Commit all statements of the context together if it ends well, else none of them."""
-    # Nothing else may be waited for in the context: over SQLite it keeps every other writer out. One that reads first
-    # could not write there after another one did, so it begins as a writer.
-    try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
-        yield
-        connection.exec_driver_sql("COMMIT")
-    except BaseException:
-        with suppress(SQLAlchemyError):  # the server may be gone, and the transaction with it
-            connection.exec_driver_sql("ROLLBACK")
-        raise
 
 
 @contextmanager
@@ -167,8 +250,13 @@ def database_errors() -> Generator[None]:
         yield
     # OSError: a lock file. NotImplementedError: a file system without locks.
     except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
-        problem = f"{type(error).__name__}: {error}".partition("\n")[0]
-        if isinstance(error, UnicodeError):
-            problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
-        clear_frames(error)
-        raise JournalError(f"the journal cannot be read or written: {problem}") from error
+        raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
+
+
+def problem_of(error: Exception) -> str:
+    """Return what an error of the database says, without values, and clear its frames of them."""
+    problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if isinstance(error, UnicodeError):
+        problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
+    clear_frames(error)
+    return problem

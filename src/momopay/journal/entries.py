@@ -1,14 +1,19 @@
-"""What the journal says about one reference. Pure."""
+"""What the journal says about one payment and its transactions. Pure.
+
+A payment is what the caller wants: an account, a kind and a reference, with an amount and a phone. Its transactions are
+what the service made of it: a payout has at most one, an order (a collection) one for each prompt that was accepted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, computed_field
 
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
 from momopay.models.masking import MaskedModel
@@ -21,7 +26,7 @@ class EntryKind(StrEnum):
     PAYOUT = "PAYOUT"
     """A B2C payout."""
     COLLECTION = "COLLECTION"
-    """An STK collection."""
+    """An STK collection: an order, with any number of prompts."""
 
     @property
     def transaction_type(self) -> TransactionType:
@@ -30,7 +35,7 @@ class EntryKind(StrEnum):
 
 
 class JournalState(StrEnum):
-    """How far a payout, or the latest prompt of a collection, came."""
+    """How far the latest attempt at a payment came."""
 
     SENDING = "SENDING"
     """A call is sending it now."""
@@ -39,7 +44,7 @@ class JournalState(StrEnum):
     REFUSED = "REFUSED"
     """The service refused it, with ``code``; it may be sent again."""
     NOT_SENT = "NOT_SENT"
-    """It was not sent, or a human released it; it may be sent."""
+    """It was not sent, or a person released it; it may be sent."""
     UNKNOWN = "UNKNOWN"
     """It may have been executed; it is not sent again."""
 
@@ -47,25 +52,30 @@ class JournalState(StrEnum):
 ANONYMISED: Final = "hmac-sha256:"
 """What begins the phone of an entry whose phone was replaced by a hash."""
 MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, JournalState.NOT_SENT})
-OPEN: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
+# A row in SENDING whose sender died reads as UNKNOWN, so both are stored for what reads as UNKNOWN.
+UNRESOLVED: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
 
 
-class Prompt(MaskedModel):
-    """One prompt of a collection that the service accepted.
+class JournalTransaction(MaskedModel):
+    """One transaction of a payment: a payout that the service accepted, or a prompt of an order.
 
     Attributes:
         transaction_id: The service's id.
+        amount: KES.
+        phone: ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
         status: The last status that the service reported, None if it reported none.
         result_code: The provider's code for how it ended, where the service reported one.
         receipt: The provider's receipt, which only a callback carries.
         fee: The service's fee, KES, where it was reported.
         sent_at: When it was about to be sent; UTC, as are all times here.
-        ended_at: When it reached a status that nothing follows, by the service's clock.
+        ended_at: When it reached a terminal status, by the service's clock.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     transaction_id: str
+    amount: Decimal
+    phone: str
     status: TransactionStatus | None = None
     result_code: ResultCode | None = None
     receipt: str | None = None
@@ -75,82 +85,111 @@ class Prompt(MaskedModel):
 
     @property
     def is_paid(self) -> bool:
-        """Whether the customer paid it."""
+        """Whether the money moved."""
         return self.status is TransactionStatus.SUCCESS
 
     @property
     def is_open(self) -> bool:
-        """Whether the customer may still pay it: it has not ended, as far as the service reported."""
+        """Whether it may still be paid: it has not ended, as far as the service reported."""
         return self.status is None or not self.status.is_terminal
 
 
 class JournalEntry(MaskedModel):
-    """One reference, and the outcome of its payment as far as it is known. The repr masks the phone.
+    """One payment, and its outcome as far as it is known. The repr masks the phone.
 
     Attributes:
         kind: Payout or collection.
         reference: The caller's reference, unique in the journal's account for each kind.
         amount: KES.
-        phone: ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
-        state: How far it came. A row that a process left in SENDING when it died reads as UNKNOWN.
-        transaction_id: The service's id; of a collection, that of the prompt that was paid, else of the latest. While
-            the state is UNKNOWN, an id that an unclear response showed.
+        phone: Of the latest attempt, ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
+        state: How far the latest attempt came. A row that a process left in SENDING when it died reads as UNKNOWN.
         code: The code of the refusal.
         attempts: How many times it was sent or may have been, refused times included.
-        status: The last status that the service reported, None if it reported none.
-        result_code: The provider's code for how it ended, where the service reported one.
-        receipt: The provider's receipt, which only a callback carries.
-        fee: The service's fee, KES, where it was reported.
-        sent_at: When it was about to be sent for the first time, of all times when it may have been executed; UTC, as
-            are all times here.
+        sent_at: When it was about to be sent: a payout for the first time, an order for the latest; UTC, as are all
+            times here.
         created_at: When the reference was first used.
-        ended_at: When it reached a status that nothing follows, by the service's clock.
-        released_by: Who released it last, None if nobody did or the caller did not say.
+        released_by: Who released it last, None if nobody did.
         released_at: When it was released last.
         metadata: The caller's own JSON object.
-        wire_reference: Of a collection: the reference that the service has, which is a token where the own one is
-            longer than it allows.
+        wire_reference: The reference that the service has; of an order, it may be a token or one of the caller's.
         refund_of: Of a payout: the reference of the collection of which it pays something back.
-        prompts: Of a collection: its prompts, oldest first.
+        transactions: What the service made of it, oldest first.
+        seen_id: While the state is UNKNOWN, an id that a broken response showed.
         clock_offset: By how many seconds this machine's clock was ahead of the service's at sending, None if the
             service's responses did not show it.
         body_hash: SHA-256 of the request body that was last about to be sent.
         claim: The id of the call that last wrote the row as SENDING.
+        revision: How often the entry was changed.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
-    kind: EntryKind = EntryKind.PAYOUT
+    kind: EntryKind
     reference: str
     amount: Decimal
     phone: str
     state: JournalState
-    transaction_id: str | None
-    code: str | None
+    code: str | None = None
     attempts: int = 0
-    status: TransactionStatus | None = None
-    result_code: ResultCode | None = None
-    receipt: str | None = None
-    fee: Decimal | None = None
     sent_at: Timestamp
-    created_at: Timestamp = Field(default_factory=lambda fields: fields["sent_at"])
-    ended_at: Timestamp | None = None
+    created_at: Timestamp
     released_by: str | None = None
     released_at: Timestamp | None = None
     metadata: dict[str, Any] | None = None
-    wire_reference: str | None = None
+    wire_reference: str
     refund_of: str | None = None
-    prompts: tuple[Prompt, ...] = ()
-    clock_offset: float | None = None
-    body_hash: str = Field(repr=False)
-    claim: str = Field(default="", repr=False)
+    transactions: tuple[JournalTransaction, ...] = ()
+    seen_id: str | None = Field(None, repr=False)
+    clock_offset: float | None = Field(None, repr=False)
+    body_hash: str = Field("", repr=False)
+    claim: str = Field("", repr=False)
+    revision: int = Field(0, repr=False)
+
+    @property
+    def transaction(self) -> JournalTransaction | None:
+        """The transaction that counts: the first one that was paid, else the one of the latest attempt, if accepted."""
+        paid = [each for each in self.transactions if each.is_paid]
+        if paid:
+            return paid[0]
+        is_accepted = self.state is JournalState.ACCEPTED and self.transactions
+        return self.transactions[-1] if is_accepted else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def transaction_id(self) -> str | None:
+        """The id of the transaction that counts; while the state is UNKNOWN, one that a broken response showed."""
+        return self.seen_id if self.transaction is None else self.transaction.transaction_id
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def status(self) -> TransactionStatus | None:
+        """The last status that the service reported of the transaction that counts, None if it reported none."""
+        return None if self.transaction is None else self.transaction.status
+
+    @property
+    def result_code(self) -> ResultCode | None:
+        """The provider's code for how it ended, where the service reported one."""
+        return None if self.transaction is None else self.transaction.result_code
+
+    @property
+    def receipt(self) -> str | None:
+        """The provider's receipt, which only a callback carries."""
+        return None if self.transaction is None else self.transaction.receipt
+
+    @property
+    def fee(self) -> Decimal | None:
+        """The service's fee, KES, where it was reported."""
+        return None if self.transaction is None else self.transaction.fee
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it reached a terminal status, by the service's clock."""
+        return None if self.transaction is None else self.transaction.ended_at
 
     @property
     def transaction_ids(self) -> tuple[str, ...]:
         """The ids of all its transactions, oldest first."""
-        if self.kind is EntryKind.COLLECTION:
-            return tuple(prompt.transaction_id for prompt in self.prompts)
-        return () if self.transaction_id is None else (self.transaction_id,)
+        return tuple(each.transaction_id for each in self.transactions)
 
     @property
     def is_anonymised(self) -> bool:
@@ -159,8 +198,18 @@ class JournalEntry(MaskedModel):
 
     @property
     def paid_twice(self) -> bool:
-        """Whether more than one prompt of a collection was paid. Pay back all but one."""
-        return sum(prompt.is_paid for prompt in self.prompts) > 1
+        """Whether it was paid more than once. Pay back, or ask back, all but one."""
+        return len(self.counting) > 1
+
+    @property
+    def counting(self) -> tuple[JournalTransaction, ...]:
+        """The transactions by which money moved: of an order those that were paid, of a payout those that may be."""
+        if self.kind is EntryKind.COLLECTION:
+            return tuple(each for each in self.transactions if each.is_paid)
+        # The wallet is debited when a payout is accepted.
+        return tuple(
+            each for each in self.transactions if each.status is None or not each.status.ended_without_success
+        )
 
     @property
     def has_settled(self) -> bool:
@@ -185,3 +234,37 @@ class Filters:
     status: TransactionStatus | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class JournalCheck:
+    """What ``journal.check`` found.
+
+    Attributes:
+        account: The journal's account.
+        version: Of the tables.
+        mode: Of the keys, ``test`` or ``live``; None before the first payment.
+        host: Of the service; None before the first payment.
+        tenant_id: The tenant, once a response showed it.
+        counts: How many entries there are of each kind and state, as stored: SENDING also of senders that died.
+        unresolved: The references whose payments may have been made.
+        not_settled: How many transactions were accepted and wait for their end.
+        paid_twice: The references of payments that were made twice, and not paid back.
+        went_back: Why the journal must not be used before a person accepts it, None if nothing was lost.
+    """
+
+    account: str
+    version: int
+    mode: str | None
+    host: str | None
+    tenant_id: str | None
+    counts: Mapping[tuple[EntryKind, JournalState], int]
+    unresolved: tuple[str, ...]
+    not_settled: int
+    paid_twice: tuple[str, ...]
+    went_back: str | None
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person must do something: a payment is unresolved or was made twice, or the journal lost some."""
+        return bool(self.unresolved or self.paid_twice or self.went_back)

@@ -1,21 +1,60 @@
-"""What the service reports about a payment, in the form in which the journal keeps it. Pure."""
+"""What the journal is told from outside, in its own form: records of the service, and the key of a client. Pure.
+
+No text of the service may make a record fail: what cannot be kept, such as a time at the edge of the calendar or a text
+with a NUL, is left out with a WARNING.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
+from momopay._redaction import redacted_repr
+from momopay.journal.entries import JournalEntry
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import has_settled
+from momopay.models.enums import TransactionStatus, has_settled
+from momopay.models.matching import RequestedPayment
 from momopay.models.payouts import Payout
 from momopay.models.stk import StkTransaction
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
+from momopay.urls import is_loopback
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | CallbackTransaction
+
+
+@dataclass(frozen=True)
+class KeyIdentity:
+    """What a client pays with, as a journal remembers it.
+
+    Attributes:
+        mode: ``live`` if the key moves real money, else ``test``.
+        host: The host of the base URL, in lower case and without port; ``loopback`` for each loopback host, because a
+            sandbox gets another port, and perhaps another name, at each start.
+        key: A hash of the API key.
+    """
+
+    mode: Literal["live", "test"]
+    host: str
+    key: str
+
+    @classmethod
+    def of(cls, api_key: str, base_url: str) -> Self:
+        """Return the identity of a key at a base URL."""
+        host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
+        mode: Literal["live", "test"] = "live" if api_key.startswith("pk_live_") else "test"
+        return cls(mode, host, hashlib.sha256(api_key.encode()).hexdigest())
 
 
 @dataclass(frozen=True)
 class Report:
-    """The columns that the service's record fills. What is None leaves the journal's column as it is.
+    """What the service's record says of a transaction. What is None leaves the journal's column as it is.
 
     Attributes:
         transaction_id: The service's id.
@@ -23,40 +62,92 @@ class Report:
         result_code: The provider's code for how it ended.
         receipt: The provider's receipt.
         fee: The service's fee, KES, as text.
-        ended_at: When it reached a status that nothing follows, as text, in UTC.
+        created_at: When the service accepted it, by its clock.
+        ended_at: When it reached a terminal status, as text, in UTC.
         unhandled_since: The present time, as text, if it has settled: somebody may have to handle that.
-        created_at: When the service accepted it, by its clock. No column has it.
+        service_time: The service's present time, as text, as far as that is known.
     """
 
     transaction_id: str
-    status: str | None = None
+    status: TransactionStatus | None = None
     result_code: str | None = None
     receipt: str | None = None
     fee: str | None = None
+    created_at: datetime | None = None
     ended_at: str | None = None
     unhandled_since: str | None = None
-    created_at: datetime | None = None
-
-    def parameters(self) -> dict[str, object]:
-        """Return the parameters of the statements that record it."""
-        return {f"new_{name}": value for name, value in vars(self).items() if name != "created_at"}
+    service_time: str | None = None
 
 
-def report_of(record: Payout | StkTransaction | TransactionSummary | CallbackTransaction) -> Report:
-    """Return what a record of the service says, as far as it says it."""
-    # Only some records have a result code, and only a callback has a receipt.
-    result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
+def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:
+    """Return what a record of the service says, as far as it says it and the journal can keep it.
+
+    `service_now` is the service's present time, if the client that read the record knows it.
+    """
     now = datetime.now(UTC)
-    # A callback need not say when.
-    updated_at: datetime = record.updated_at or now
-    ended, settled = record.status.is_terminal, has_settled(record.type, record.status)
+    status = _kept(record, "status", str(record.status))
+    # Only some records have a result code, and only a callback has a receipt. A callback need not say when.
+    result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
+    updated_at = _in_utc(record, "updated_at", record.updated_at)
+    service_time = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
     return Report(
         transaction_id=record.transaction_id,
-        status=str(record.status),
-        result_code=None if result_code is None else str(result_code),
-        receipt=receipt,
+        status=None if status is None else TransactionStatus(status),
+        result_code=None if result_code is None else _kept(record, "result_code", str(result_code)),
+        receipt=None if receipt is None else _kept(record, "receipt", receipt),
         fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
-        ended_at=updated_at.astimezone(UTC).isoformat() if ended else None,
-        unhandled_since=now.isoformat() if settled else None,
-        created_at=record.created_at,
+        created_at=_in_utc(record, "created_at", record.created_at),
+        ended_at=(updated_at or now).isoformat() if record.status.is_terminal else None,
+        unhandled_since=now.isoformat() if has_settled(record.type, record.status) else None,
+        service_time=None if service_time is None else service_time.isoformat(),
     )
+
+
+def is_keepable(text: str) -> bool:
+    """Return whether every database can keep a text."""
+    try:
+        text.encode()
+    except UnicodeError:
+        return False
+    return "\0" not in text
+
+
+def _kept(record: ServiceRecord, name: str, text: str) -> str | None:
+    if is_keepable(text):
+        return text
+    _warn(record, name)
+    return None
+
+
+def _in_utc(record: ServiceRecord, name: str, moment: datetime | None) -> datetime | None:
+    try:
+        return None if moment is None else moment.astimezone(UTC)
+    except (OverflowError, ValueError):
+        _warn(record, name)
+        return None
+
+
+def _warn(record: ServiceRecord, name: str) -> None:
+    logger.warning(
+        "the %s of transaction %s cannot be kept, and is left out", name, redacted_repr(record.transaction_id)
+    )
+
+
+def reference_of(record: ServiceRecord) -> str | None:
+    """Return the reference that a record of the service has."""
+    return record.reference if isinstance(record, Payout) else record.account_reference
+
+
+def requested(entry: JournalEntry, transaction_id: str | None = None) -> RequestedPayment:
+    """Return what the service's record of an entry must say; of a transaction that it has, what that one must."""
+    known = next((each for each in entry.transactions if each.transaction_id == transaction_id), None)
+    phone = entry.phone if known is None else known.phone
+    # Without its phone, an entry is identified by its transaction.
+    is_identified = known is not None and entry.is_anonymised
+    kind = entry.kind.transaction_type
+    return RequestedPayment(entry.wire_reference, entry.amount, None if is_identified else phone, kind)
+
+
+def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
+    """Return the names of what a record of the service states differently than an entry."""
+    return requested(entry, record.transaction_id).differences(reference_of(record), record)

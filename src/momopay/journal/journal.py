@@ -1,4 +1,4 @@
-"""`Journal`, the public interface of the package. It decides nothing: `Payments` and `Callbacks` do.
+"""`Journal`, the public interface of the package. It decides nothing.
 
 Thread safety: a journal may be shared by all threads, and used after a fork.
 """
@@ -6,24 +6,35 @@ Thread safety: a journal may be shared by all threads, and used after a fork.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
-from momopay.errors import ConfigurationError
-from momopay.journal.ends import Ends
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.releases import check_free, check_lease_is_over
-from momopay.journal.reports import Reports
+from momopay.errors import ConfigurationError, RequestValidationError
+from momopay.journal.entries import EntryKind, Filters, JournalCheck, JournalEntry, JournalState
+from momopay.models.callbacks import Callback
+from momopay.models.enums import TransactionStatus
+from momopay.models.payouts import Payout
+from momopay.models.transactions import TransactionSummary
 
-if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.accounts import Accounts
-    from momopay.journal.collections import Collections
-    from momopay.journal.payments import Payments
+if TYPE_CHECKING:  # at run time they need SQLAlchemy
+    from momopay.journal.callbacks import Callbacks
+    from momopay.journal.recorder import Recorder
+    from momopay.journal.reports import Reports
+    from momopay.journal.store import Store
+else:  # for `typing.get_type_hints`
+    Callbacks = Recorder = Reports = Store = Any
 
 __all__ = ["Journal", "ReconcilingClient"]
 
 T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("momopay")
+
+_MIN_SECRET_BYTES = 16
 
 
 class _ReconcilingPayouts(Protocol[T_co]):
@@ -39,43 +50,19 @@ class ReconcilingClient(Protocol[T_co]):
         ...
 
 
-class Journal(Ends, Reports):
-    """A durable record of payouts, one row for each reference, for ``payouts.pay_once``.
+class _Parts:
+    """What a journal is made of. A class of its own, so that editors do not offer it."""
 
-    One journal belongs to one account of the service. All processes that pay from the account share it, and no row is
-    ever deleted. Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Nothing here
-    moves money. A forked child may go on using it; over SQLite only if no thread used it at that moment, else all that
-    the child does with it raises JournalError.
-
-    Args:
-        url: ``sqlite:///payouts.db`` for the processes of one machine, on a local disk; or
-            ``postgresql+psycopg://user@host/database`` for many. The tables are created at the first use.
-        account: A name for the account of the service, so that one database can serve several. Each name is bound, at
-            its first payment, to the mode of the key (test or live) and the host of the base URL; and to the tenant,
-            once an answer has shown it. Another key, host or tenant is a ConfigurationError.
-        create: False if the journal must exist: a database without one is a ConfigurationError at the first use, and
-            nothing is created. A wrong path then never looks like an empty journal.
-
-    Raises:
-        ConfigurationError: Another database, or one that does not outlive the process; or the account has no name.
-    """
-
-    @clears_frames
-    def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
+    def __init__(self, url: str, account: str, *, create: bool) -> None:
         try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.accounts import Accounts
             from momopay.journal.callbacks import Callbacks
-            from momopay.journal.collections import Collections
-            from momopay.journal.database import ForkSafeDatabase
-            from momopay.journal.history import History
-            from momopay.journal.lease import LeaseHolder
-            from momopay.journal.lookups import Lookups
-            from momopay.journal.payments import Payments
+            from momopay.journal.database import Database
             from momopay.journal.recorder import Recorder
-            from momopay.journal.sweeps import Sweeps
+            from momopay.journal.reports import Reports
+            from momopay.journal.store import Store
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
                 raise
@@ -86,79 +73,226 @@ class Journal(Ends, Reports):
         except (ArgumentError, ValueError):
             parsed = None
         if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
-            raise ConfigurationError('not the URL of a database; "sqlite:///payouts.db" is one')
+            raise ConfigurationError('not the URL of a database; "sqlite:///payments.db" is one')
+        self.name: str = parsed.render_as_string(hide_password=True)
+        self.store: Store = Store(Database(parsed, create=create), account)
+        self.recorder: Recorder = Recorder(self.store)
+        self.reports: Reports = Reports(self.store)
+        self.callbacks: Callbacks = Callbacks(self.store)
+
+
+class Journal:
+    """A durable record of payments, one entry for each reference, for the calls that pay or collect once.
+
+    One journal belongs to one account of the service. All processes that pay from the account share it, and no entry is
+    ever deleted. Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Nothing here
+    moves money. A forked child may go on using it; over SQLite only if no thread used it at that moment, else all that
+    the child does with it raises JournalError. Each method raises JournalError if the database failed.
+
+    Args:
+        url: ``sqlite:///payments.db`` for the processes of one machine, on a local disk; or
+            ``postgresql+psycopg://user@host/database`` for many. The tables are created at the first use.
+        account: A name for the account of the service, so that one database can serve several. Each name is bound, at
+            its first payment, to the mode of the key (test or live) and the host of the base URL; and to the tenant,
+            which a key that the journal does not know is asked for. Another key, host or tenant is a
+            ConfigurationError.
+        create: False if the journal must exist: a database without one is a ConfigurationError at the first use, and
+            nothing is created. A wrong path then never looks like an empty journal.
+
+    Raises:
+        ConfigurationError: Another database, or one that does not outlive the process; or the account has no name. At
+            the first use: it cannot be opened, is of another version, or has a second name.
+    """
+
+    @clears_frames
+    def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
         if not isinstance(account, str) or not account.strip():
             raise ConfigurationError("account must be a name, as text")
-        self._database = ForkSafeDatabase(parsed, create=create)
-        leases = LeaseHolder(self._database)
-        self._accounts = Accounts(self._database, account)
-        self._payments = Payments(self._database, leases, account)
-        self._collections = Collections(self._database, leases, account)
-        self._callbacks = Callbacks(self._database, leases, account)
-        rows = {EntryKind.PAYOUT: self._payments, EntryKind.COLLECTION: self._collections}
-        self._lookups = Lookups(self._database, account, rows)
-        self._recorder = Recorder(self._payments, self._collections, self._lookups)
-        self._history = History(self._database, leases, account)
-        self._sweeps = Sweeps(self._database, account)
-        self._name = parsed.render_as_string(hide_password=True)
+        self._parts = _Parts(url, account, create=create)
 
-    def get(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry | None:
+    # What it has
+
+    def get(self, reference: str, kind: EntryKind | None = None) -> JournalEntry | None:
         """Return the entry of a reference.
 
         Args:
             reference: The caller's reference.
-            kind: Of a payout or of a collection; each kind has references of its own.
+            kind: Of a payout or of a collection; each kind has references of its own. By default, whichever there is.
 
         Returns:
             What is known of it, or None.
 
         Raises:
-            JournalError: The database failed.
+            ValueError: A payout and a collection have the reference: name the kind.
         """
-        return rows_of(self, EntryKind(kind)).get(reference)
+        kinds = list(EntryKind) if kind is None else [EntryKind(kind)]
+        found = [entry for each in kinds if (entry := self._parts.store.get(each, reference)) is not None]
+        if len(found) > 1:
+            raise ValueError("a PAYOUT and a COLLECTION have this reference: pass kind=EntryKind.PAYOUT or .COLLECTION")
+        return next(iter(found), None)
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
 
-        `reconcile_all` resolves what the service's list shows. The rest needs a human: look into the account console,
-        then `release` what was certainly not paid.
+        `reconcile_all` resolves what the service's list shows. The rest needs a person: look into the account console,
+        then ``client.payouts.release`` what was certainly not paid.
 
         Returns:
             The entries in UNKNOWN, of both kinds.
-
-        Raises:
-            JournalError: The database failed.
         """
-        return sorted(self._payments.unresolved() + self._collections.unresolved(), key=lambda entry: entry.sent_at)
+        return self._parts.store.unresolved()
 
-    def release(self, reference: str, by: str | None = None, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
-        """Allow, as a human, that a payment is sent which was not made: UNKNOWN becomes NOT_SENT.
+    def open(self) -> list[JournalEntry]:
+        """Return what the service accepted and what has not settled, of both kinds, oldest first.
 
-        Prefer ``client.payouts.release``, which first searches the service's list. This one trusts you. If the payment
-        was made after all, it may be made twice. Look into the account console first, and no sooner than its list can
-        have caught up. Refused and unsent references may be sent without a release. Logged at WARNING.
-
-        Args:
-            reference: The caller's reference.
-            by: Who decided, kept in the entry.
-            kind: Of a payout or of a collection.
+        A payout that FAILED is open until it is REVERSED, and a paid order is while another prompt of it is open.
+        ``transactions.sweep`` follows all of them. What is UNKNOWN is not among them: see `unresolved`.
 
         Returns:
-            The entry, as it is now.
+            The entries.
+        """
+        return self._parts.reports.open()
+
+    def entries(
+        self,
+        kind: EntryKind | None = None,
+        state: JournalState | None = None,
+        status: TransactionStatus | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[JournalEntry]:
+        """Iterate over the entries, newest first by `created_at`, whose value never changes.
+
+        Reads the database page by page, so that a million entries need no memory. An entry that is added meanwhile may
+        be missing; every other one comes once.
+
+        Args:
+            kind: Only payouts, or only collections.
+            state: Only those in this state, as `get` shows it.
+            status: Only those whose last known status this is.
+            since: Only those whose reference was first used then or later.
+            until: Only those whose reference was first used before.
+
+        Returns:
+            An iterator, to be used in this thread or in one other.
 
         Raises:
-            RequestValidationError: The reference was accepted, may still be sent by a process that died or is frozen
-                (until a minute after its lease), or is not in the journal.
-            JournalError: The database failed.
+            RequestValidationError: Not a kind, a state or a status, or a time without a time zone.
         """
-        rows = rows_of(self, EntryKind(kind))
-        entry = rows.get(reference)
-        if entry is not None and entry.state is JournalState.UNKNOWN:
-            check_lease_is_over(rows, entry)
-            if rows.release(entry, by):
-                logger.warning("reference %s was released: it may be sent", redacted_repr(reference))
-            entry = rows.get(reference)
-        return check_free(entry)
+        _check_times(since=since, until=until)
+        try:
+            wanted = Filters(
+                None if kind is None else EntryKind(kind),
+                None if state is None else JournalState(state),
+                None if status is None else TransactionStatus(status),
+                since,
+                until,
+            )
+        except ValueError:
+            raise RequestValidationError({"kind, state or status": "is none that the journal knows"}) from None
+        return (entry for page in self._parts.reports.pages(wanted) for entry in page)
+
+    def by_receipt(self, receipt: str) -> JournalEntry | None:
+        """Return the entry of the provider's receipt, which a customer quotes. Only a callback brings a receipt.
+
+        Args:
+            receipt: The receipt's number, as the callback had it.
+
+        Returns:
+            The payout or the collection; None if no callback with that receipt was recorded. If several have it, the
+            newest, and a WARNING is logged.
+        """
+        entries = self._parts.store.by_receipt(receipt)
+        if len(entries) > 1:
+            logger.warning("%d entries have the receipt %s", len(entries), redacted_repr(receipt))
+        return entries[0] if entries else None
+
+    def by_transaction(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
+        """Return the entry of a transaction: whether it is an order or a payout, and with which reference of yours.
+
+        The service may know an order under another reference, at most 12 characters long. Nothing is recorded.
+
+        Args:
+            evidence: As for `settle`.
+
+        Returns:
+            The entry that has the transaction, or that has its reference, amount and phone; None if the journal has
+            none, as of a payment that was sent without it.
+        """
+        return self._parts.recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
+
+    # What the service says
+
+    def record(self, callback: Callback) -> JournalEntry | None:
+        """Record what a callback says: receipt, status, result code, fee and end. You vouch for the callback.
+
+        The views of `momopay.integrations` call it where the URL was signed or the callback was confirmed.
+
+        Args:
+            callback: One that ``transactions.confirm`` confirmed, or whose URL a `CallbackSigner` verified. Never a
+                callback by itself: anybody can send one. A prompt that the journal does not know is recorded only if
+                this very callback was confirmed.
+
+        Returns:
+            The entry as it is now, of a payout or a collection; None if the journal has none with that reference, or
+            if the callback states no amount or phone and its transaction is not known.
+
+        Raises:
+            CallbackMismatchError: The callback states another amount, phone or reference than the entry; nothing was
+                recorded. Respond with a status other than 2xx, and find out who sent it.
+        """
+        return self._parts.recorder.record(callback)
+
+    def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
+        """Record what the service's own record says: that it accepted a payment, and how that ended.
+
+        The reference of a payout is never sent again after this.
+
+        Args:
+            evidence: The service's record: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
+                or a callback, once it was confirmed or came by a URL that a `CallbackSigner` verified. Never a callback
+                by itself: anybody can send one.
+
+        Returns:
+            The entry as it is now; None if the transaction is none of this journal's. One with another amount or phone,
+            or with none at all, does not identify it.
+        """
+        return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
+
+    def first_seen(self, callback: Callback | TransactionSummary) -> bool:
+        """Record that an end was seen, and return whether it is new; ends are compared as by `handling`.
+
+        It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
+
+        Args:
+            callback: From `parse_callback`; or a transaction that has ended.
+
+        Returns:
+            True once, False ever after, in all processes.
+        """
+        return self._parts.callbacks.first_seen(callback)
+
+    def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
+        """Handle an end once: held for the context, recorded if it ends well, free again if it raises.
+
+        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. It is one end by the
+        transaction's id and its status, where FAILED, CANCELLED and EXPIRED are the same. None of these is handled
+        after SUCCESS or REVERSED was.
+
+        A process that dies within the context leaves the end free, to be handled when it comes again. So it is
+        handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the database
+        failed, between the effect and the end of this context, or if the body took longer than ten minutes.
+
+        Args:
+            callback: From `parse_callback`; or a transaction that has ended.
+
+        Returns:
+            A context that gives True to the one that is to handle it, False if it was handled before.
+
+        Raises:
+            CallbackError: On entering: another call is handling it; answer non-2xx, and it comes again.
+        """
+        return self._parts.callbacks.handling(callback)
 
     def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
         """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
@@ -172,13 +306,94 @@ class Journal(Ends, Reports):
 
         Raises:
             MomoPayError: What ``transactions.find`` raises; nothing is lost, call it again.
-            JournalError: The database failed.
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
+    # Looking after it
+
+    def accept_restored(self, *, by: str) -> None:
+        """Let a journal be used that went back in time: a restored copy, a cut log, a failover to an older standby.
+
+        Such a journal does not know what was paid since, and each durable call refuses it. Reconcile the days between
+        first: ``transactions.reconcile``, or ``momopay reconcile``. Logged at WARNING, with these days. Does nothing
+        to a journal that lost nothing.
+
+        Args:
+            by: Who decides.
+
+        Raises:
+            RequestValidationError: No name.
+        """
+        if not isinstance(by, str) or not by.strip():
+            raise RequestValidationError({"by": "must be the name of who decides, as text"})
+        self._parts.store.watermark.accept(by)
+
+    def check(self) -> JournalCheck:
+        """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.
+
+        Changes nothing. Reads everything: a file of a gigabyte takes some seconds.
+
+        Returns:
+            What was found.
+
+        Raises:
+            JournalError: The database failed, or the file is damaged: restore it from a backup.
+        """
+        return self._parts.reports.check()
+
+    def backup(self, path: str | PathLike[str]) -> None:
+        """Copy the whole database into a new file of SQLite, with all its accounts, while others write.
+
+        The file has mode 0600 and appears at the path when it is complete. It opens as a journal,
+        ``Journal("sqlite:///...", create=False)``, also if this one is in PostgreSQL. What was being sent at that
+        moment reads as UNKNOWN there. Never pay from an old copy while a newer journal exists: it does not know what
+        was paid since.
+
+        Args:
+            path: Where nothing is yet.
+
+        Raises:
+            RequestValidationError: There is a file.
+            JournalError: The database or the disk failed; there is nothing at the path.
+        """
+        from momopay.journal.backup import back_up
+
+        back_up(self._parts.store.database, Path(path).absolute())
+
+    @clears_frames
+    def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
+        """Remove the phones, and the metadata, of the entries that ended before a time. It cannot be undone.
+
+        The references stay used: nothing is paid again. `pay_once` of an anonymised reference still returns its
+        transaction; if that was refused or not sent, it raises `DuplicatePayoutError`. Amounts, ids, receipts and times
+        stay. So do references: if yours contain phones or names, the journal keeps them. What is open or unresolved
+        stays whole. Copies made before are not changed, and PostgreSQL keeps old versions of rows until a VACUUM.
+
+        Args:
+            before: A time with a time zone: what ended, was refused, or was not sent before it.
+            secret: Replace each phone by ``hmac-sha256:`` and its HMAC, keyed with this secret, so that the payments to
+                one phone can still be recognised. From a random source, and kept outside the journal. With one of
+                fewer than 16 bytes, which is logged at WARNING, the phones can be guessed.
+
+        Returns:
+            How many entries were changed.
+
+        Raises:
+            RequestValidationError: A time without a time zone; nothing was changed.
+            ConfigurationError: An empty secret; nothing was changed.
+            JournalError: The database failed. Call it again: what was changed stays changed.
+        """
+        _check_times(before=before)
+        key = secret.encode() if isinstance(secret, str) else secret
+        if key is not None and not key:
+            raise ConfigurationError("the secret is empty; give one as from secrets.token_hex()")
+        if key is not None and len(key) < _MIN_SECRET_BYTES:
+            logger.warning("the secret has fewer than %d bytes: the phones can be guessed", _MIN_SECRET_BYTES)
+        return self._parts.reports.anonymise(before, key)
+
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards."""
-        self._database.close()
+        self._parts.store.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,32 +402,17 @@ class Journal(Ends, Reports):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Journal({self._name!r})"
+        return f"Journal({self._parts.name!r})"
 
 
-def payments_of(journal: Journal) -> Payments:
-    """Return the rows that ``payouts.pay_once`` writes; raise ConfigurationError if it is no journal."""
-    _check_is_journal(journal)
-    return journal._payments  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
-
-
-def collections_of(journal: Journal) -> Collections:
-    """Return the rows that ``stk.collect_once`` writes; raise ConfigurationError if it is no journal."""
-    _check_is_journal(journal)
-    return journal._collections  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
-
-
-def rows_of(journal: Journal, kind: EntryKind) -> Payments:
-    """Return the rows of a kind."""
-    return collections_of(journal) if kind is EntryKind.COLLECTION else payments_of(journal)
-
-
-def accounts_of(journal: Journal) -> Accounts:
-    """Return what the journal is bound to; raise ConfigurationError if it is no journal."""
-    _check_is_journal(journal)
-    return journal._accounts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
-
-
-def _check_is_journal(journal: object) -> None:
+def parts_of(journal: Journal) -> _Parts:
+    """Return what a journal is made of; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
         raise ConfigurationError("journal must be a momopay.Journal")
+    return journal._parts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+
+
+def _check_times(**times: datetime | None) -> None:
+    for name, each in times.items():
+        if each is not None and (not isinstance(each, datetime) or each.utcoffset() is None):
+            raise RequestValidationError({name: "must be a datetime with a time zone"})

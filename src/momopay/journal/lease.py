@@ -8,7 +8,7 @@ A lease is three columns of a row: ``claim`` is the id of the lease, ``sender`` 
 - Its time is over. This covers a process that is frozen, or a database server that does not notice a cut connection.
 
 Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a search
-or a human can change. A wrong belief about who is alive therefore costs time, or a search, but no second payment.
+or a person can change. A wrong belief about who is alive therefore costs time, or a search, but no second payment.
 
 Thread safety: every thread may call everything here.
 """
@@ -21,9 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
-
-from momopay.journal.entries import JournalState
-from momopay.journal.rules import RELEASE_AFTER_LEASE
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,8 @@ class ProcessRegistry(Protocol):
     """How a database shows which processes are alive."""
 
     @property
-    def sender(self) -> str | None:
-        """The id of this process, None before it was registered."""
+    def sender(self) -> str:
+        """The id of this process."""
         ...
 
     def register_process(self) -> str:
@@ -79,7 +76,7 @@ class LeaseHolder:
         return lease.is_own and lease.id in self._leases
 
     def end(self, lease: Lease) -> None:
-        """End a lease before its context ends: the call gave up, and what it began must not stand."""
+        """End a lease before its context ends: the call gave up, and what it began must not stay."""
         self._leases.discard(lease.id)
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
@@ -92,14 +89,3 @@ class LeaseHolder:
         if row["sender"] == self._registry.sender:
             return row["claim"] not in self._leases
         return row["lease_left"] <= 0 or not self._registry.is_alive(row["sender"])
-
-
-def seconds_until_release(row: Mapping[Any, Any]) -> float:
-    """Return for how many seconds a row that reads as UNKNOWN must not be released yet; 0 if it may be.
-
-    The row was read with `schema.lease_left`.
-    """
-    # A sender that died or is frozen left the row in SENDING. What it sent may still be on its way, and a frozen one
-    # may go on; a minute after its lease neither can reach the service. A row in UNKNOWN was written by a call that
-    # ended.
-    return max(0.0, row["lease_left"] + RELEASE_AFTER_LEASE) if row["state"] == JournalState.SENDING else 0.0

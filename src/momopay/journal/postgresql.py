@@ -3,30 +3,29 @@
 A process is alive while one connection of its own holds an advisory lock, which the server releases when it sees the
 connection end.
 
-The journal is in one schema, whoever connects: two users whose own schemas come first in their search paths must not
-have a journal each, and pay everything twice. So each connection gets the schema in which the journal was found.
+Every wait ends in time, also for a server that is frozen or that nothing reaches. The server's own timeouts end a
+statement that waits for a lock. They do nothing while the server does not run, so the client looks at its clock, too.
+It then closes the connection, whose state is not known.
 
-Thread safety: every thread may call everything here; two that register at once get the same id.
+Thread safety: every thread may call everything here.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from secrets import randbits
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from psycopg import Error
-from psycopg.errors import InsufficientPrivilege
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select, text
-from sqlalchemy.exc import InvalidatePoolError, ProgrammingError, SQLAlchemyError
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 
-from momopay._redaction import clear_frames
-from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.bounds import bounded, holding, seconds_left
-from momopay.journal.postgresql_connection import BoundedConnection, connect_in_time
-from momopay.journal.prepared import Prepared, Result
+from momopay.journal.database import ConnectionStack, bounded, is_over, seconds_left
+
+T = TypeVar("T")
 
 # The advisory lock of whoever creates the tables: "momopay1".
 _SETUP_LOCK: Final = 0x6D6F6D6F70617931
@@ -37,104 +36,83 @@ _CONNECT_ARGS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds; no keepalives are sent while something waits to be acknowledged
 }
-# How many threads use the database at once. The rest wait until their own bounds, which the pool does not know.
-_CONNECTIONS: Final = 15
 # Seconds for an idle connection to show that it works. Then another one is made.
 _PING: Final = 5.0
 
 # Executed whenever a connection is taken from the pool. It also shows that the connection works.
 _PREPARE: Final = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
-# The first time: no commit returns before it is on disk, even where the server's default is synchronous_commit=off.
+# The first time: no commit returns before it is on disk, even where the server's default is synchronous_commit=off; and
+# a process that is frozen within a transaction keeps the others out for ten seconds at most.
 _PREPARE_NEW: Final = (
     _PREPARE
+    + ", set_config('idle_in_transaction_session_timeout', '10s', false)"
     + ", CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"
 )
-_PREPARE_NEW_IN_SCHEMA: Final = _PREPARE_NEW + ", set_config('search_path', %s, false)"
-# A search path counts as named if the URL or PGOPTIONS has it, and not if it is the server's, the role's or the user's.
-_NAMED_PATH: Final = text(
-    "SELECT count(*) FROM pg_settings WHERE name = 'search_path' AND source = 'client' AND setting NOT LIKE '%$user%'"
-)
-_SCHEMAS: Final = text(
-    "SELECT quote_ident(nspname) AS name, has_schema_privilege(n.oid, 'USAGE') AS may_use"
-    " FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace"
-    " WHERE relname = 'momopay_journal' AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY 1"
-)
-_CURRENT: Final = text("SELECT quote_ident(current_schema()), quote_ident(current_user)")
 
 
-class PostgresqlDatabase:
+class PostgresqlBackend:
     """A database that many machines reach, as one process uses it."""
 
     def __init__(self, url: URL) -> None:
-        self._registering = threading.Lock()
+        self.sender: str = str(randbits(62))
         self._registration: Connection | None = None
-        self.sender: str | None = None
-        # The schema of the journal and the user, once they are known, quoted; and whether the URL names the schema.
-        self._schema = self._user = ""
-        self._is_named = False
-        self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self.engine: Engine = create_engine(
             url,
             connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
-            max_overflow=-1,
+            poolclass=ConnectionStack,
         )
         event.listen(self.engine, "do_connect", _connect)
-        event.listen(self.engine, "checkout", self._prepare)
+        event.listen(self.engine, "checkout", _prepare)
 
     @contextmanager
     def connect(self) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself."""
-        with holding(self._slots), self._naming_the_grant(), self.engine.connect() as connection:
+        with self.engine.connect() as connection:
             yield connection
 
-    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
-        """Execute one statement, which commits by itself."""
-        with holding(self._slots), self._naming_the_grant():
-            return statement.execute(self.engine, values)
-
     @contextmanager
-    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:  # noqa: ARG002  as `SqliteDatabase`
-        """Yield a connection, within a transaction, while no other process has one from this method."""
+    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:  # noqa: ARG002  as `SqliteBackend`
+        """Yield a connection in a transaction, while no other process has one from this method."""
         with (
-            self._naming_the_grant(),
             self.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
             connection.begin(),
         ):
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
-            self._find_schema(connection)
             yield connection
+
+    def check_names(self) -> None:
+        """Do nothing: whatever a server is called, it has one set of locks."""
+
+    def seen(self) -> str:
+        """Return "": nothing is kept beside a server."""
+        return ""
+
+    def remember(self, text: str) -> None:
+        """Do nothing: nothing is kept beside a server."""
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        with holding(self._registering):
-            self.sender = self.sender or str(randbits(62))
-            if self._registration is not None:
-                try:
-                    with bounded(min(_PING, seconds_left() / 2)):
-                        registered: Any = self._registration.connection.dbapi_connection
-                        registered.execute("SELECT 1")  # by the driver, as each payment asks
-                except (Error, SQLAlchemyError):
-                    self._unregister()
-                else:
-                    return self.sender
-            self._registration = self.engine.connect()
+        if self._registration is None or not _works(self._registration):
+            registration = self.engine.connect()
             try:
                 # It keeps no timeout of the server, which would be that of the first call.
-                held = self._registration.scalar(
+                held = registration.scalar(
                     select(
                         func.pg_try_advisory_lock(int(self.sender)), func.set_config("statement_timeout", "0", False)
                     )
                 )
             except BaseException:
-                self._unregister()
+                _discard(registration)
                 raise
-            # Else this process's earlier connection holds it, which was cut. It shows the process as live until the
-            # server notices the cut.
-            if not held:
-                self._unregister()
-            return self.sender
+            if held:
+                self._registration = registration
+            else:
+                # Another thread's connection holds it, or this process's earlier one, which was cut. That one shows
+                # the process as live until the server notices the cut.
+                _discard(registration)
+        return self.sender
 
     def is_alive(self, sender: str) -> bool:
         """Return whether the process of that id is alive."""
@@ -144,73 +122,105 @@ class PostgresqlDatabase:
 
     def close(self) -> None:
         """End the registration of this process and close all connections."""
-        with self._registering:
-            self._unregister()
-            self.sender = None
-            self.engine.dispose()
+        if self._registration is not None:
+            _discard(self._registration)
+            self._registration = None
+        self.engine.dispose()
 
-    def _unregister(self) -> None:
-        registration, self._registration = self._registration, None
-        if registration is not None:
-            registration.invalidate()  # a connection that went back to the pool would keep the lock
-            registration.close()
 
-    def _prepare(self, connection: BoundedConnection, record: Any, _proxy: object) -> None:
-        """Set the server's timeouts; let the pool replace the connection if it does not work."""
-        left = seconds_left()
-        # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
-        timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
+class TooLateError(psycopg.OperationalError):
+    """The server did not answer within the bound of the thread."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection whose waits end at the bound of the thread that waits."""
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        """Wait for an answer of the server."""
         try:
-            with bounded(min(_PING, left / 2)):
-                if "prepared" in record.info:
-                    connection.execute(_PREPARE, timeouts)
-                elif self._is_named or not self._schema:
-                    connection.execute(_PREPARE_NEW, timeouts)
-                else:
-                    connection.execute(_PREPARE_NEW_IN_SCHEMA, [*timeouts, self._schema])
-        except Error as error:
-            raise InvalidatePoolError from error
-        record.info["prepared"] = True
+            return super().wait(_in_time(gen), *args, **kwargs)
+        except TooLateError:
+            self.close()
+            raise
 
-    @contextmanager
-    def _naming_the_grant(self) -> Generator[None]:
-        """Raise a JournalError that says which rights are missing."""
+    def __del__(self) -> None:
+        """Close the connection: one that was lost in an interrupt."""
+        with suppress(AttributeError):  # it was never opened
+            self.close()
+
+
+def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    # psycopg resumes the generator at least ten times a second, whether the socket is ready or not.
+    ready = None
+    if is_over():
+        raise TooLateError("no time left to ask")
+    while True:
         try:
-            yield
-        except ProgrammingError as error:
-            if not isinstance(error.orig, InsufficientPrivilege):
-                raise
-            clear_frames(error)
-            raise self._missing_right(str(error.orig.diag.message_primary)) from error
+            wanted = gen.send(ready)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if is_over():
+            raise TooLateError("no answer in time")
+        ready = yield wanted
 
-    def _missing_right(self, problem: str) -> JournalError:
-        at, user = f"SCHEMA {self._schema}", self._user
-        return JournalError(
-            f"the journal cannot be read or written: {problem}. A user of the journal needs GRANT USAGE ON {at} TO"
-            f" {user}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN {at} TO {user}; and, to create it, GRANT"
-            f" CREATE ON {at} TO {user}. The tables of an older version change when their owner opens the journal"
-        )
 
-    def _find_schema(self, connection: Connection) -> None:
-        """Let this and all later connections use the schema of the journal, or the current one for a new journal."""
-        self._schema, self._user = connection.execute(_CURRENT).one()
-        self._is_named = bool(connection.scalar(_NAMED_PATH))
-        if self._is_named:
+def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnection:
+    """Return a new connection, made in a thread of its own, as looking up a host has no timeout."""
+    outcome: Future[BoundedConnection] = Future()
+
+    def run() -> None:
+        try:
+            connection = connect()
+        except BaseException as error:  # noqa: BLE001  the waiting thread raises it
+            with suppress(InvalidStateError):
+                outcome.set_exception(error)
             return
-        schemas = connection.execute(_SCHEMAS).all()
-        if len(schemas) > 1:
-            names = [each.name for each in schemas]
-            raise ConfigurationError(
-                f"the database has journals in several schemas, {', '.join(names)}: name the one to be used in the URL,"
-                f" as in ?options=-csearch_path%3D{names[0]}"
-            )
-        for each in schemas:
-            self._schema = each.name
-            # Without this right the tables could not even be seen, and would seem to be missing.
-            if not each.may_use:
-                raise self._missing_right("its schema may not be used")
-        connection.execute(select(func.set_config("search_path", self._schema, False)))
+        try:
+            outcome.set_result(connection)
+        except InvalidStateError:  # nobody waits any more
+            connection.close()
+
+    threading.Thread(target=run, name="momopay-connect", daemon=True).start()
+    try:
+        return outcome.result(seconds_left())
+    except BaseException as error:
+        if not outcome.cancel() and outcome.exception() is None:  # it was made at the last moment
+            outcome.result().close()
+        if isinstance(error, TimeoutError):
+            raise TooLateError("no connection in time") from None
+        raise
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
     return connect_in_time(lambda: BoundedConnection.connect(*arguments, **options))
+
+
+def _prepare(connection: BoundedConnection, record: Any, _proxy: object) -> None:
+    """Set the server's timeouts; let the pool replace the connection if it does not work."""
+    left = seconds_left()
+    # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
+    timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
+    try:
+        with bounded(min(_PING, left / 2)):
+            connection.execute(_PREPARE if "prepared" in record.info else _PREPARE_NEW, timeouts)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
+    record.info["prepared"] = True
+
+
+def _works(registration: Connection) -> bool:
+    """Return whether the connection of a registration answers."""
+    try:
+        with bounded(min(_PING, seconds_left() / 2)):
+            driver: Any = registration.connection.dbapi_connection
+            driver.execute("SELECT 1")
+    except (psycopg.Error, SQLAlchemyError):
+        _discard(registration)
+        return False
+    return True
+
+
+def _discard(connection: Connection) -> None:
+    connection.invalidate()  # one that went back to the pool would keep its lock
+    connection.close()

@@ -1,182 +1,349 @@
-"""What a `Journal` reports about all that it has, and how it is copied and anonymised."""
+"""What is read from many entries at once: pages, what a sweep follows, checks, backups; and their phones removed.
+
+Memory is bounded by a page, however many rows there are. Pages follow the key (created_at, kind, reference), which
+never changes, so that every entry comes once, whatever others write meanwhile.
+
+Which ends are for a sweep's handler: those that were recorded and not handled since `handled_since`, which the first
+sweep with a handler sets to a day before. So what ended while nobody swept is delivered however long that was, and
+years of history are not. The table of callbacks decides what was handled; `unhandled_since` only says where to look.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+import hmac
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
-from momopay._redaction import clears_frames
-from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import EntryKind, Filters, JournalEntry, JournalState
-from momopay.models.enums import TransactionStatus
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
-if TYPE_CHECKING:  # at run time they need SQLAlchemy
-    from momopay.journal.history import History
-    from momopay.journal.refunds import Refunds
-else:  # for `typing.get_type_hints`
-    History = Refunds = Any
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.entries import (
+    ANONYMISED,
+    MAY_BE_SENT,
+    UNRESOLVED,
+    EntryKind,
+    Filters,
+    JournalCheck,
+    JournalEntry,
+    JournalState,
+    JournalTransaction,
+)
+from momopay.journal.schema import (
+    HAS_NOT_SETTLED,
+    IS_TO_CHECK,
+    UNHANDLED,
+    VERSION,
+    Now,
+    accounts,
+    callbacks,
+    payments,
+    transactions,
+    update_one,
+)
+from momopay.journal.store import IN_ACCOUNT, Store
+from momopay.models.enums import FAILURES, TransactionStatus
 
-logger: logging.Logger = logging.getLogger("momopay")
+_PAGE: Final = 500  # rows; databases limit the parameters of a statement
+_LONGEST_CHECK: Final = 3600.0  # seconds
+# Ends of this time before the first sweep with a handler are delivered by it.
+_HISTORY: Final = timedelta(days=1)
+# How long after its end without success a prompt is read once more: a late PIN may have paid it.
+LATE: Final = timedelta(minutes=10)
 
-_MIN_SECRET_BYTES = 16
+_row: Final = payments.c
+_of: Final = transactions.c
+_KEY: Final = (_row.created_at, _row.kind, _row.reference)
+_TRANSACTION_IN_ACCOUNT: Final = _of.account == bindparam("the_account")
+_RECORDED: Final = and_(UNHANDLED, _of.unhandled_since >= bindparam("since"), _of.ended_at >= bindparam("since"))
+_TO_CHECK: Final = select(
+    _of.transaction_id, _of.ended_at, _of.learned_at_service, (Now() - _of.learned_at).label("known_for")
+).where(_TRANSACTION_IN_ACCOUNT, IS_TO_CHECK)
+_NOTE_SERVICE_TIME: Final = (
+    update(transactions)
+    .where(
+        _TRANSACTION_IN_ACCOUNT,
+        _of.transaction_id == bindparam("the_transaction_id"),
+        _of.learned_at_service.is_(None),
+    )
+    .values(learned_at_service=bindparam("now"))
+)
+_CHECKED: Final = (
+    update(transactions)
+    .where(_TRANSACTION_IN_ACCOUNT, _of.transaction_id == bindparam("the_transaction_id"))
+    .values(checked_at=bindparam("now"))
+)
+_IS_RELEASED: Final = _row.search_after <= Now()
+_SEARCHED: Final = (
+    update(payments)
+    .where(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
+    .where(_row.revision == bindparam("the_revision"))
+    .values(search_after=None)
+)
+_end: Final = case((_of.status.in_([each.value for each in FAILURES]), literal("FAILED")), else_=_of.status)
+# An end is also handled once one that outranks it was.
+_was_handled: Final = exists().where(
+    callbacks.c.account == _of.account,
+    callbacks.c.transaction_id == _of.transaction_id,
+    or_(callbacks.c.status == _end, _end == literal("FAILED")),
+    callbacks.c.handled,
+)
+_FORGET_HANDLED: Final = (
+    update(transactions)
+    .where(_TRANSACTION_IN_ACCOUNT, UNHANDLED, _of.unhandled_since >= bindparam("since"), _was_handled)
+    .values(unhandled_since=null())
+)
+_BEGIN_HANDLING: Final = (
+    update(accounts)
+    .where(accounts.c.account == bindparam("the_account"), accounts.c.handled_since.is_(None))
+    .values(handled_since=bindparam("since"))
+)
+_HANDLED_SINCE: Final = select(accounts.c.handled_since).where(accounts.c.account == bindparam("the_account"))
+# The hash of the body goes too: it is that of the phone and little else, so trying all phones would find the phone.
+_ANONYMISE: Final = (
+    update(payments)
+    .where(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
+    .where(_row.revision == bindparam("the_revision"))
+    .values(phone=bindparam("new_phone"), metadata=None, body_hash="", revision=_row.revision + 1)
+)
+_ANONYMISE_TRANSACTION: Final = (
+    update(transactions)
+    .where(_TRANSACTION_IN_ACCOUNT, _of.transaction_id == bindparam("the_transaction_id"))
+    .values(phone=bindparam("new_phone"))
+)
+_COUNTS: Final = select(_row.kind, _row.state, func.count()).where(IN_ACCOUNT).group_by(_row.kind, _row.state)
+_COUNT_NOT_SETTLED: Final = (
+    select(func.count(), func.min(_of.sent_at))
+    .select_from(transactions)
+    .where(_TRANSACTION_IN_ACCOUNT, _of.sent_at > literal(""), HAS_NOT_SETTLED)  # for SQLite, to use the index
+)
+_WITH_SEVERAL: Final = (
+    select(_of.kind, _of.reference)
+    .where(_TRANSACTION_IN_ACCOUNT)
+    .group_by(_of.kind, _of.reference)
+    .having(func.count() > literal(1))
+)
 
 
 @dataclass(frozen=True)
-class JournalCheck:
-    """What ``journal.check`` found.
+class Followed:
+    """A transaction that a sweep reads, and its payment."""
 
-    Attributes:
-        account: The journal's account.
-        version: Of the tables.
-        mode: Of the keys, ``test`` or ``live``; None before the first payment.
-        host: Of the service; None before the first payment.
-        tenant_id: The tenant, once a response showed it.
-        counts: How many entries there are of each kind and state, as stored: SENDING also of senders that died.
-        unresolved: The references whose payments may have been made.
-        not_settled: How many entries were accepted and wait for their end.
-        paid_twice: The references of orders that were paid twice, and not paid back.
-    """
-
-    account: str
-    version: int
-    mode: str | None
-    host: str | None
-    tenant_id: str | None
-    counts: Mapping[tuple[EntryKind, JournalState], int]
-    unresolved: tuple[str, ...]
-    not_settled: int
-    paid_twice: tuple[str, ...]
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether a person must do something: something is in doubt, or an order was paid twice."""
-        return bool(self.unresolved or self.paid_twice)
+    entry: JournalEntry
+    transaction: JournalTransaction
 
 
 class Reports:
-    """The part of `Journal` that reads, copies and anonymises what is in it."""
+    """The entries of one account, many at once."""
 
-    _history: History
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._of_account = {"the_account": store.account}
 
-    def entries(
-        self,
-        kind: EntryKind | None = None,
-        state: JournalState | None = None,
-        status: TransactionStatus | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> Iterator[JournalEntry]:
-        """Iterate over the entries, newest first by `created_at`, whose value never changes.
+    def pages(self, wanted: Filters) -> Iterator[list[JournalEntry]]:
+        """Yield pages of the entries that are wanted, newest first; a page may be empty."""
+        conditions: list[ColumnElement[bool]] = []
+        if wanted.kind is not None:
+            conditions.append(_row.kind == wanted.kind)
+        if wanted.state is not None:  # a row in SENDING may read as UNKNOWN
+            stored = UNRESOLVED if wanted.state in UNRESOLVED else {wanted.state}
+            conditions.append(_row.state.in_(list(stored)))
+        if wanted.since is not None:
+            conditions.append(_row.created_at >= _as_text(wanted.since))
+        if wanted.until is not None:
+            conditions.append(_row.created_at < _as_text(wanted.until))
+        newest_first = [each.desc() for each in _KEY]
+        last: tuple[str, ...] | None = None
+        while True:
+            before = [] if last is None else [tuple_(*_KEY) < tuple_(*last)]
+            keys = select(_row.kind, _row.reference).where(IN_ACCOUNT, *conditions, *before)
+            keys = keys.order_by(*newest_first).limit(_PAGE)
+            # The connection is free again between two pages: whoever iterates may take long.
+            page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
+            yield [
+                each for each in page if wanted.state in {None, each.state} and wanted.status in {None, each.status}
+            ]
+            if len(page) < _PAGE:
+                return
+            last = (_as_text(page[-1].created_at), page[-1].kind, page[-1].reference)
 
-        Reads the database page by page, so that a million entries need no memory. An entry that is added meanwhile may
-        be missing; every other one comes once.
+    # Sweeping
 
-        Args:
-            kind: Only payouts, or only collections.
-            state: Only those in this state, as `get` shows it.
-            status: Only those whose last known status this is.
-            since: Only those whose reference was first used then or later.
-            until: Only those whose reference was first used before.
+    def open(self) -> list[JournalEntry]:
+        """Return the payments with a transaction that has not settled, oldest first."""
+        return self._store.having(HAS_NOT_SETTLED)
 
-        Returns:
-            An iterator, to be used in this thread or in one other.
+    def count_open(self) -> tuple[int, datetime | None]:
+        """Return how many transactions have not settled, and when the oldest of them was sent."""
+        with self._store.database.connection() as connection:
+            count, oldest = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
+        return count, None if oldest is None else datetime.fromisoformat(oldest)
 
-        Raises:
-            RequestValidationError: Not a kind, a state or a status, or a time without a time zone.
-            JournalError: During the iteration: the database failed.
+    def not_settled(self) -> list[Followed]:
+        """Return the transactions that have not settled."""
+        return self._followed(HAS_NOT_SETTLED)
+
+    def to_check(self, service_now: datetime | None) -> list[Followed]:
+        """Return the prompts that ended without success ten minutes ago, and were not read again since.
+
+        Ten minutes must have passed since their end by the service's times, and since the journal learned of it: by the
+        service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
+        none of them come too early.
         """
-        _check_times(since=since, until=until)
-        try:
-            wanted = Filters(
-                None if kind is None else EntryKind(kind),
-                None if state is None else JournalState(state),
-                None if status is None else TransactionStatus(status),
-                since,
-                until,
-            )
-        except ValueError:
-            raise RequestValidationError({"kind, state or status": "is none that the journal knows"}) from None
-        return (entry for page in self._history.pages(wanted) for entry in page)
+        with self._store.database.connection() as connection:
+            rows = connection.execute(_TO_CHECK, self._of_account).mappings().all()
+            now = None if service_now is None else service_now.astimezone(UTC).isoformat()
+            first_seen = [row["transaction_id"] for row in rows if row["learned_at_service"] is None]
+            if now is not None and first_seen:
+                values = [{**self._of_account, "the_transaction_id": each, "now": now} for each in first_seen]
+                connection.execute(_NOTE_SERVICE_TIME, values)
+        due = [row["transaction_id"] for row in rows if _is_late(row, service_now)]
+        return self._followed(_of.transaction_id.in_(due)) if due else []
 
-    def backup(self, path: str | PathLike[str]) -> None:
-        """Copy the whole database into a new file of SQLite, with all its accounts, while others write.
+    def released(self) -> list[JournalEntry]:
+        """Return the payments that a person released ten minutes ago, and that were not searched for since."""
+        return self._store.select(_IS_RELEASED)
 
-        The file has mode 0600 and appears at the path when it is complete. It opens as a journal,
-        ``Journal("sqlite:///...", create=False)``, also if this one is in PostgreSQL. What was being sent at that
-        moment reads as UNKNOWN there. Never pay from an old copy while a newer journal exists: it does not know what
-        was paid since.
+    def mark_searched(self, entry: JournalEntry) -> None:
+        """Record that a released payment was searched for once more."""
+        values = {**self._of_account, "the_kind": entry.kind, "the_reference": entry.reference}
+        with self._store.database.connection() as connection:
+            connection.execute(_SEARCHED, {**values, "the_revision": entry.revision})
 
-        Args:
-            path: Where nothing is yet.
+    def mark_checked(self, transaction_ids: Iterable[str]) -> None:
+        """Record that prompts that ended without success were read again."""
+        now = datetime.now(UTC).isoformat()
+        checked = [{**self._of_account, "the_transaction_id": each, "now": now} for each in transaction_ids]
+        if checked:
+            with self._store.database.transaction() as connection:
+                connection.execute(_CHECKED, checked)
 
-        Raises:
-            RequestValidationError: There is a file.
-            JournalError: The database or the disk failed; there is nothing at the path.
-        """
-        self._history.back_up(Path(path).absolute())
+    def handled_since(self, now: datetime) -> str:
+        """Return from when on ends are for a handler; set it if this is the first sweep with one."""
+        parameters = {**self._of_account, "since": (now - _HISTORY).isoformat()}
+        with self._store.database.connection() as connection:
+            connection.execute(_BEGIN_HANDLING, parameters)
+            return str(connection.scalar(_HANDLED_SINCE, parameters))
 
-    @clears_frames
-    def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
-        """Remove the phones, and the metadata, of the entries that ended before a time. It cannot be undone.
+    def forget_handled(self, since: str) -> None:
+        """Clear the marks of ends that the table of callbacks has as handled."""
+        with self._store.database.connection() as connection:
+            connection.execute(_FORGET_HANDLED, {**self._of_account, "since": since})
 
-        The references stay used: nothing is paid again. `pay_once` of an anonymised reference still returns its
-        transaction; if that was refused or not sent, it raises `DuplicatePayoutError`. Amounts, ids, receipts and times
-        stay. So do references: if yours contain phones or names, the journal keeps them. What is open or in doubt stays
-        whole. Copies made before are not changed, and PostgreSQL keeps old versions of rows until a VACUUM.
+    def unhandled(self, since: str) -> list[Followed]:
+        """Return the ends that were recorded and are marked as not handled."""
+        return self._followed(_RECORDED, since=since)
 
-        Args:
-            before: A time with a time zone: what ended, was refused, or was not sent before it.
-            secret: Replace each phone by ``hmac-sha256:`` and its HMAC, keyed with this secret, so that the payments to
-                one phone can still be recognised. From a random source, and kept outside the journal. With one of
-                fewer than 16 bytes, which is logged at WARNING, the phones can be guessed.
+    def _followed(self, *where: ColumnElement[bool], **parameters: object) -> list[Followed]:
+        ids = select(_of.transaction_id).where(_TRANSACTION_IN_ACCOUNT, *where)
+        with self._store.database.connection() as connection:
+            wanted = set(connection.execute(ids, {**self._of_account, **parameters}).scalars())
+        return [
+            Followed(entry, each)
+            for entry in (self._store.having(*where, **parameters) if wanted else ())
+            for each in entry.transactions
+            if each.transaction_id in wanted
+        ]
 
-        Returns:
-            How many entries were changed.
-
-        Raises:
-            RequestValidationError: A time without a time zone; nothing was changed.
-            ConfigurationError: An empty secret; nothing was changed.
-            JournalError: The database failed. Call it again: what was changed stays changed.
-        """
-        _check_times(before=before)
-        key = secret.encode() if isinstance(secret, str) else secret
-        if key is not None and not key:
-            raise ConfigurationError("the secret is empty; give one as from secrets.token_hex()")
-        if key is not None and len(key) < _MIN_SECRET_BYTES:
-            logger.warning("the secret has fewer than %d bytes: the phones can be guessed", _MIN_SECRET_BYTES)
-        return self._history.anonymise(before, key)
+    # Everything
 
     def check(self) -> JournalCheck:
-        """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.
+        """Return what `Journal.check` shows."""
+        database = self._store.database
+        went_back: str | None = None
+        with database.connection(seconds=_LONGEST_CHECK) as connection:
+            if connection.dialect.name == "sqlite":  # a server checks its pages as it reads them
+                problem = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+                if problem != "ok":
+                    raise JournalError(f"the journal's file is damaged; restore it from a backup: {problem}")
+            try:
+                self._store.watermark.check(connection)
+            except ConfigurationError as error:
+                went_back = str(error)
+            bound = self._store.accounts.bound(connection)
+            counts = connection.execute(_COUNTS, self._of_account).all()
+            not_settled, _ = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
+        return JournalCheck(
+            account=self._store.account,
+            version=VERSION,
+            mode=bound.get("mode"),
+            host=bound.get("host"),
+            tenant_id=bound.get("tenant_id"),
+            counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
+            unresolved=tuple(entry.reference for entry in self._store.unresolved()),
+            not_settled=not_settled,
+            paid_twice=tuple(entry.reference for entry in self._paid_twice()),
+            went_back=went_back,
+        )
 
-        Changes nothing. Reads everything: a file of a gigabyte takes some seconds.
+    def _paid_twice(self) -> Iterator[JournalEntry]:
+        """Yield the payments that were made twice, and not paid back."""
+        for entry in self._store.select(tuple_(_row.kind, _row.reference).in_(_WITH_SEVERAL)):
+            is_payout = entry.kind is EntryKind.PAYOUT
+            if entry.paid_twice and (is_payout or self._store.refundable(entry.reference).overpaid):
+                yield entry
 
-        Returns:
-            What was found.
+    def anonymise(self, before: datetime, secret: bytes | None) -> int:
+        """Remove the phones of what ended before, or replace them by their hashes; return of how many entries."""
+        changed = 0
+        for page in self.pages(Filters(until=before)):
+            ended = [entry for entry in page if not entry.is_anonymised and _ended_before(entry, before)]
+            with self._store.database.connection() as connection:
+                if connection.dialect.name == "sqlite":  # which would leave the phones in unused parts of the file
+                    connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
+            with self._store.database.transaction() as connection:
+                for entry in ended:
+                    values = {**self._of_account, "the_kind": entry.kind, "the_reference": entry.reference}
+                    values |= {"the_revision": entry.revision, "new_phone": _anonymous(entry.phone, secret)}
+                    # Whoever sends it again has changed the row, and needs the phone.
+                    if not update_one(connection, _ANONYMISE, values):
+                        continue
+                    changed += 1
+                    for each in entry.transactions:
+                        values |= {"the_transaction_id": each.transaction_id}
+                        values |= {"new_phone": _anonymous(each.phone, secret)}
+                        connection.execute(_ANONYMISE_TRANSACTION, values)
+        with self._store.database.connection() as connection:
+            if connection.dialect.name == "sqlite":  # and in the log beside it; somebody who reads may hinder this
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        return changed
 
-        Raises:
-            JournalError: The database failed, or the file is damaged: restore it from a backup.
-        """
-        facts = self._history.facts()
-        in_doubt = tuple(entry.reference for entry in self.entries(state=JournalState.UNKNOWN))
-        refundable = (refunds_of(self, reference).refundable(besides="") for reference in facts.pop("paid_twice"))
-        twice = tuple(each.of for each in refundable if each.overpaid)
-        return JournalCheck(unresolved=in_doubt, paid_twice=twice, **facts)
+
+def _is_late(row: Any, service_now: datetime | None) -> bool:
+    """Return whether it is time to read a prompt that ended without success once more."""
+    if service_now is None or row["learned_at_service"] is None:
+        return row["known_for"] is not None and row["known_for"] >= LATE.total_seconds()
+    learned = datetime.fromisoformat(row["learned_at_service"])
+    ended = datetime.fromisoformat(row["ended_at"]) if row["ended_at"] else learned
+    return service_now - max(learned, ended) >= LATE
 
 
-def refunds_of(journal: object, of: str) -> Refunds:
-    """Return the refunds of a collection; raise ConfigurationError if it is no journal."""
-    if not isinstance(journal, Reports):
-        raise ConfigurationError("journal must be a momopay.Journal")
-    return journal._history.refunds(of)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+def _ended_before(entry: JournalEntry, before: datetime) -> bool:
+    if any(each.is_open for each in entry.transactions):
+        return False
+    if entry.state is JournalState.ACCEPTED and entry.has_settled:
+        return (entry.ended_at or entry.sent_at) < before
+    return entry.state in MAY_BE_SENT and entry.sent_at < before
 
 
-def _check_times(**times: datetime | None) -> None:
-    for name, each in times.items():
-        if each is not None and (not isinstance(each, datetime) or each.utcoffset() is None):
-            raise RequestValidationError({name: "must be a datetime with a time zone"})
+def _anonymous(phone: str, secret: bytes | None) -> str:
+    return "" if secret is None else ANONYMISED + hmac.new(secret, phone.encode(), "sha256").hexdigest()
+
+
+def _as_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,18 +1,15 @@
-"""The journal's tables, and the statements that change one row.
+"""The journal's tables, and the pieces of SQL that several modules use.
 
-Invariant: every change is one statement whose WHERE clause states the row that it expects. Of many processes that try
-the same change, one succeeds. No transaction is held open, least of all while a request is sent.
+Every change of a payment is one statement whose WHERE clause states the row that it expects: of many processes that try
+the same change, one succeeds. What belongs together is committed together; nothing is held open while a request is sent.
 
-Each statement is built once, when its module is loaded, with `bindparam` for what varies: SQLAlchemy then finds the
-compiled text by the statement object. To build one anew for each call takes longer than to execute it.
-
-All times are text, ISO 8601 in UTC, but for ``lease_until``, which only the database's own clock writes and reads:
-several machines have several clocks. `momopay.journal.migrations` creates the tables and changes older ones.
+All times are text, ISO 8601 in UTC, but for ``lease_until`` and ``learned_at``, which only the database's own clock
+writes and reads: several machines have several clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -27,21 +24,33 @@ from sqlalchemy import (
     Table,
     Text,
     Update,
-    and_,
     bindparam,
+    select,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-# Existing databases have the names below, so they change only with the version.
-VERSION: Final = 2
+from momopay.errors import ConfigurationError
+from momopay.journal.entries import EntryKind
+from momopay.journal.rules import REPEATS
+from momopay.models.enums import TransactionStatus, has_settled
+
+VERSION: Final = 1
 
 metadata: Final = MetaData()
 
-versions: Final = Table("momopay_journal", metadata, Column("version", Integer, primary_key=True))
+# One row. `momopay.journal.watermark` compares the last two columns with what was seen before.
+journal: Final = Table(
+    "momopay_journal",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    Column("restored", Integer, nullable=False),  # how often a person accepted a journal that had gone back in time
+    Column("sequence", Integer, nullable=False),  # how often a payment was begun, in all accounts
+)
 
 # What each namespace is bound to, see `momopay.journal.accounts`.
 accounts: Final = Table(
@@ -75,137 +84,57 @@ payments: Final = Table(
     Column("phone", Text, nullable=False),
     Column("body_hash", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("transaction_id", Text),
+    Column("seen_id", Text),  # the transaction id that a broken response showed
     Column("code", Text),
     Column("attempts", Integer, nullable=False),
-    Column("status", Text),
-    Column("result_code", Text),
-    Column("receipt", Text),
-    Column("fee", Text),
     Column("created_at", Text, nullable=False),
     Column("sent_at", Text, nullable=False),
-    Column("ended_at", Text),
     Column("released_by", Text),
     Column("released_at", Text),
+    # When a payment that a person released is to be searched for once more, by the database's clock; None: never.
+    Column("search_after", Double),
     Column("metadata", Text),  # JSON
-    Column("wire_reference", Text),  # of a collection: what the service has as its reference
+    Column("wire_reference", Text, nullable=False),  # what the service has as its reference
     Column("refund_of", Text),  # of a payout: the collection of which it pays something back
-    # How often a refund of this collection was begun. Whoever begins one must find the number that it read.
-    Column("refunds", Integer, nullable=False, server_default="0"),
-    # When an end was recorded that may not be handled yet. A sweep delivers it, and clears what was handled.
-    Column("unhandled_since", Text),
+    Column("paid_before", Text),  # of a refund: how much of the collection had been paid when it was begun, KES
     Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
+    # Each change of the payment, or of one of its transactions, raises it: whoever changes it must know the last one.
+    Column("revision", Integer, nullable=False),
     # The last three columns are the lease, see `momopay.journal.lease`.
     Column("claim", Text, nullable=False),
     Column("sender", Text, nullable=False),
     Column("lease_until", Double, nullable=False),
 )
-_ACCEPTED: Final = and_(payments.c.state == "ACCEPTED", payments.c.transaction_id.is_not(None))
-Index("momopay_payments_by_state", payments.c.account, payments.c.state)
-# A transaction pays one reference: the second row that is to be ACCEPTED with its id fails with an IntegrityError.
-Index(
-    "momopay_payments_by_transaction",
-    payments.c.account,
-    payments.c.transaction_id,
-    unique=True,
-    sqlite_where=_ACCEPTED,
-    postgresql_where=_ACCEPTED,
-)
 
-
-def _index_known(name: str, column: Column[str], *, unique: bool = False) -> None:
-    """Index a column where it has a value. Most payouts have none of these when they are written."""
-    known = column.is_not(None)
-    columns = payments.c.account, column
-    Index(f"momopay_payments_{name}", *columns, unique=unique, sqlite_where=known, postgresql_where=known)
-
-
-# Conditions as text: a partial index serves a statement only where both have the same text, without parameters.
-HAS_NOT_SETTLED: Final = text(
-    "state = 'ACCEPTED' AND (status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED')"
-    " AND (kind <> 'COLLECTION' OR status <> 'FAILED'))"
-)
-Index(
-    "momopay_payments_not_settled",
-    payments.c.account,
-    payments.c.sent_at,
-    sqlite_where=HAS_NOT_SETTLED,
-    postgresql_where=HAS_NOT_SETTLED,
-)
-# Newest first, for reports. A row keeps its place, as none of these columns ever changes.
-Index(
-    "momopay_payments_by_created_at",
-    payments.c.account,
-    payments.c.created_at,
-    payments.c.kind,
-    payments.c.reference,
-)
-# A prompt is found by it, so no two orders have the same.
-_index_known("by_wire_reference", payments.c.wire_reference, unique=True)
-_index_known("by_receipt", payments.c.receipt)
-_index_known("by_refunded", payments.c.refund_of)
-
-# Every prompt of a collection that the service accepted.
-prompts: Final = Table(
-    "momopay_prompts",
+# Every transaction that the service accepted. Its key makes sure that one transaction pays one reference.
+transactions: Final = Table(
+    "momopay_transactions",
     metadata,
     Column("account", Text, primary_key=True),
     Column("transaction_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
     Column("reference", Text, nullable=False),
+    Column("amount", Text, nullable=False),
+    Column("phone", Text, nullable=False),
     Column("status", Text),
     Column("result_code", Text),
     Column("receipt", Text),
     Column("fee", Text),
     Column("sent_at", Text, nullable=False),
     Column("ended_at", Text),
+    # When the journal learned of the end: by the database's clock, and by the service's where that was known.
+    Column("learned_at", Double),
+    Column("learned_at_service", Text),
     # When it was read once more after an end without success: a late PIN may have paid it after all.
     Column("checked_at", Text),
-    Column("unhandled_since", Text),  # as for payments
-)
-PROMPT_IS_OPEN: Final = text(
-    "(status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED', 'FAILED'))"
-)
-PROMPT_IS_TO_CHECK: Final = text("checked_at IS NULL AND status IN ('CANCELLED', 'EXPIRED', 'FAILED')")
-Index("momopay_prompts_by_reference", prompts.c.account, prompts.c.reference)
-Index("momopay_prompts_by_receipt", prompts.c.account, prompts.c.receipt)
-Index(
-    "momopay_prompts_open",
-    prompts.c.account,
-    prompts.c.sent_at,
-    sqlite_where=PROMPT_IS_OPEN,
-    postgresql_where=PROMPT_IS_OPEN,
-)
-Index(
-    "momopay_prompts_to_check",
-    prompts.c.account,
-    prompts.c.ended_at,
-    sqlite_where=PROMPT_IS_TO_CHECK,
-    postgresql_where=PROMPT_IS_TO_CHECK,
-)
-for _table in (payments, prompts):
-    _unhandled = _table.c.unhandled_since.is_not(None)
-    Index(
-        f"{_table.name}_unhandled",
-        _table.c.account,
-        _table.c.unhandled_since,
-        sqlite_where=_unhandled,
-        postgresql_where=_unhandled,
-    )
-
-# References of version 1 that are refused now, by the reference that looks the same. Nothing is added later.
-look_alikes: Final = Table(
-    "momopay_look_alikes",
-    metadata,
-    Column("account", Text, primary_key=True),
-    Column("canonical", Text, primary_key=True),
-    Column("reference", Text, nullable=False),
+    # When an end was recorded that may not be handled yet. A sweep delivers it, and clears what was handled.
+    Column("unhandled_since", Text),
 )
 
 callbacks: Final = Table(
     "momopay_callbacks",
     metadata,
-    # The default is for processes of version 1, which may still handle callbacks.
-    Column("account", Text, primary_key=True, server_default="default"),
+    Column("account", Text, primary_key=True),
     Column("transaction_id", Text, primary_key=True),
     Column("status", Text, primary_key=True),
     Column("seen_at", Text, nullable=False),
@@ -216,20 +145,62 @@ callbacks: Final = Table(
 )
 
 
-class _Now(FunctionElement[float]):
+def quoted(statuses: Iterable[TransactionStatus]) -> str:
+    """Return statuses as a list in SQL."""
+    return ", ".join(f"'{status.value}'" for status in statuses)
+
+
+def _not_settled(kind: EntryKind) -> str:
+    settled = quoted(status for status in TransactionStatus if has_settled(kind.transaction_type, status))
+    return f"(momopay_transactions.kind = '{kind}' AND (status IS NULL OR status NOT IN ({settled})))"
+
+
+# As text, made from the enumerations: a partial index serves a statement only where both have the same condition
+# without parameters.
+HAS_NOT_SETTLED: Final = text(" OR ".join(map(_not_settled, EntryKind)))
+_repeating: Final = ", ".join(f"'{kind}'" for kind, repeats in REPEATS.items() if repeats)
+_ended_without_success: Final = quoted(status for status in TransactionStatus if status.ended_without_success)
+IS_TO_CHECK: Final = text(
+    f"checked_at IS NULL AND momopay_transactions.kind IN ({_repeating}) AND status IN ({_ended_without_success})"
+)
+UNHANDLED: Final = text("unhandled_since IS NOT NULL")
+
+
+def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
+    Index(f"momopay_{name}", *columns, sqlite_where=where, postgresql_where=where)
+
+
+_index("payments_by_state", payments.c.account, payments.c.state)
+# Newest first, for reports. A row keeps its place, as none of these columns ever changes.
+_index("payments_by_time", payments.c.account, payments.c.created_at, payments.c.kind, payments.c.reference)
+_index("payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
+_index("payments_by_phone", payments.c.account, payments.c.phone)
+_index("refunds", payments.c.account, payments.c.refund_of, where=payments.c.refund_of.is_not(None))
+_index(
+    "payments_to_search", payments.c.account, payments.c.search_after, where=payments.c.search_after.is_not(None)
+)
+_of: Final = transactions.c
+_index("transactions_of", _of.account, _of.kind, _of.reference)
+_index("transactions_by_receipt", _of.account, _of.receipt, where=_of.receipt.is_not(None))
+_index("transactions_not_settled", _of.account, _of.sent_at, where=HAS_NOT_SETTLED)
+_index("transactions_to_check", _of.account, _of.ended_at, where=IS_TO_CHECK)
+_index("transactions_unhandled", _of.account, _of.unhandled_since, where=UNHANDLED)
+
+
+class Now(FunctionElement[float]):
     """The time by the clock of the database, in Unix seconds."""
 
     type: TypeEngine[float] = Double()
     inherit_cache = True
 
 
-@compiles(_Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-def _now_in_sqlite(_element: _Now, _compiler: object, **_options: object) -> str:
+@compiles(Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now_in_sqlite(_element: Now, _compiler: object, **_options: object) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
-@compiles(_Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-def _now_in_postgresql(_element: _Now, _compiler: object, **_options: object) -> str:
+@compiles(Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now_in_postgresql(_element: Now, _compiler: object, **_options: object) -> str:
     return "extract(epoch FROM clock_timestamp())::double precision"
 
 
@@ -237,13 +208,13 @@ def _now_in_postgresql(_element: _Now, _compiler: object, **_options: object) ->
 TAKE_LEASE: Final[Mapping[str, Any]] = {
     "claim": bindparam("claim"),
     "sender": bindparam("sender"),
-    "lease_until": _Now() + bindparam("lease_seconds", type_=_Now.type),
+    "lease_until": Now() + bindparam("lease_seconds", type_=Now.type),
 }
 
 
 def lease_left(table: Table) -> ColumnElement[float]:
     """Return the column that `LeaseHolder` reads: the seconds until the lease on a row ends by its time."""
-    return (table.c.lease_until - _Now()).label("lease_left")
+    return (table.c.lease_until - Now()).label("lease_left")
 
 
 # Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
@@ -251,18 +222,7 @@ def lease_left(table: Table) -> ColumnElement[float]:
 _COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
-def existing_tables(connection: Connection) -> set[str]:
-    """Return the names of the journal's tables that there are, of any version."""
-    # SQLAlchemy's `inspect` would look into the schema that was PostgreSQL's current one at the first connection.
-    found = connection.exec_driver_sql(
-        "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
-        if connection.dialect.name == "postgresql"
-        else "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-    )
-    return {*metadata.tables, "momopay_payouts"}.intersection(found.scalars())
-
-
-def insert_statements(table: Table) -> dict[str, Any]:
+def _insert(table: Table) -> dict[str, Any]:
     """Return the statement that inserts a row unless its key is taken, for each dialect."""
     computed = TAKE_LEASE if "lease_until" in table.c else {}
     return {
@@ -271,7 +231,7 @@ def insert_statements(table: Table) -> dict[str, Any]:
     }
 
 
-_INSERTS: Final = {table: insert_statements(table) for table in metadata.tables.values()}
+_INSERTS: Final = {table: _insert(table) for table in metadata.tables.values()}
 
 
 def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
@@ -286,3 +246,39 @@ def insert_new(connection: Connection, table: Table, values: Mapping[str, object
     """
     statement = _INSERTS[table][connection.dialect.name]
     return connection.execute(statement, values, execution_options=_COUNT_ROWS).rowcount == 1
+
+
+def has_tables(connection: Connection) -> bool:
+    """Return whether the database has tables of a journal, of any version."""
+    # SQLAlchemy's `inspect` would look into the schema that was PostgreSQL's current one at the first connection.
+    found = connection.exec_driver_sql(
+        "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
+        if connection.dialect.name == "postgresql"
+        else "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    )
+    return any(name.startswith("momopay_") for name in found.scalars())
+
+
+def set_up(connection: Connection, *, create: bool) -> None:
+    """Create the tables if there are none, within the caller's transaction.
+
+    Raises:
+        ConfigurationError: They are of another version, or are not there and `create` is false.
+    """
+    if not has_tables(connection):
+        if not create:
+            raise ConfigurationError("the database has no journal, and create=False creates none")
+        for table in metadata.sorted_tables:
+            connection.execute(CreateTable(table))
+            for index in table.indexes:
+                connection.execute(CreateIndex(index))
+        connection.execute(journal.insert().values(version=VERSION, restored=0, sequence=0))
+        return
+    # By its columns, as another version may have others.
+    columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())
+    found = connection.scalar(select(journal.c.version)) if columns == journal.c.keys() else "an earlier one"
+    if found != VERSION:
+        raise ConfigurationError(
+            f"the database has a journal of version {found}, and this momopay reads version {VERSION}: give another"
+            " database"
+        )

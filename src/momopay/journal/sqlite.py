@@ -4,37 +4,42 @@ A process is alive while it holds the lock on a file of its own, which the kerne
 lock files lie in a folder beside the database, named after it. The folder also shows that there was a journal: a file
 that is empty, or gone, must not look like a new one, or everything would be paid again.
 
-Thread safety: every thread may call everything here; two that register at once get the same id.
+Across a fork: what is open when a process forks must not be opened again in the child. Idle connections are closed
+before each fork; a child refuses a file on which another thread of its parent worked.
+
+Thread safety: every thread may call everything here. The hooks run in the thread that forks.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Generator, Mapping
+import sqlite3
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
+from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import OperationalError
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.bounds import holding, seconds_left
-from momopay.journal.prepared import Prepared, Result
-from momopay.journal.schema import existing_tables
-from momopay.journal.sqlite_fork import TrackedConnection, close_before_fork
+from momopay.journal.database import ConnectionStack, database_errors, problem_of, seconds_left
+from momopay.journal.schema import has_tables
 
-# How many threads use the file at once. The rest wait until their own bounds, which the pool does not know.
-_CONNECTIONS: Final = 15
 _MARKER_TEXT: Final = """\
 The file {name} beside this folder is a journal of payments. If it is empty or gone, restore it from a backup.
 Delete this folder only if none of those payments must be remembered: then a new journal may begin.
 """
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_MOUNT_POINT: Final = 4  # the column of /proc/self/mountinfo
+# Bytes of the line that is kept beside the database. Always as many, so that one write replaces it whole.
+_LINE: Final = 80
 
 
-class SqliteDatabase:
+class SqliteBackend:
     """A file, and a folder of lock files beside it, as one process uses them."""
 
     def __init__(self, url: URL) -> None:
@@ -46,86 +51,103 @@ class SqliteDatabase:
             self._folder = path.with_name(path.name + "-senders")
         except ValueError as error:  # the root, a NUL, or text that is not Unicode
             raise ConfigurationError(f"{url.database!r} cannot be the name of a journal's file") from error
+        self._given = url.database
         self._path = path
         self._marker = self._folder / "README"
+        self._memory = self._folder / "sequence"
         # The device and the inode of the file that this process uses.
         self._file: tuple[int, int] | None = None
-        self._registering = threading.Lock()
+        self._is_mounted: bool | None = None
+        self.sender: str = uuid4().hex
+        self._own_lock = str(self._lock_file(self.sender))
         self._lock: FileLock | None = None
-        self._own_lock = ""
-        self.sender: str | None = None
-        self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self.engine: Engine = create_engine(
             url.set(database=str(path)),
             connect_args={"factory": TrackedConnection},
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",
-            max_overflow=-1,
+            poolclass=ConnectionStack,
         )
         event.listen(self.engine, "do_connect", _connect_in_time)
         event.listen(self.engine, "connect", _make_durable)
         event.listen(self.engine, "before_cursor_execute", _end_in_time)
-        close_before_fork(self.engine)
+        _engines.add(self.engine)
 
     @contextmanager
     def connect(self) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself."""
-        with holding(self._slots):
-            self._check_file()
-            with self.engine.connect() as connection:
-                yield connection
-            self._check_file()  # what went to a file without a name is lost, so it must not count as written
-
-    def execute(self, statement: Prepared, values: Mapping[str, object]) -> Result:
-        """Execute one statement, which commits by itself."""
-        with holding(self._slots):
-            self._check_file()
-            result = statement.execute(self.engine, values, _wait_in_time)
-            self._check_file()  # as in `connect`
-            return result
+        self._check_file()
+        with self.engine.connect() as connection:
+            yield connection
+        self._check_file()  # what went to a file without a name is lost, so it must not count as written
 
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
-        """Yield a connection while no other process has one from this method.
-
-        A transaction that the caller begins is committed at the end.
-        """
-        if not create:
-            self._check_journal_exists()
-        elif self._marker.exists() and not _size(self._path):
-            raise self._lost("is empty or gone")
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
-        with FileLock(self._folder / "set-up.lock", timeout=seconds_left()), self.engine.connect() as connection:
-            if self._marker.exists() and not existing_tables(connection):
+        """Yield a connection in a transaction, while no other process has one from this method."""
+        with self._opening():
+            if not create:
+                self._check_journal_exists()
+            elif self._marker.exists() and not _size(self._path):
+                raise self._lost("is empty or gone")
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
+            self.check_names()
+            connection = self.engine.connect()
+        with connection:
+            if self._marker.exists() and not has_tables(connection):
                 raise self._lost("has no journal any more")
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            with self._opening():
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
             try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
                 yield connection
+                connection.exec_driver_sql("COMMIT")
             except BaseException:
-                _end_transaction(connection, "ROLLBACK")
+                with suppress(sqlite3.Error, OperationalError):
+                    connection.exec_driver_sql("ROLLBACK")
                 raise
-            _end_transaction(connection, "COMMIT")
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
 
+    def check_names(self) -> None:
+        """Raise ConfigurationError if the file has a second name: each would have locks and a log of its own."""
+        if self._is_mounted is None:
+            self._is_mounted = _is_mount_point(self._path)
+        if self._is_mounted or self._path.stat().st_nlink > 1:
+            name = "a mount of this file alone: mount its folder" if self._is_mounted else "a hard link: remove it"
+            raise ConfigurationError(
+                f"the journal's file {self._path} has a second name, {name}. Two names have separate locks, and would"
+                " pay twice"
+            )
+
+    def seen(self) -> str:
+        """Return what `remember` was last given by any process, "" if nothing."""
+        try:
+            return self._memory.read_bytes()[:_LINE].decode(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    def remember(self, text: str) -> None:
+        """Keep a short line beside the database."""
+        with database_errors():
+            descriptor = os.open(self._memory, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.pwrite(descriptor, text.ljust(_LINE - 1).encode() + b"\n", 0)
+            finally:
+                os.close(descriptor)
+
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        # With two ids, the rows of the first would look as if their process had died.
-        with holding(self._registering):
-            # Somebody may have deleted the files. `Path.exists` takes three times as long.
-            if self.sender is None or not os.path.exists(self._own_lock):  # noqa: PTH110
-                sender = self.sender or uuid4().hex
-                if self._lock is not None:
-                    self._lock.release()
-                self._folder.mkdir(exist_ok=True)
-                self._own_lock = str(self._lock_file(sender))
-                self._lock = FileLock(self._own_lock, thread_local=False)
-                self._lock.acquire(timeout=seconds_left())
-                self.sender = sender
-            return self.sender
+        # Somebody may have deleted the files. `Path.exists` takes three times as long.
+        if self._lock is None or not os.path.exists(self._own_lock):  # noqa: PTH110
+            self._folder.mkdir(exist_ok=True)
+            lock = FileLock(self._own_lock, thread_local=False)
+            with suppress(Timeout):  # another thread of this process holds it: no other process knows the name
+                lock.acquire(timeout=0)
+                self._lock = lock
+        return self.sender
 
     def is_alive(self, sender: str) -> bool:
         """Return whether the process of that id is alive."""
@@ -144,17 +166,29 @@ class SqliteDatabase:
     def close(self) -> None:
         """End the registration of this process and close all connections."""
         self.engine.dispose()
-        with self._registering:
-            if self._lock is not None and self.sender is not None:
-                self._lock.release()
-                _remove(self._lock_file(self.sender))
-                self._lock = self.sender = None
+        if self._lock is not None:
+            self._lock.release()
+            _remove(self._lock_file(self.sender))
+            self._lock = None
+
+    @contextmanager
+    def _opening(self) -> Generator[None]:
+        """Raise ConfigurationError where the file cannot be opened, as a wrong path or missing rights."""
+        try:
+            yield
+        except (OSError, OperationalError) as error:
+            if isinstance(error, OperationalError) and "unable to open" not in str(error) and "readonly" not in str(error):
+                raise  # it is locked, or full
+            raise ConfigurationError(
+                f"the journal {self._given} cannot be opened: {problem_of(error)}. Its folder must exist, and this user"
+                " must be allowed to write there"
+            ) from error
 
     def _check_journal_exists(self) -> None:
         """Raise if the file has no journal. Creates nothing: no file, no folder."""
         if _size(self._path):
             with self.engine.connect() as connection:
-                if existing_tables(connection):
+                if has_tables(connection):
                     return
             self.engine.dispose()
         if self._marker.exists():
@@ -190,9 +224,12 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _end_transaction(connection: Connection, word: str) -> None:
-    if getattr(connection.connection.dbapi_connection, "in_transaction", False):
-        connection.exec_driver_sql(word)
+def _is_mount_point(path: Path) -> bool:
+    try:
+        mounts = _MOUNTS.read_text().splitlines()
+    except OSError:  # another system than Linux
+        return False
+    return str(path).replace(" ", "\\040") in {line.split()[_MOUNT_POINT] for line in mounts}
 
 
 def _remove(path: Path) -> None:
@@ -206,10 +243,6 @@ def _connect_in_time(_dialect: object, _record: object, _arguments: object, opti
 
 
 def _end_in_time(_connection: object, cursor: Any, *_rest: object) -> None:
-    _wait_in_time(cursor)
-
-
-def _wait_in_time(cursor: Any) -> None:
     """Let a statement wait for locks no longer than its thread may."""
     left = seconds_left()
     # In whole seconds, so that most statements find the timeout as they need it.
@@ -219,3 +252,59 @@ def _wait_in_time(cursor: Any) -> None:
 def _make_durable(connection: Any, _record: object) -> None:
     """Let no commit return before it is on disk."""
     connection.execute("PRAGMA synchronous=FULL").close()
+
+
+# SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
+# a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log,
+# and what the child committed is lost. Closing connections after each statement would do without the hooks, and makes a
+# payment three times as slow.
+_engines: WeakSet[Engine] = WeakSet()
+_open: WeakSet[TrackedConnection] = WeakSet()
+# Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
+_inherited: list[TrackedConnection] = []
+
+
+class TrackedConnection(sqlite3.Connection):
+    """A connection that is listed for as long as its file may be open, and that knows how long it waits for locks."""
+
+    path: str
+
+    def __init__(self, database: str, *args: Any, **kwargs: Any) -> None:
+        if database in {connection.path for connection in _inherited}:
+            raise JournalError(
+                "this process was forked while another thread used the journal, so SQLite is not safe in it:"
+                " fork before threads begin, or start processes by spawn"
+            )
+        self.path = database
+        _open.add(self)  # before the file is opened, as a fork may come between the two
+        super().__init__(database, *args, **kwargs)
+        self._longest_wait: float | None = None
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Let each statement wait for another process's lock for so many seconds at most."""
+        if seconds != self._longest_wait:
+            self.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
+            self._longest_wait = seconds
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        _open.discard(self)
+
+    def __del__(self) -> None:
+        """Close the connection: one that was lost in an interrupt, or was in use when a fork began."""
+        with suppress(sqlite3.Error):  # it was never opened
+            self.close()
+
+
+def _before_fork() -> None:
+    for engine in list(_engines):
+        engine.dispose()
+
+
+def _after_fork_in_child() -> None:
+    _inherited.extend(_open)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

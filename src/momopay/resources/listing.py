@@ -18,7 +18,7 @@ from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import TransactionIterator
-from momopay.resources.search import GET, LIST, page_at, search
+from momopay.durable.search import GET, LIST, page_at, search
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -10,22 +10,22 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
-from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
+from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
+from momopay.durable.once import Once, Wanted
+from momopay.durable.pay_all import PayAll, PayoutIterator, Source
+from momopay.durable.payment import Payment
+from momopay.durable.payout_items import PayoutLimits
+from momopay.durable.refund import refund
+from momopay.durable.release import release
+from momopay.durable.sweep import reconcile_all
 from momopay.errors import RequestValidationError
-from momopay.journal import Journal, JournalEntry
+from momopay.journal import EntryKind, Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
 from momopay.models.metadata import checked_metadata
 from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
-from momopay.models.transactions import Transaction
-from momopay.resources.pay_all import PayAll, PayoutIterator, Source
-from momopay.resources.pay_once import PayOnce
-from momopay.resources.payout_items import PayoutLimits
-from momopay.resources.reconcile import reconcile_all
-from momopay.resources.refund import refund
-from momopay.resources.release import release
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 __all__ = ["Payouts"]
 
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
-PAY_ONCE = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):
@@ -73,17 +72,9 @@ class Payouts(Resource[BackendT]):
             The payout, PENDING until the provider takes it.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find``, and never
-                send it again before you know.
-            KycNotVerifiedError: Finish KYC in the account console.
-            InsufficientFundsError: Fund the B2C wallet.
-            InsufficientServiceBalanceError: Top up the service wallet.
-            InvalidPhoneError: The service refused the number.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal; no money moved.
+                send it again before you know. ``pay_once`` does that for you.
+            MomoPayError: No money moved.
         """
         request = self._checked(
             amount=amount,
@@ -101,7 +92,6 @@ class Payouts(Resource[BackendT]):
     async def pay_once(
         self,
         *,
-        journal: Journal,
         reference: str,
         amount: int | Decimal,
         phone: str,
@@ -110,7 +100,8 @@ class Payouts(Resource[BackendT]):
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
         metadata: Mapping[str, object] | None = None,
-    ) -> Payout | Transaction:
+        journal: Journal | None = None,
+    ) -> Payment:
         """Send money to a phone, once for each reference, whatever fails and however often this is called.
 
         The journal is written before the network is touched. Call it again with the same arguments after any
@@ -120,7 +111,6 @@ class Payouts(Resource[BackendT]):
         "GET /transactions".
 
         Args:
-            journal: The account's journal.
             reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
                 be used for payouts outside the journal. Text as for `initiate`.
             amount: KES, at least 10, no more than two decimals.
@@ -130,24 +120,18 @@ class Payouts(Resource[BackendT]):
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
+            journal: The account's journal, by default the client's.
 
         Returns:
-            The payout if this call sent it; else the transaction that an earlier call made, as the service
-            has it now, which may have ended in any state.
+            The payment; ``.is_new`` if this call sent it. One that an earlier call made is as the service has it now,
+            and may have ended in any state.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
-            DuplicatePayoutError: The reference was used with another amount or phone; nothing was sent. Give each
-                payout a reference of its own.
-            ConfigurationError: The journal belongs to another account, host or mode; nothing was sent.
+            DuplicatePayoutError: The reference was used with another amount or phone; nothing was sent.
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
                 ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later; if
                 it stays so, look into the account console, then `release` what was certainly not paid.
-            JournalError: The journal cannot be read or written; nothing was sent by this call. Fix it, call again.
-            InsufficientFundsError: Refused; fund the B2C wallet, then call again.
-            APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
-            APIConnectionError: The service was not reached; as for `APIError`. Call again.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
+            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         request = self._checked(
             amount=amount,
@@ -158,30 +142,34 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        return await PayOnce(self._session, journal, PAY_ONCE, request, checked_metadata(metadata)).pay()
+        wanted = Wanted(request.reference, request, checked_metadata(metadata))
+        return await Once(self._session, self._session.journal_for(journal), wanted).run()
 
     def pay_all(
         self,
         payouts: Source,
         *,
-        journal: Journal,
         max_total: int | Decimal | None = None,
         max_each: int | Decimal | None = None,
+        similar: bool = False,
+        journal: Journal | None = None,
     ) -> PayoutIterator[BackendT]:
         """Pay many people, each once, one after another; each payout as `pay_once` makes it.
 
         Run it again with the same payouts after any error, crash or restart: it continues. What the journal has as
         accepted costs no request. It waits for the rate budget between payouts, however long; the client's deadline
-        applies to each payout alone. An interrupt while it waits leaves nothing in doubt. Rests on the service page,
+        applies to each payout alone. An interrupt while it waits leaves nothing unresolved. See the service page,
         "POST /b2c/payouts" and "Limits".
 
         Args:
             payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
                 `AsyncClient`, from an asynchronous one too. Read one by one as they are paid, unless a limit is given:
                 then all are read first.
-            journal: The account's journal.
             max_total: The most that all of them together may come to, KES, those that were paid before included.
             max_each: The most that each may be, KES.
+            similar: Whether to pay references that differ from one another, or from one in the journal, only in case,
+                dashes or spaces, with the same phone and amount. By default the first such payout ends the run.
+            journal: The account's journal, by default the client's.
 
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``. It yields a `PayoutOutcome` for each
@@ -192,19 +180,19 @@ class Payouts(Resource[BackendT]):
 
         Raises:
             RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before
-                anything is sent, the payouts exceed a limit, and ``.fields`` says which ones.
+                anything is sent, the payouts exceed a limit, and ``.fields`` says which ones, or two look the same.
         """
         limits = PayoutLimits.checked(max_total, max_each)
         kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
-        return PayoutIterator(PayAll(self._session, journal, PAY_ONCE, payouts, limits))
+        journal = self._session.journal_for(journal)
+        return PayoutIterator(PayAll(self._session, journal, payouts, limits, similar=similar))
 
     @operation
     async def refund(
         self,
         *,
-        journal: Journal,
         of: str,
         amount: int | Decimal | None = None,
         reference: str | None = None,
@@ -212,16 +200,17 @@ class Payouts(Resource[BackendT]):
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
         metadata: Mapping[str, object] | None = None,
-    ) -> Payout | Transaction:
+        journal: Journal | None = None,
+    ) -> Payment:
         """Pay back to the payer what was paid of a collection, or a part, once for each reference.
 
         It is a payout, made as `pay_once` makes one: call it again with the same arguments after any error. All refunds
-        of a collection together never exceed what was paid, in all processes. Those in doubt count; those that were
+        of a collection together never exceed what was paid, in all processes. Unresolved ones count; those that were
         refused, not sent or REVERSED do not. See the service page, "POST /b2c/payouts".
 
         Args:
-            journal: The account's journal, in which ``stk.collect_once`` recorded the collection.
-            of: The collection's reference.
+            of: The reference of a collection that ``stk.collect_once`` recorded. If its last known status is open, it
+                is read first.
             amount: KES, at least 10, no more than two decimals. By default all that is left to refund; where more than
                 one prompt was paid, what was paid beyond one. If the reference has a refund already, its amount.
             reference: Of this refund, by default ``<of>-R1``, so that calling twice pays once. Give a second refund of
@@ -230,6 +219,7 @@ class Payouts(Resource[BackendT]):
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
+            journal: The account's journal, by default the client's.
 
         Returns:
             As `pay_once`. A refund that ended FAILED comes back to the B2C wallet; once it reads as REVERSED, refund
@@ -238,14 +228,13 @@ class Payouts(Resource[BackendT]):
         Raises:
             RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
                 or more than what is left; nothing was sent. ``.fields`` says which refunds count.
-            DuplicatePayoutError: The reference was used for something else; nothing was sent.
+            DuplicatePayoutError: The reference was used for something else; or it is the default one, and the
+                collection was paid again since that refund. It names the free one; nothing was sent.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
-            MomoPayError: Whatever else `pay_once` raises.
         """
         return await refund(
             self._session,
-            journal,
-            PAY_ONCE,
+            self._session.journal_for(journal),
             of=of,
             amount=amount,
             reference=reference,
@@ -256,30 +245,42 @@ class Payouts(Resource[BackendT]):
         )
 
     @operation
-    async def release(self, *, journal: Journal, reference: str, by: str) -> JournalEntry:
-        """Allow, as a human, that a payout in doubt is sent after all, unless the service's list shows it.
+    async def release(
+        self,
+        *,
+        reference: str,
+        by: str,
+        kind: EntryKind | None = None,
+        searched_elsewhere: bool = False,
+        journal: Journal | None = None,
+    ) -> JournalEntry:
+        """Allow, as a person, that an unresolved payment is sent after all, unless the service's list shows it.
 
-        Searches the whole list first, by the reference alone. It sends no money, but the next `pay_once` does. Look
-        into the account console before: the list may lag. Logged at WARNING. Rests on the service page,
-        "GET /transactions".
+        Searches the whole list first, by the reference alone. It sends no money, but the next `pay_once` or
+        ``collect_once`` does. Look into the account console before: the list may lag. Logged at WARNING; a sweep ten
+        minutes later searches once more. See the service page, "GET /transactions".
 
         Args:
-            journal: The account's journal.
-            reference: Of a payout whose outcome is unknown.
+            reference: Of a payout or an order whose outcome is unknown.
             by: Who decided; kept in the entry.
+            kind: Payout or collection; by default, whichever there is.
+            searched_elsewhere: Whether you have searched in the account console, so that nothing is searched here. It
+                skips the search, not the wait.
+            journal: The account's journal, by default the client's.
 
         Returns:
             The entry as it is now, NOT_SENT or REFUSED. It may be sent.
 
         Raises:
             RequestValidationError: The reference is not in the journal; or it was accepted, as the search may have
-                shown; or its sender died or is frozen, and may be released a minute after its lease.
+                shown; or a minute has not passed since the lease of its latest attempt, and it says how long to wait.
             OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
-                is this payout, use another reference; ``journal.release`` is the last resort.
-            JournalError: The database failed; nothing was released.
-            MomoPayError: Whatever ``transactions.find`` raises; nothing was released. Try again.
+                is this payment, use another reference, or ``searched_elsewhere=True``.
+            ValueError: A payout and a collection have the reference: name the kind.
+            MomoPayError: Nothing was released. Try again.
         """
-        return await release(self._session, journal, reference, by)
+        journal = self._session.journal_for(journal)
+        return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
     # Not an operation: pyright would not find that the clients are what `Journal.reconcile_all` takes.
     @overload

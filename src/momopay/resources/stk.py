@@ -10,21 +10,20 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
-from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
+from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
+from momopay.durable.once import Once, Wanted
+from momopay.durable.payment import Payment
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef
 from momopay.models.metadata import checked_metadata
 from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.stk import StkTransaction
-from momopay.models.transactions import Transaction
-from momopay.resources.collect_once import CollectOnce
 
 __all__ = ["Stk"]
 
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
-COLLECT_ONCE = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
 
 
 class Stk(Resource[BackendT]):
@@ -62,20 +61,9 @@ class Stk(Resource[BackendT]):
             The transaction, PENDING until the customer acts.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
-                ``transactions.find`` before you prompt again.
-            InvalidPhoneError: The service refused the number; ask for it again.
-            NoPaymentChannelsError: Create a channel.
-            NoDefaultChannelError: Give ``channel_id`` or make a channel the default.
-            ChannelNotFoundError: The channel is not on the account; list the channels.
-            InsufficientServiceBalanceError: Top up the service wallet.
-            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused locally.
-            TransactionHealthBlockedError: As above, for the whole account.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal; no money moved.
+                ``transactions.find`` before you prompt again. ``collect_once`` does that for you.
+            MomoPayError: No money moved.
         """
         request = StkRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -94,7 +82,6 @@ class Stk(Resource[BackendT]):
     async def collect_once(
         self,
         *,
-        journal: Journal,
         reference: str,
         amount: int | Decimal,
         phone: str,
@@ -105,7 +92,8 @@ class Stk(Resource[BackendT]):
         credential_id: str | UUID | None = None,
         abandon_after: float | None = None,
         metadata: Mapping[str, object] | None = None,
-    ) -> StkTransaction | Transaction:
+        journal: Journal | None = None,
+    ) -> Payment:
         """Collect an order once, with as many prompts as it takes, at most one of them open.
 
         The journal is written before the network is touched. Call it again with the same arguments whenever the
@@ -115,16 +103,17 @@ class Stk(Resource[BackendT]):
         for the first. See the service page, "POST /payments/stk" and "GET /transactions".
 
         Args:
-            journal: The account's journal.
-            reference: Your own reference for the order. It belongs to this amount and phone forever. Text as for
+            reference: Your own reference for the order. It belongs to this amount forever. Text as for
                 ``payouts.initiate``.
             amount: KES, at least 1, no more than two decimals.
-            phone: The customer's number, in any form that `normalise_phone` takes.
+            phone: The customer's number, in any form that `normalise_phone` takes. It may be another one than the last
+                prompt's once no prompt is open or unresolved.
             transaction_desc: At most 13 characters; shown on the PIN prompt.
             account_reference: What the service gets as the reference, at most 12 characters; shown on the customer's
-                statement. Prompts are found by it, so each order needs one of its own, and keeps its first one. By
-                default the order's reference where it fits, else a token of 12 letters and digits derived from it,
-                which the entry has as ``wire_reference``.
+                statement. Prompts are found by it, so the order keeps its first one, and orders that share one (a
+                meter, an admission number) wait for each other if they have the same amount. By default the order's
+                reference where it fits, else a token of 12 letters and digits derived from it, which the entry has as
+                ``wire_reference``.
             callback_url: Public HTTPS address that receives the result.
             channel_id: The payment channel, or its id; the default channel if not given.
             credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
@@ -132,26 +121,21 @@ class Stk(Resource[BackendT]):
                 blocks for ever. A customer who answers both pays twice: the entry is ``paid_twice`` then, and it is
                 logged at CRITICAL. It does not apply to a prompt whose outcome is unknown.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
+            journal: The account's journal, by default the client's.
 
         Returns:
-            The prompt if this call sent it, PENDING until the customer acts. Else the transaction that was paid, or
-            is open, as the service has it now.
+            The payment, PENDING until the customer acts; ``.is_new`` if this call sent the prompt. Else what was paid,
+            or is open, as the service has it now.
 
         Raises:
-            RequestValidationError: Refused here, nothing was sent; fix the arguments in ``.fields``.
-            DuplicateCollectionError: The order was used with another amount or phone; nothing was sent. Give each
-                order, and each other amount or phone, a reference of its own.
-            ConfigurationError: The journal belongs to another account, host or mode; nothing was sent.
+            RequestValidationError: Nothing was sent; fix the arguments in ``.fields``. For ``account_reference``:
+                another order with the same amount is open under it.
+            DuplicateCollectionError: The order was used with another amount, or has an open prompt on another phone;
+                nothing was sent.
             OutcomeUnknownError: The customer may have been prompted and may pay, and the service's list does not show
                 it, shows ``.near_matches``, or could not be searched within the deadline. Call again later; if it stays
-                so, look into the account console, then ``journal.release(reference, kind=EntryKind.COLLECTION)``.
-            JournalError: The journal cannot be read or written; nothing was sent by this call. Fix it, call again.
-            StkTempBannedError: Wait ``.retry_after`` seconds; until then every prompt is refused locally.
-            TransactionHealthBlockedError: As above, for the whole account.
-            InsufficientServiceBalanceError: Top up the service wallet, then call again.
-            APIError: Any other refusal; no money moved, unless `may_have_executed` says so.
-            APIConnectionError: The service was not reached; as for `APIError`. Call again.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; as for `APIError`.
+                so, look into the account console, then ``payouts.release(reference=...)``.
+            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         order = OrderRequest.checked(reference=reference, abandon_after=abandon_after)
         request = StkRequest.checked(
@@ -164,5 +148,7 @@ class Stk(Resource[BackendT]):
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        collect = CollectOnce(self._session, journal, COLLECT_ONCE, order, request, checked_metadata(metadata))
-        return await collect.collect()
+        if account_reference is None:
+            request = request.renamed(order.wire_reference)
+        wanted = Wanted(order.reference, request, checked_metadata(metadata), abandon_after=order.abandon_after)
+        return await Once(self._session, self._session.journal_for(journal), wanted).run()

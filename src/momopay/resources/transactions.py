@@ -22,12 +22,12 @@ from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
-from momopay.resources.day_report import BookedOrder, DayReport
-from momopay.resources.delivery import AsyncTransactionHandler, TransactionHandler
+from momopay.durable.day_report import BookedOrder, DayReport
+from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
 from momopay.resources.listing import Listing
-from momopay.resources.reconcile_days import reconcile_days
-from momopay.resources.search import GET, LIST
-from momopay.resources.sweep import SweepReport, sweep
+from momopay.durable.reconcile_days import reconcile_days
+from momopay.durable.search import GET, LIST
+from momopay.durable.sweep import SweepReport, sweep
 
 __all__ = ["Transactions"]
 
@@ -160,69 +160,65 @@ class Transactions(Listing[BackendT]):
     async def reconcile(
         self,
         *,
-        journal: Journal,
         day: date,
         last_day: date | None = None,
         orders: Iterable[BookedOrder] | None = None,
         utc: bool = False,
+        journal: Journal | None = None,
     ) -> DayReport:
         """Compare a day, or several, of the service's list with the journal and, if given, with your own orders.
 
         Finds payments that nobody knows, entries that the service does not have, orders paid twice, other amounts,
-        money that came back, and what is in doubt. What the service's record says of an entry is recorded in the
+        money that came back, and what is unresolved. What the service's record says of an entry is recorded in the
         journal, as ``journal.settle`` does. Sends no payment. A payment of the last minutes may not be in the list yet,
         so reconcile a day when it is over. Rests on the service page, "GET /transactions".
 
         Args:
-            journal: The account's journal.
             day: Of Nairobi (UTC+3).
             last_day: The last of several days, such as the end of a month.
             orders: Your orders of these days. Without them, a collection that is not in the journal is a difference.
             utc: The days are of UTC.
+            journal: The account's journal, by default the client's. It may have gone back in time.
 
         Returns:
             Sums and differences; ``.agrees`` if there is none.
 
         Raises:
             RequestValidationError: Not a date, or the last day is before the first.
-            ConfigurationError: The journal belongs to another account, host or mode.
-            JournalError: The database failed; call it again.
-            MomoPayError: Whatever `list` and `get` raise.
         """
+        journal = self._session.journal_for(journal)
         return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
 
     @operation
     async def sweep(
-        self, *, journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None = None
+        self, *, handler: TransactionHandler | AsyncTransactionHandler | None = None, journal: Journal | None = None
     ) -> SweepReport:
         """Follow everything in the journal that has not ended: when answers or callbacks were lost, or ends are late.
 
-        One pass. It searches for payouts and prompts in doubt, reads what was accepted and has not settled, and records
+        One pass. It searches for what is unresolved, reads what was accepted and has not settled, and records
         status, result code, fee and end. Then it calls the handler once for each settled end, also for one that was
         recorded elsewhere and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
         Call it every minute or so, from as many processes as you like. One pass makes at most 15 requests, retries
         aside, and reads the newest pages of the list first; what it does not reach it leaves to the next one.
 
         A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
-        more ten minutes later, because a late PIN may pay it. Rests on the service page, "GET /transactions" and
-        "GET /transactions/{id}".
+        more ten minutes later, because a late PIN may pay it; so is what a person released searched for. Rests on the
+        service page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
-            journal: The account's journal.
             handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
                 raises, that is logged, and the next pass delivers the end again. The fields that only a single read has
                 are None where a page of the list was read; an end without success is read by id as long as the pass
                 has requests left. The first sweep with a handler delivers ends of the day before it, and no older ones.
+            journal: The account's journal, by default the client's.
 
         Returns:
             What was done, and what is left.
 
         Raises:
-            ConfigurationError: The journal belongs to another account, host or mode; or the handler is none.
-            JournalError: The database failed. Nothing is lost; sweep again.
-            MomoPayError: Whatever `list` raises. What was read before was recorded and handled; sweep again.
+            MomoPayError: What was read before was recorded and handled; sweep again.
         """
-        return await sweep(self._session, journal, handler)
+        return await sweep(self._session, self._session.journal_for(journal), handler)
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a transaction, so that they poll at once.

@@ -9,15 +9,15 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
-from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
+from momopay._core.retry import IDEMPOTENCY_KEYED
 from momopay._ratelimit.budget import Lane
+from momopay.durable.access import BALANCE
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
 from momopay.models.wallet import TopUp, WalletBalance
 
 __all__ = ["Wallet"]
 
-BALANCE = Endpoint("GET", SAFE, Lane.READ, Envelope[WalletBalance])
 TOP_UP = Endpoint("POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 

@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, Self, TypeGuard
 
 from momopay._redaction import mask_phone, redact, redacted_repr
+from momopay.durable.payment import Payment
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.journal.entries import JournalState
 from momopay.models.arguments import ChannelRef
-from momopay.models.payouts import Payout
-from momopay.models.transactions import Transaction
 from momopay.money import format_amount, parse_amount
 
 __all__ = ["PayoutItem", "PayoutOutcome"]
@@ -58,9 +57,8 @@ class PayoutOutcome:
         reference: The caller's reference.
         state: What the journal says of it. ACCEPTED is not paid yet: the service may still reverse it. NOT_SENT also
             where the arguments were refused here, and REFUSED where the reference is that of another payout.
-        payout: The payout if this run sent it; else the transaction that an earlier run made. One that the journal has
-            as accepted is as the journal has it, without a request: its status is the last that the service reported,
-            and it has no ``.response``. None if the payout was not accepted.
+        payment: The payment, None if it was not accepted. One that the journal has as accepted is as the journal has
+            it, without a request: its status is the last that the service reported.
         error: Why it was not accepted, or is not known to be; None if all went well.
         stops: Whether the run ends here, because every other payout would meet this error too. Fix the reason, then
             run again.
@@ -68,13 +66,13 @@ class PayoutOutcome:
 
     reference: str
     state: JournalState
-    payout: Payout | Transaction | None = None
+    payment: Payment | None = None
     error: MomoPayError | None = None
     stops: bool = False
 
     def __repr__(self) -> str:
-        # The payout masks its own phone, and its id must stay whole.
-        shown = f"reference={redacted_repr(self.reference)}, state={self.state.value!r}, payout={self.payout!r}"
+        # The payment masks its own phone, and its id must stay whole.
+        shown = f"reference={redacted_repr(self.reference)}, state={self.state.value!r}, payment={self.payment!r}"
         return f"PayoutOutcome({shown}, error={self.error!r}, stops={self.stops})"
 
 

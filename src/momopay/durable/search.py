@@ -1,12 +1,17 @@
-"""Find payments in the service's list by what is known of them."""
+"""Find payments in the service's list by what is known of them, and say what that proves.
+
+The list proves that a payment was made, and never that it was not: a transaction may appear in it late. So only a match
+changes an entry of the journal.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.call import call
@@ -14,17 +19,43 @@ from momopay._core.endpoint import Endpoint
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
+from momopay.errors import OutcomeUnknownError, ProtocolError
+from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.matching import comparable
 from momopay.models.records import Envelope
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
-from momopay.resources.pagination import PageWalk
 
 GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
 # How far before the service's present a search begins for a payment whose time is in the service's future.
 _FUTURE_MARGIN: Final = timedelta(days=1)
 
 LIST: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
+
+
+Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
+"""Reads the page at a cursor, the first one for None."""
+
+
+class PageWalk:
+    """One walk over the list, newest first."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._cursor: str | None = None
+        self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
+
+    async def next(self) -> TransactionPage | None:
+        """Return the next page, or None after the last one."""
+        if self._cursor in self._seen:
+            if self._cursor is None:
+                return None
+            # A loop of cursors may have any length, so all of them are remembered.
+            raise ProtocolError("the list repeats a cursor, so it would never end")
+        page = await self._fetch(self._cursor)
+        self._seen.add(self._cursor)
+        self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
+        return page
 
 
 @dataclass
@@ -101,3 +132,48 @@ async def page_at(
 ) -> TransactionPage:
     """Return the page at a cursor, the first one for None."""
     return await call(session, LIST, "/transactions" + query.after(cursor).to_query(), until=until)
+
+
+def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Search:
+    """Return what to search for; `known` are transactions that the journal knows to be of other payments."""
+    is_order = entry.kind is EntryKind.COLLECTION
+    # The reference alone may also be that of the other kind, or of an older payment.
+    wanted = Search.checked(
+        reference=entry.wire_reference,
+        # Any attempt of an order may have become a prompt, the first one too.
+        since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
+        amount=entry.amount,
+        phone=None if entry.is_anonymised else entry.phone,
+        type=entry.kind.transaction_type.value,
+        # What is found only because of this is a near match: a person looks at the times.
+        is_measured=entry.clock_offset is not None,
+        known=known.union(entry.transaction_ids),
+    )
+    # The time is the payer's, whose clock may have been ahead of the service's when it was sent.
+    return wanted.shifted(max(0.0, entry.clock_offset or 0.0))
+
+
+def describe(matches: Matches) -> str:
+    """Return what a search proves, for a message."""
+    if matches.exact:
+        return f"{len(matches.exact)} transactions fit it"
+    if matches.near:
+        return "a transaction has its reference, and another amount, phone, type or time"
+    return "the list does not show it, which proves nothing"
+
+
+def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = None) -> OutcomeUnknownError:
+    """Return the error for a payment that stays unresolved."""
+    found = matches or Matches()
+    what = "the payout" if entry.kind is EntryKind.PAYOUT else "a prompt"
+    return OutcomeUnknownError(
+        f"{what} of reference {entry.reference!r} may have been made: {why.rstrip('.')}. It is not sent again"
+        " unless a person releases it, with client.payouts.release",
+        sent_at=entry.sent_at,
+        reference=entry.reference,
+        amount=entry.amount,
+        phone=entry.phone,
+        transaction_id=entry.transaction_id,
+        matches=found.exact,
+        near_matches=found.near,
+    )

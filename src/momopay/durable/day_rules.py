@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from momopay.journal.entries import OPEN, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
-from momopay.resources.day_report import BookedOrder, Difference
+from momopay.durable.day_report import BookedOrder, Difference
 
 _NOT_SOLD: Final = "nobody knows what was sold: find out, or refund"
 _NOT_SHIPPED: Final = "paid and not shipped: ship"
@@ -58,7 +58,7 @@ def compare(
     seen: Sequence[Seen],
     orders: Mapping[str, BookedOrder] | None,
     missing: Iterable[JournalEntry],
-    in_doubt: Iterable[JournalEntry],
+    unresolved: Iterable[JournalEntry],
     overpaid: Mapping[str, Decimal],
     unlisted: Mapping[str, JournalEntry],
     refunded: Collection[str],
@@ -69,7 +69,7 @@ def compare(
         seen: The service's transactions.
         orders: The merchant's own, None if they were not given.
         missing: Entries with a transaction that the service does not have.
-        in_doubt: Entries that read as UNKNOWN.
+        unresolved: Entries that read as UNKNOWN.
         overpaid: What was paid too often of orders, and not paid back, KES.
         unlisted: The entries of orders of which these days have no transaction.
         refunded: The orders that were paid, and paid back.
@@ -91,7 +91,7 @@ def compare(
     for entry in missing:
         remedy = "the service does not have it: look into the account console"
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, " ".join(entry.transaction_ids))
-    for entry in in_doubt:
+    for entry in unresolved:
         remedy = "it may have been paid: look into the account console, then release what was not paid"
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, "")
 
@@ -154,7 +154,7 @@ def _was_paid(entry: JournalEntry | None) -> bool:
 def _may_be_paid(entry: JournalEntry | None) -> bool:
     if entry is None:
         return False
-    return entry.state in OPEN or any(prompt.is_open for prompt in entry.prompts)
+    return entry.state in UNRESOLVED or any(each.is_open for each in entry.transactions)
 
 
 def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen], remedy: str) -> Difference:

@@ -12,19 +12,15 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.session import Session
 from momopay.errors import TransactionNotFoundError
-from momopay.journal.ends import entry_of
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of
-from momopay.journal.reports import refunds_of
+from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import TransactionSummary
-from momopay.resources.day_report import BookedOrder, DayReport, day_bounds
-from momopay.resources.day_rules import Seen, compare, kind_of, total
-from momopay.resources.journal_access import report_change
-from momopay.resources.pagination import PageWalk
-from momopay.resources.search import GET, page_at
+from momopay.durable.day_report import BookedOrder, DayReport, day_bounds
+from momopay.durable.day_rules import Seen, compare, kind_of, total
+from momopay.durable.access import check_account, report_change
+from momopay.durable.search import GET, PageWalk, page_at
 
 # An entry whose reference was first used so long before may have been sent on the day.
 _EARLIER: Final = timedelta(days=7)
@@ -46,7 +42,7 @@ async def reconcile_days(
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     # The list of another account would show nothing of what is in this journal.
-    await in_thread(accounts_of(journal).check, KeyIdentity.of(session.account.api_key, session.account.base_url))
+    await check_account(session, journal, restored=True)
     theirs = await _listed(session, since, until)
     missing: list[JournalEntry] = []
     unseen = await in_thread(partial(_unseen, journal, since, until, {each.transaction_id for each in theirs}))
@@ -61,7 +57,7 @@ async def reconcile_days(
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
             old = None if each.before is None else each.before.state
             report_change(session, each.entry.kind, each.entry.reference, old, each.entry.state, each.transaction)
-    in_doubt = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
+    unresolved = await in_thread(lambda: list(journal.entries(state=JournalState.UNKNOWN, until=until)))
     overpaid = await in_thread(partial(_overpaid, journal, seen))
     unlisted = await in_thread(partial(_unlisted, journal, booked or {}, seen))
     refunded = await in_thread(partial(_refunded, journal, booked, seen))
@@ -78,7 +74,7 @@ async def reconcile_days(
         fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
         came_back=total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
-        differences=tuple(compare(seen, booked, missing, in_doubt, overpaid, unlisted, refunded)),
+        differences=tuple(compare(seen, booked, missing, unresolved, overpaid, unlisted, refunded)),
     )
 
 
@@ -104,18 +100,11 @@ async def _read(session: Session[BackendT], transaction_id: str) -> TransactionS
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
     """Return the transactions that were sent on the days, as far as the journal knows, and are not listed."""
     return [
-        (entry, transaction_id)
+        (entry, each.transaction_id)
         for entry in journal.entries(since=since - _EARLIER, until=until)
-        for transaction_id, sent_at in _accepted(entry)
-        if since <= sent_at < until and transaction_id not in ids
+        for each in entry.transactions
+        if since <= each.sent_at < until and each.transaction_id not in ids
     ]
-
-
-def _accepted(entry: JournalEntry) -> list[tuple[str, datetime]]:
-    if entry.kind is EntryKind.COLLECTION:
-        return [(prompt.transaction_id, prompt.sent_at) for prompt in entry.prompts]
-    is_accepted = entry.state is JournalState.ACCEPTED and entry.transaction_id is not None
-    return [(entry.transaction_id or "", entry.sent_at)] if is_accepted else []
 
 
 def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
@@ -123,7 +112,7 @@ def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
     kind = kind_of(transaction)
     if kind is None:
         return Seen(transaction)
-    before = entry_of(journal, transaction.transaction_id)
+    before = parts_of(journal).store.by_transaction(transaction.transaction_id)
     settled = journal.settle(transaction)
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
         return Seen(transaction, settled, is_news=before is None, before=before)
@@ -134,11 +123,11 @@ def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
 
 def _overpaid(journal: Journal, seen: Iterable[Seen]) -> dict[str, Decimal]:
     """Return, by order, what was paid beyond one payment and not paid back, KES."""
-    orders = {each.entry.reference for each in seen if each.entry is not None and each.entry.paid_twice}
+    entries = (each.entry for each in seen if each.entry is not None and each.entry.paid_twice)
+    orders = {entry.reference for entry in entries if entry.kind is EntryKind.COLLECTION}
     overpaid: dict[str, Decimal] = {}
     for reference in orders:
-        refundable = refunds_of(journal, reference).refundable(besides="")
-        overpaid[reference] = refundable.overpaid
+        overpaid[reference] = parts_of(journal).store.refundable(reference).overpaid
     return overpaid
 
 
@@ -156,4 +145,4 @@ def _refunded(journal: Journal, booked: Mapping[str, BookedOrder] | None, seen: 
     shipped = {each.reference for each in booked.values() if each.state == "PAID"}
     entries = (each.entry for each in seen if each.entry is not None and each.is_paid)
     paid = {entry.reference for entry in entries if entry.kind is EntryKind.COLLECTION} - shipped
-    return {reference for reference in paid if not refunds_of(journal, reference).refundable(besides="").left}
+    return {reference for reference in paid if not parts_of(journal).store.refundable(reference).left}

@@ -1,6 +1,6 @@
-"""Many payouts, one after another: each through `PayOnce`, with an outcome for each.
+"""Many payouts, one after another: each through `Once`, with an outcome for each.
 
-Nobody is paid twice, because `PayOnce` and the journal decide what is sent. This module decides only when to wait, what
+Nobody is paid twice, because `Once` and the journal decide what is sent. This module decides only when to wait, what
 needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
 
 Invariants:
@@ -8,24 +8,26 @@ Invariants:
 - A payout that the journal has as accepted costs no request: a run that was killed would else read thousands, one by
   one, before it pays the next.
 - A new payout begins when it has a slot in the rate budget. So its deadline is its own, and a program that is
-  interrupted while it waits leaves nothing in doubt.
+  interrupted while it waits leaves nothing unresolved.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
-from momopay._core.endpoint import Endpoint
 from momopay._core.operation import as_operation, run_async, run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
-from momopay._redaction import clear_frames
+from momopay._redaction import clear_frames, redacted_repr
+from momopay.durable.access import check_account
+from momopay.durable.once import Once, Wanted
+from momopay.durable.payment import Payment, payment_in
+from momopay.durable.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -43,17 +45,11 @@ from momopay.errors import (
     RequestValidationError,
     ThrottledError,
 )
-from momopay.journal.entries import JournalEntry, JournalState
-from momopay.journal.identity import KeyIdentity
-from momopay.journal.journal import Journal, accounts_of, payments_of
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.journal import Journal, parts_of
 from momopay.models.metadata import checked_metadata
-from momopay.models.payouts import Payout
+from momopay.models.references import similarity_key
 from momopay.models.requests import PayoutRequest
-from momopay.models.transactions import Transaction
-from momopay.resources.pay_once import PayOnce
-from momopay.resources.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
-from momopay.resources.reconcile import check_tenant
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -96,20 +92,19 @@ class PayAll(Generic[BackendT]):
         self,
         session: Session[BackendT],
         journal: Journal,
-        endpoint: Endpoint[Payout],
         payouts: Source,
         limits: PayoutLimits,
+        *,
+        similar: bool,
     ) -> None:
         self._session = session
         self._journal = journal
-        self._endpoint = endpoint
         self._limits = limits
+        self._similar = similar
         self._source: Iterator[object] | AsyncIterator[object] = (
             aiter(payouts) if isinstance(payouts, AsyncIterable) else iter(payouts)
         )
-        self._payments = payments_of(journal)
-        self._accounts = accounts_of(journal)
-        self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
+        self._store = parts_of(journal).store
         self._is_account_checked = False
         self._has_begun = self._has_ended = False
         self._unknown_in_a_row = 0
@@ -139,7 +134,7 @@ class PayAll(Generic[BackendT]):
         return next(self._source, _END)
 
     async def _read_within_limits(self) -> list[object]:
-        """Read the whole source; raise RequestValidationError if it exceeds a limit."""
+        """Read the whole source; raise RequestValidationError if it exceeds a limit, or two look the same."""
         everything: list[object] = []
         requests: list[PayoutRequest] = []
         while (given := await self._take()) is not _END:
@@ -151,6 +146,8 @@ class PayAll(Generic[BackendT]):
             else:
                 everything.append(item)  # a mapping could change after it was counted
         self._limits.check(requests)
+        if not self._similar:
+            check_similar(requests)
         return everything
 
     async def _pay(self, session: Session[BackendT], given: object) -> PayoutOutcome:
@@ -162,47 +159,44 @@ class PayAll(Generic[BackendT]):
             return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error)
         entry: JournalEntry | None = None
         try:
-            entry = await self._session.backend.in_thread(self._check_and_get, request.reference)
-            outcome = await self._outcome_in(request, entry)
-            if outcome is None:
-                paid = await self._pay_once(request, metadata, is_new=entry is None)
-                outcome = PayoutOutcome(request.reference, JournalState.ACCEPTED, paid)
+            if not self._is_account_checked:  # the journal of another account would make this run skip everybody
+                await check_account(self._session, self._journal)
+                self._is_account_checked = True
+            entry = await self._session.backend.in_thread(partial(self._get, request))
+            payment = self._accepted_in(entry, request)
+            if payment is None:
+                payment = await self._pay_once(request, metadata, is_new=entry is None)
                 self._unknown_in_a_row = 0
+            return PayoutOutcome(request.reference, JournalState.ACCEPTED, payment)
         except MomoPayError as error:
             outcome = await self._failed(request, error)
             # What was unknown before was only searched for: it says nothing of the service as it is now.
             if entry is None or entry.state is not JournalState.UNKNOWN:
                 self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
-            outcome = replace(outcome, stops=isinstance(error, _STOPPING) or is_in_trouble)
-        return outcome
+            # A request that was checked is refused only because it looks like another one.
+            stops = isinstance(error, (*_STOPPING, RequestValidationError)) or is_in_trouble
+            return replace(outcome, stops=stops)
 
-    async def _outcome_in(self, request: PayoutRequest, entry: JournalEntry | None) -> PayoutOutcome | None:
-        """Return the outcome of a payout that the journal has as accepted, None if it must go through `PayOnce`."""
-        if entry is None or entry.state is not JournalState.ACCEPTED or entry.transaction_id is None:
+    def _accepted_in(self, entry: JournalEntry | None, request: PayoutRequest) -> Payment | None:
+        """Return a payout that the journal has as accepted, None if it must go through `Once`."""
+        if entry is None or (entry.amount, entry.phone, entry.refund_of) != (request.amount, request.phone, None):
             return None
-        if (entry.amount, entry.phone) != (request.amount, request.phone):
-            return None
-        if not self._is_account_checked:  # the journal of another account would make this run skip everybody
-            await check_tenant(self._session, self._accounts, self._identity)
-            self._is_account_checked = True
-        return PayoutOutcome(entry.reference, entry.state, transaction_in(entry))
+        return payment_in(entry) if entry.state is JournalState.ACCEPTED else None
 
     async def _pay_once(
         self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool
-    ) -> Payout | Transaction:
+    ) -> Payment:
+        wanted = Wanted(request.reference, request, metadata)
         for _ in range(_MAX_TRIES - 1):
             has_slot = is_new and await self._wait_for_slot()
             try:
-                return await self._new_call(request, metadata).pay(has_slot=has_slot)
+                return await Once(self._session, self._journal, wanted).run(has_slot=has_slot)
             except BudgetExhaustedError as error:
                 if error.may_have_executed:
                     raise
                 await self._wait(error.retry_after)
-        return await self._new_call(request, metadata).pay()
-
-    def _new_call(self, request: PayoutRequest, metadata: dict[str, object] | None) -> PayOnce[BackendT]:
-        return PayOnce(self._session, self._journal, self._endpoint, request, metadata)
+        return await Once(self._session, self._journal, wanted).run()
 
     async def _wait_for_slot(self) -> bool:
         """Wait for a slot of the rate budget, however long; return whether there is a budget."""
@@ -228,20 +222,26 @@ class PayAll(Generic[BackendT]):
         if isinstance(error, DuplicatePayoutError):  # the entry is that of another payout
             return outcome(JournalState.REFUSED)
         nothing_known = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
-        if isinstance(error, ConfigurationError):  # the journal may be that of another account
+        # The journal may be that of another account.
+        if isinstance(error, ConfigurationError | RequestValidationError) or not self._is_account_checked:
             return outcome(nothing_known)
         try:
-            entry = await self._session.backend.in_thread(self._payments.get, request.reference)
+            entry = await self._session.backend.in_thread(
+                partial(self._store.get, EntryKind.PAYOUT, request.reference)
+            )
         except JournalError:
             return outcome(nothing_known)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
-        is_accepted = entry.state is JournalState.ACCEPTED and entry.transaction_id is not None
-        return outcome(entry.state, transaction_in(entry) if is_accepted else None)
+        return outcome(entry.state, payment_in(entry) if entry.state is JournalState.ACCEPTED else None)
 
-    def _check_and_get(self, reference: str) -> JournalEntry | None:
-        self._accounts.check(self._identity)
-        return self._payments.get(reference)
+    def _get(self, request: PayoutRequest) -> JournalEntry | None:
+        """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
+        entry = self._store.get(EntryKind.PAYOUT, request.reference)
+        if entry is None and not self._similar:
+            known = self._store.to_phones([request.phone])
+            check_similar([*(each for each in known if each.refund_of is None), request])
+        return entry
 
     def _request(self, item: PayoutItem) -> PayoutRequest:
         arguments = {name: value for name, value in vars(item).items() if name != "metadata"}
@@ -270,20 +270,19 @@ class PayoutIterator(Generic[BackendT]):
             yield outcome
 
 
-def transaction_in(entry: JournalEntry) -> Transaction:
-    """Return an accepted payout as the journal has it, without a request."""
-    sent_at = entry.sent_at - timedelta(seconds=entry.clock_offset or 0.0)  # by the service's clock
-    return Transaction.model_validate(
-        {
-            "transaction_id": entry.transaction_id,
-            "type": TransactionType.B2C,
-            "status": entry.status or TransactionStatus.PENDING,
-            "amount": entry.amount,
-            "phone": entry.phone,
-            "account_reference": entry.reference,
-            "transaction_fee": entry.fee,
-            "result_code": entry.result_code,
-            "created_at": sent_at,
-            "updated_at": entry.ended_at or sent_at,
-        }
-    )
+def check_similar(payouts: Iterable[PayoutRequest | JournalEntry]) -> None:
+    """Raise RequestValidationError if references differ only in case, dashes or spaces, with one phone and amount.
+
+    Of such payouts, one is probably the other, written twice.
+    """
+    first: dict[tuple[object, ...], str] = {}
+    problems: list[str] = []
+    for each in payouts:
+        other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
+        if other != each.reference:
+            problems.append(f"{redacted_repr(each.reference)} looks like {redacted_repr(other)}")
+    if problems:
+        what = "; ".join(problems)
+        raise RequestValidationError(
+            {"reference": f"{what}, with the same phone and amount: pass similar=True if both are to be paid"}
+        )

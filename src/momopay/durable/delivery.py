@@ -14,7 +14,7 @@ from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._core.session import Session
 from momopay._transport.threads import entered_in_thread
 from momopay.errors import CallbackError, ConfigurationError
-from momopay.journal.journal import Journal
+from momopay.journal import Journal
 from momopay.models.transactions import Transaction
 
 __all__ = ["AsyncTransactionHandler", "TransactionHandler"]

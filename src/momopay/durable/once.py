@@ -1,0 +1,258 @@
+"""One durable call: what it does about a payment, by what the journal says about it and its transactions.
+
+A new attempt goes out only if every earlier one ended in a way that allows it, as the service's own record says, or was
+refused or not sent and is absent from the list; and only if nobody else sent one, and none was paid, since that was
+read. Absence from the list never makes UNKNOWN free. `Sender` does the sending.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, Generic
+
+from momopay._core.backend import BackendT
+from momopay._core.endpoint import PaymentDetails
+from momopay._core.session import Session
+from momopay._redaction import mask_phone, redacted_repr
+from momopay.durable.access import JournalAccess, learn_tenant
+from momopay.durable.known import KnownPayment
+from momopay.durable.payment import Payment, payment_of
+from momopay.durable.search import outcome_unknown
+from momopay.durable.send import Sender, Sent, new_call
+from momopay.errors import BudgetExhaustedError, DuplicateCollectionError, DuplicatePayoutError, MomoPayError
+from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
+from momopay.journal.evidence import KeyIdentity
+from momopay.journal.journal import Journal, parts_of
+from momopay.journal.rules import Stage, Step, blocks, may_have_executed, next_step, stage_of
+from momopay.models.requests import PayoutRequest, StkRequest
+from momopay.models.transactions import Transaction
+from momopay.phones import same_phone
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+# Seconds between two looks at the row of another call that is sending.
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+# The ``Date`` header, by which the service's time is known, has whole seconds.
+_DATE_RESOLUTION: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller wants paid or collected.
+
+    Attributes:
+        reference: The caller's.
+        request: What is sent.
+        metadata: The caller's own.
+        refund_of: Of a payout: the collection of which it pays something back.
+        abandon_after: Of a collection: seconds after which an open prompt does not block another one.
+    """
+
+    reference: str
+    request: PayoutRequest | StkRequest
+    metadata: Mapping[str, object] | None = None
+    refund_of: str | None = None
+    abandon_after: float | None = None
+
+    @property
+    def kind(self) -> EntryKind:
+        """Payout or collection."""
+        return EntryKind.PAYOUT if isinstance(self.request, PayoutRequest) else EntryKind.COLLECTION
+
+
+class Once(Generic[BackendT]):
+    """One call of ``pay_once`` or ``collect_once``. It belongs to one task or thread."""
+
+    _session: Session[BackendT]
+
+    def __init__(self, session: Session[BackendT], journal: Journal, wanted: Wanted) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._kind, self._reference = wanted.kind, wanted.reference
+        self._store = parts_of(journal).store
+        self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
+        self._call = new_call(session, self._kind)
+        self._journal = JournalAccess(session, self._store, self._kind, self._reference, self._call.deadline)
+        self._sender = Sender(session, self._store, self._journal, self._call, self._identity)
+        self._known = KnownPayment(session, self._store, self._journal)
+        self._pause = _FIRST_PAUSE
+        # The open transactions that this call has read and passed over.
+        self._abandoned = set[str]()
+        self._take(wanted.request)
+
+    def _take(self, request: PayoutRequest | StkRequest) -> None:
+        """Set what is sent."""
+        from momopay.journal.store import Draft  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
+
+        self._payment = request.payment()
+        self._call.body = request.to_json()
+        self._call.details = PaymentDetails(self._payment.reference, request.amount, request.phone)
+        self._draft = Draft(
+            kind=self._kind,
+            reference=self._reference,
+            amount=request.amount,
+            phone=request.phone,
+            wire_reference=self._payment.reference,
+            body_hash=hashlib.sha256(self._call.body).hexdigest(),
+            metadata=self._wanted.metadata,
+            refund_of=self._wanted.refund_of,
+        )
+
+    async def run(self, *, has_slot: bool = False) -> Payment:
+        """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
+        self._call.has_slot = has_slot
+        open_call = partial(self._store.open_call, self._identity, self._kind, self._reference)
+        entry, is_tenant_known = await self._journal.run(open_call)
+        if not is_tenant_known:
+            try:
+                await learn_tenant(self._session, self._store, self._identity, self._call.deadline)
+            except MomoPayError as error:
+                error.may_have_executed = entry is not None and may_have_executed(entry)
+                raise
+        while True:
+            if entry is not None:
+                self._check_same_payment(entry)
+            payment = await self._next(entry)
+            if payment is not None:
+                return payment
+            entry = await self._journal.run(partial(self._store.get, self._kind, self._reference))
+
+    async def _next(self, entry: JournalEntry | None) -> Payment | None:
+        """Do the next step; return None if the row must be read again."""
+        if entry is None:
+            return self._sent(await self._sender.try_to_send(self._draft, self._payment, None))
+        stages = [stage_of(each.status) for each in entry.transactions]
+        passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
+        match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
+            case Step.SEND | Step.SEARCH_THEN_SEND as step:
+                return await self._send_again(entry, search=step is Step.SEARCH_THEN_SEND)
+            case Step.WAIT:
+                await self._wait_for(entry)
+                return None
+            case Step.READ:
+                return await self._read_blocking(entry)
+            case Step.RECONCILE:
+                return await self._reconcile(entry)
+
+    async def _send_again(self, entry: JournalEntry, *, search: bool) -> Payment | None:
+        """Send, after a search unless every attempt is accounted for."""
+        self._call.has_slot = False  # it would be old after the search
+        try:
+            found = await self._known.find_before_sending(entry) if search else None
+            if found is not None:
+                return self._unless_ended(entry, found)
+            return self._sent(await self._sender.try_to_send(self._draft, self._payment, entry))
+        except BudgetExhaustedError:
+            if self._sender.limit is not None:  # what the service said says more
+                raise self._sender.limit from None
+            raise
+
+    async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
+        """Read what was paid, or blocks another attempt as far as is known; return it if it does."""
+        paid = [each for each in entry.transactions if each.is_paid][:1]
+        blocking: Transaction | None = None
+        for known in paid or entry.transactions:
+            if known.transaction_id in self._abandoned or not blocks(self._kind, stage_of(known.status)):
+                continue
+            transaction = await self._known.read(entry, known)
+            stage = stage_of(transaction.status)
+            if paid or stage is Stage.PAID:
+                return self._existing(entry, transaction)
+            if stage is Stage.OPEN and self._is_abandoned(known, transaction):
+                self._abandoned.add(known.transaction_id)
+            elif blocks(self._kind, stage):
+                blocking = transaction
+        return None if blocking is None else self._existing(entry, blocking)
+
+    async def _reconcile(self, entry: JournalEntry) -> Payment | None:
+        """Search for an attempt that is unresolved, and never send again if the list does not show it."""
+        found = await self._known.reconcile(entry)
+        if found is not None:
+            return self._unless_ended(entry, found)
+        # The search may have shown that an earlier prompt was paid.
+        again = await self._journal.run(partial(self._store.get, self._kind, self._reference))
+        if again == entry:
+            raise outcome_unknown(entry, "the list does not show it, which proves nothing")
+        return None
+
+    async def _wait_for(self, entry: JournalEntry) -> None:
+        """Sleep until the row of another call that is sending is to be read again."""
+        if self._session.backend.now() + self._pause > self._call.deadline:
+            raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
+        await self._session.backend.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _sent(self, record: Sent | None) -> Payment | None:
+        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
+
+    def _unless_ended(self, entry: JournalEntry, found: Transaction) -> Payment | None:
+        """Return a transaction that was found; None if it ended so that another attempt may go out."""
+        return self._existing(entry, found) if blocks(self._kind, stage_of(found.status)) else None
+
+    def _existing(self, entry: JournalEntry, transaction: Transaction) -> Payment:
+        """Return a transaction that an earlier call sent; raise Duplicate...Error if this call wants another phone."""
+        if not same_phone(self._draft.phone, transaction.phone):
+            if self._kind is EntryKind.PAYOUT or entry.is_anonymised:  # else `_check_same_payment` compared it
+                raise self._duplicate(entry, "was used with another phone")
+            if stage_of(transaction.status) is Stage.OPEN:
+                since = f"{transaction.created_at:%Y-%m-%d %H:%M} UTC"
+                raise self._duplicate(
+                    entry, f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
+                )
+        return payment_of(self._kind, self._reference, transaction, entry=entry)
+
+    def _is_abandoned(self, known: JournalTransaction, transaction: Transaction) -> bool:
+        """Return whether `abandon_after` has passed since an open prompt was sent."""
+        if self._wanted.abandon_after is None:
+            return False
+        # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
+        clock = self._session.clock
+        clock.observe(transaction.response.headers)
+        now = clock.service_now_if_known()
+        age = datetime.now(UTC) - known.sent_at if now is None else now - transaction.created_at
+        return age + _DATE_RESOLUTION >= timedelta(seconds=self._wanted.abandon_after)
+
+    def _check_same_payment(self, entry: JournalEntry) -> None:
+        """Raise Duplicate...Error if the reference was used for another payment.
+
+        The phone of an order may change: while a prompt is open or unresolved, `_existing` and the search compare it.
+        """
+        is_payout = self._kind is EntryKind.PAYOUT
+        if entry.amount != self._draft.amount:
+            raise self._duplicate(entry, f"was used with another amount, KES {entry.amount}")
+        # A refund that was not sent must not be sent without its limit, and what is no refund must not pass for one.
+        if entry.refund_of != self._wanted.refund_of:
+            raise self._duplicate(entry, "was used for another refund, or for none")
+        if entry.is_anonymised:
+            # Of one that was made, the service's record has the phone, with which this call's is compared.
+            if entry.state in MAY_BE_SENT if is_payout else not any(each.is_paid for each in entry.transactions):
+                raise self._duplicate(entry, "was anonymised")
+        elif is_payout and entry.phone != self._draft.phone:
+            raise self._duplicate(entry, "was used with another phone")
+        # A description or a callback URL may change between two runs of one program. No money depends on it.
+        if is_payout and entry.body_hash and entry.body_hash != self._draft.body_hash:
+            logger.info(
+                "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
+            )
+        request: Any = self._wanted.request
+        if entry.wire_reference != self._payment.reference:
+            logger.warning(
+                "order %s goes on with its first account_reference, by which its prompts are found",
+                redacted_repr(entry.reference),
+            )
+            self._take(request.renamed(entry.wire_reference))
+
+    def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:
+        """Return the error for a reference that was used before."""
+        is_payout = self._kind is EntryKind.PAYOUT
+        error = DuplicatePayoutError if is_payout else DuplicateCollectionError
+        message = f"reference {entry.reference!r} of {entry.created_at:%Y-%m-%d} {how}"
+        if "wait for" not in how:
+            message += f": give each {'payout' if is_payout else 'order'} a reference of its own"
+        return error(message, reference=entry.reference)

@@ -1,0 +1,92 @@
+"""Pay back what was paid of a collection: a payout of ``pay_once`` that never exceeds what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from momopay._core.backend import BackendT
+from momopay._core.session import Session
+from momopay.durable.access import JournalAccess, check_account
+from momopay.durable.known import KnownPayment
+from momopay.durable.once import Once, Wanted
+from momopay.durable.payment import Payment
+from momopay.errors import DuplicatePayoutError, RequestValidationError
+from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
+from momopay.journal.journal import Journal, parts_of
+from momopay.journal.limits import Refundable, refund_reference
+from momopay.models.metadata import checked_metadata
+from momopay.models.requests import PayoutRequest
+from momopay.money import format_amount
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.store import Store
+
+
+async def refund(
+    session: Session[BackendT],
+    journal: Journal,
+    *,
+    of: str,
+    amount: int | Decimal | None,
+    reference: str | None,
+    metadata: Mapping[str, object] | None,
+    **optional: object,
+) -> Payment:
+    """Do what `Payouts.refund` promises."""
+    if not isinstance(of, str) or not of:
+        raise RequestValidationError({"of": "must be the reference of a collection, as text"})
+    # Two calls without a reference are one refund.
+    name = refund_reference(of) if reference is None else reference
+    store = parts_of(journal).store
+    access = JournalAccess(session, store, EntryKind.COLLECTION, of, session.backend.now() + session.limits.deadline)
+    refundable = await access.run(partial(store.refundable, of, name))
+    if not refundable.paid and not refundable.order.is_anonymised:
+        # Its callback may have been lost.
+        await check_account(session, journal)
+        await KnownPayment(session, store, access).refresh(refundable.order)
+        refundable = await access.run(partial(store.refundable, of, name))
+    _check_paid(refundable)
+    known = await access.run(partial(store.get, EntryKind.PAYOUT, name))
+    if known is not None and known.refund_of == of:
+        if reference is None:
+            await access.run(partial(_check_is_latest, store, refundable, known))
+        amount = known.amount if amount is None else amount
+    elif amount is None:
+        amount = refundable.by_default
+        refundable.check(amount)
+    phone = _payer(refundable)
+    request = PayoutRequest.checked(
+        on_loopback=session.account.on_loopback, amount=amount, phone=phone, reference=name, **optional
+    )
+    return await Once(session, journal, Wanted(name, request, checked_metadata(metadata), refund_of=of)).run()
+
+
+def _check_paid(refundable: Refundable) -> None:
+    """Raise RequestValidationError if nothing of the collection was paid."""
+    if not refundable.paid:
+        order = refundable.order
+        known = f"its last known status is {order.status}" if order.status else "its outcome is not known"
+        raise RequestValidationError({"of": f"was not paid: {known}. If it was paid since, sweep, then try again"})
+
+
+def _check_is_latest(store: Store, refundable: Refundable, known: JournalEntry) -> None:
+    """Raise DuplicatePayoutError if the collection was paid again after the refund with the default reference."""
+    everything = Refundable(refundable.order, refundable.refunds)
+    if known.state in MAY_BE_SENT or everything.left <= 0 or refundable.paid <= store.paid_before(known.reference):
+        return
+    raise DuplicatePayoutError(
+        f"reference {known.reference!r} is a refund of KES {format_amount(known.amount)} from before the collection was"
+        f" paid again: KES {format_amount(everything.left)} is left to pay back, with"
+        f" reference={everything.free_reference()!r}",
+        reference=known.reference,
+    )
+
+
+def _payer(refundable: Refundable) -> str:
+    """Return the phone of the last payment, to which a refund goes."""
+    if refundable.order.is_anonymised:
+        raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
+    return refundable.order.counting[-1].phone

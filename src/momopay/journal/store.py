@@ -1,0 +1,612 @@
+"""The payments of one account and their transactions: the statements that read and change them.
+
+| from | to | only if |
+|---|---|---|
+| no row | SENDING | the reference is new: the primary key decides |
+| what `momopay.journal.rules` allows | SENDING | the row is as the call read it |
+| SENDING | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
+| any | ACCEPTED | the service's own response or record shows this payment, and no other row has its id |
+| ACCEPTED | UNKNOWN | the service's record under the accepted id is another payment |
+| what the rules allow | UNKNOWN | a search shows a payment with this reference after all |
+| SENDING without a live lease, UNKNOWN | NOT_SENT | a person released it, and nobody changed it meanwhile |
+
+Invariants:
+- A row is committed as SENDING before the network is touched, and the commit is on disk when it returns.
+- What is known of a transaction only moves forward: open, ended without success, paid.
+- A transaction and the row that it changes are committed together. No payment is deleted, and a transaction only if the
+  service's record shows that it is another payment.
+- "As it was read" is one number: whatever changes a payment or its transactions raises `revision`.
+
+Thread safety: every thread may call everything here. The database decides between calls; nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from momopay._redaction import redacted_repr
+from momopay.errors import JournalError, RequestValidationError
+from momopay.journal.accounts import Accounts
+from momopay.journal.database import Database, bounded, problem_of
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.evidence import KeyIdentity, Report
+from momopay.journal.lease import Lease, LeaseHolder
+from momopay.journal.limits import Refundable, check_sharing
+from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, Stage, may_have_executed, stage_of, transitions
+from momopay.journal.schema import (
+    TAKE_LEASE,
+    Now,
+    insert_new,
+    lease_left,
+    payments,
+    transactions,
+    update_one,
+)
+from momopay.journal.watermark import Watermark
+from momopay.models.enums import TransactionStatus
+from momopay.money import format_amount
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+_AT_ONCE: Final = 500  # databases limit the parameters of a statement
+# A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
+_EARLIER: Final = timedelta(seconds=10)
+_ASK_BACK: Final = "ask the recipient for one of them back"
+# Seconds after a release after which a sweep searches for the payment once more.
+SEARCH_AFTER_RELEASE: Final = 600.0
+
+_row: Final = payments.c
+_of: Final = transactions.c
+IN_ACCOUNT: Final = _row.account == bindparam("the_account")
+_IS_ROW: Final = and_(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
+_IS_TRANSACTION: Final = and_(
+    _of.account == bindparam("the_account"), _of.transaction_id == bindparam("the_transaction_id")
+)
+_AS_READ: Final = _row.revision == bindparam("the_revision")
+_SAME_CLAIM: Final = _row.claim == bindparam("the_claim")
+
+# Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
+_ENTRIES: Final = select(
+    payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
+).outerjoin(
+    transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference)
+)
+_KEPT: Final = tuple(JournalTransaction.model_fields)
+
+
+def _change(cause: Cause, to: JournalState, kind: EntryKind, *expected: ColumnElement[bool], **values: Any) -> Update:
+    """Return the statement by which a cause changes a row, with the rules' states as its condition."""
+    # Not IN, whose list SQLAlchemy expands anew at each execution.
+    before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
+    return update(payments).where(_IS_ROW, before, *expected).values(state=to, revision=_row.revision + 1, **values)
+
+
+def _new(column: str, table: Any = _row) -> BindParameter[Any]:
+    return bindparam(f"new_{column}", type_=table[column].type)
+
+
+# Of the clock that wrote `sent_at`: what a later attempt measures is the offset of another moment.
+_OFFSET: Final = case((_row.attempts > 1, _row.clock_offset), else_=func.coalesce(_row.clock_offset, _new("clock_offset")))
+_IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
+_BEGIN: Final = {
+    kind: _change(
+        Cause.BEGIN,
+        JournalState.SENDING,
+        kind,
+        _AS_READ,
+        phone=_new("phone"),
+        seen_id=None,
+        code=None,
+        attempts=_row.attempts + 1,
+        # A payout that was refused or released may have been paid the first time after all: a search begins there.
+        sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=Text())),
+        clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
+        metadata=func.coalesce(_new("metadata"), _row.metadata),
+        body_hash=_new("body_hash"),
+        paid_before=_new("paid_before"),
+        **TAKE_LEASE,
+    )
+    for kind in EntryKind
+}
+_OUTCOMES: Final = {
+    (kind, to): _change(
+        Cause.OUTCOME,
+        to,
+        kind,
+        _SAME_CLAIM,
+        seen_id=_new("seen_id"),
+        code=_new("code"),
+        attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
+        clock_offset=_OFFSET,
+    )
+    for kind in EntryKind
+    for to in transitions(kind)[Cause.OUTCOME]
+}
+_ACCEPT: Final = {
+    kind: _change(Cause.ACCEPTANCE, JournalState.ACCEPTED, kind, seen_id=None, code=None, clock_offset=_OFFSET)
+    for kind in EntryKind
+}
+_CONTRADICT: Final = {
+    kind: _change(Cause.CONTRADICTION, JournalState.UNKNOWN, kind, seen_id=None) for kind in EntryKind
+}
+_SIGHT: Final = {kind: _change(Cause.SIGHTING, JournalState.UNKNOWN, kind, _AS_READ) for kind in EntryKind}
+_RELEASE: Final = {
+    kind: _change(
+        Cause.RELEASE,
+        JournalState.NOT_SENT,
+        kind,
+        _AS_READ,
+        released_by=_new("released_by"),
+        released_at=bindparam("now"),
+        search_after=Now() + SEARCH_AFTER_RELEASE,
+    )
+    for kind in EntryKind
+}
+_SELECT_PAID_BEFORE: Final = select(_row.paid_before).where(_IS_ROW)
+_LOCK: Final = select(_row.revision).where(_IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
+_TOUCH: Final = update(payments).where(_IS_ROW).values(revision=_row.revision + 1)
+
+_REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "unhandled_since", "learned_at_service")
+_IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SUCCESS)
+_IS_OPEN: Final = or_(
+    _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
+)
+_IS_REVERSED: Final = _of.status == TransactionStatus.REVERSED
+_reported: Final = {name: _new(name, _of) for name in _REPORTED}
+_added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
+_LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
+# By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
+# list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
+_REPORT: Final[Mapping[Stage, Update]] = {
+    Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
+    Stage.ENDED: update(transactions)
+    .where(_IS_TRANSACTION, _IS_NOT_PAID, ~_IS_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
+    .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
+    Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
+}
+# What an end without success reported is not true of a payment.
+_PAY: Final = (
+    update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
+)
+_ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
+_SELECT_TRANSACTION: Final = select(transactions).where(_IS_TRANSACTION)
+_DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
+_SELECT_OTHERS: Final = (
+    select(_of.transaction_id)
+    .join(payments, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
+    .where(
+        IN_ACCOUNT,
+        _row.wire_reference == bindparam("the_wire_reference"),
+        or_(_row.kind != bindparam("the_kind"), _row.reference != bindparam("the_reference")),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A payment that is about to be sent.
+
+    Attributes:
+        kind: Payout or collection.
+        reference: The caller's.
+        amount: KES.
+        phone: In the form that is sent.
+        wire_reference: What the service gets as its reference.
+        body_hash: Of the request's body.
+        metadata: The caller's own.
+        refund_of: The collection of which it pays something back.
+    """
+
+    kind: EntryKind
+    reference: str
+    amount: Decimal
+    phone: str
+    wire_reference: str
+    body_hash: str
+    metadata: Mapping[str, object] | None = None
+    refund_of: str | None = None
+
+
+class Store:
+    """The payments of one account in the journal."""
+
+    def __init__(self, database: Database, account: str) -> None:
+        self.database = database
+        self.account = account
+        self.leases = LeaseHolder(database)
+        self.accounts = Accounts(database, account)
+        self.watermark = Watermark(database)
+
+    def bounded(self, seconds: float) -> AbstractContextManager[None]:
+        """Let all that this thread does with the database in the context end within so many seconds.
+
+        A statement whose answer did not come in time may have been committed, or may be later: over PostgreSQL by a
+        server that was frozen, once it goes on.
+        """
+        return bounded(seconds)
+
+    def check(self, identity: KeyIdentity, *, restored: bool = False) -> bool:
+        """Return whether the tenant of a key is known; raise ConfigurationError if the journal must not be used.
+
+        That is if it belongs to another account, is a file with a second name or, unless `restored`, went back in time.
+        """
+        with self.database.connection() as connection:
+            if not restored:
+                self.watermark.check(connection)
+            return self.accounts.check(connection, identity)
+
+    def open_call(
+        self, identity: KeyIdentity, kind: EntryKind, reference: str
+    ) -> tuple[JournalEntry | None, bool]:
+        """Return the entry of a reference, None if there is none, and whether the tenant of the key is known.
+
+        Raises:
+            ConfigurationError: As `check`.
+        """
+        with self.database.connection() as connection:
+            found = self.entries(connection, (_IS_ROW,), {"the_kind": kind, "the_reference": reference})
+            try:
+                self.watermark.check(connection)
+                is_known = self.accounts.check(connection, identity)
+            except (JournalError, SQLAlchemyError) as error:
+                # What the entry says is known, although the call cannot go on.
+                failure = error if isinstance(error, JournalError) else JournalError(problem_of(error))
+                failure.may_have_executed = bool(found) and may_have_executed(found[0])
+                raise failure from error
+        return next(iter(found), None), is_known
+
+    # Reading
+
+    def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
+        """Return the entry of a reference, or None."""
+        return next(iter(self.select(_IS_ROW, the_kind=kind, the_reference=reference)), None)
+
+    def by_transaction(self, transaction_id: str) -> JournalEntry | None:
+        """Return the entry that has a transaction, as the service accepted it."""
+        return next(iter(self.having(_of.transaction_id == bindparam("the_text"), the_text=transaction_id)), None)
+
+    def by_receipt(self, receipt: str) -> list[JournalEntry]:
+        """Return the entries that have a receipt, the newest first: one, unless the provider repeats itself."""
+        return self.having(_of.receipt == bindparam("the_text"), the_text=receipt)[::-1]
+
+    def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
+        """Return the entries that the service has under a reference."""
+        return self.select(_row.wire_reference == bindparam("the_text"), the_text=wire_reference)
+
+    def unresolved(self) -> list[JournalEntry]:
+        """Return what reads as UNKNOWN, oldest first."""
+        found = self.select(or_(*(_row.state == state for state in UNRESOLVED)))
+        return [entry for entry in found if entry.state is JournalState.UNKNOWN]
+
+    def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
+        """Yield the payouts to these phones, in any state."""
+        wanted = list(phones)
+        is_payout = _row.kind == EntryKind.PAYOUT
+        for start in range(0, len(wanted), _AT_ONCE):
+            yield from self.select(is_payout, _row.phone.in_(wanted[start : start + _AT_ONCE]))
+
+    def others(self, entry: JournalEntry) -> frozenset[str]:
+        """Return the transactions with the entry's reference that the journal knows to be of other payments."""
+        values = self._values(entry.kind, entry.reference, the_wire_reference=entry.wire_reference)
+        with self.database.connection() as connection:
+            return frozenset(connection.execute(_SELECT_OTHERS, values).scalars())
+
+    def select(self, *where: ColumnElement[bool], **parameters: object) -> list[JournalEntry]:
+        """Return the entries of the account for which the conditions hold, oldest first."""
+        with self.database.connection() as connection:
+            return self.entries(connection, where, parameters)
+
+    def entries(
+        self, connection: Connection, where: Sequence[ColumnElement[bool]], parameters: Mapping[str, object]
+    ) -> list[JournalEntry]:
+        """Do what `select` does, on a connection."""
+        # Not ordered by the database: SQLite would read the whole account in the order that it has an index for.
+        statement = _ENTRIES.where(IN_ACCOUNT, *where)
+        found: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+        for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
+            found.setdefault((row["kind"], row["reference"]), []).append(row)
+        return sorted(map(self._entry, found.values()), key=lambda entry: (entry.created_at, entry.kind, entry.reference))
+
+    def having(self, *transaction: ColumnElement[bool], **parameters: object) -> list[JournalEntry]:
+        """Return the entries with a transaction for which the conditions hold, oldest first."""
+        keys = select(_of.kind, _of.reference).where(_of.account == bindparam("the_account"), *transaction)
+        return self.select(tuple_(_row.kind, _row.reference).in_(keys), **parameters)
+
+    def _entry(self, rows: Sequence[Mapping[Any, Any]]) -> JournalEntry:
+        row = dict(rows[0])
+        if row["state"] == JournalState.SENDING and self.leases.has_ended(row):
+            row["state"] = JournalState.UNKNOWN
+        row["metadata"] = None if row["metadata"] is None else json.loads(row["metadata"])
+        found = [each for each in rows if each["of_transaction_id"] is not None]
+        found.sort(key=lambda each: (each["of_sent_at"], each["of_transaction_id"]))
+        row["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in found]
+        return JournalEntry.model_validate(row)
+
+    # Sending
+
+    def begin(
+        self,
+        lease: Lease,
+        draft: Draft,
+        seconds: float,
+        *,
+        read: JournalEntry | None,
+        clock_offset: float | None = None,
+    ) -> JournalEntry | None:
+        """Record, durably, that the holder of a lease is about to send, for so many seconds at most.
+
+        Args:
+            lease: The call's lease. If it ended while the statement ran, because the caller gave up, the row becomes
+                NOT_SENT.
+            draft: What is about to be sent.
+            seconds: For how long the lease holds at most.
+            read: The entry as the call read it before it searched; None if there was none. If it is another one now,
+                another call has sent meanwhile, and this one must decide anew.
+            clock_offset: Seconds by which this machine's clock is ahead of the service's, if that is known.
+
+        Returns:
+            None if the payment may be sent; else the entry that forbids it.
+
+        Raises:
+            ConfigurationError: The journal went back in time.
+            RequestValidationError: Refunds would exceed what was paid, or another order is open under the same
+                reference of the service.
+        """
+        metadata = None if draft.metadata is None else json.dumps(draft.metadata)
+        lease_columns = self.leases.columns(lease, seconds)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")  # texts are compared
+        with self.database.transaction() as connection:
+            # First, because it keeps other payments out until the end of the transaction: what the checks read stays.
+            mark = self.watermark.raise_sequence(connection)
+            paid_before = self._check_refund(connection, draft)
+            self._check_wire_reference(connection, draft)
+            values: dict[str, object] = {
+                "metadata": metadata,
+                "clock_offset": clock_offset,
+                "body_hash": draft.body_hash,
+                "phone": draft.phone,
+                "paid_before": paid_before,
+            }
+            if read is None:
+                columns = dict.fromkeys(each.name for each in payments.c) | values
+                columns |= {"account": self.account, "kind": draft.kind, "reference": draft.reference}
+                columns |= {"amount": format_amount(draft.amount), "attempts": 1, "state": JournalState.SENDING}
+                columns |= {"created_at": now, "sent_at": now, "refund_of": draft.refund_of, "revision": 1}
+                columns |= {"wire_reference": draft.wire_reference, **lease_columns}
+                del columns["lease_until"]
+                begun = insert_new(connection, payments, columns)
+            else:
+                changed = {f"new_{name}": value for name, value in values.items()} | {"the_revision": read.revision}
+                changed = self._values(draft.kind, draft.reference, now=now, **changed, **lease_columns)
+                begun = update_one(connection, _BEGIN[draft.kind], changed)
+        self.watermark.note(mark)
+        if begun:
+            if not self.leases.holds(lease):
+                self.undo(lease, draft)
+            return None
+        entry = self.get(draft.kind, draft.reference)
+        if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
+            raise JournalError("the journal's database neither took the row nor shows one")
+        return entry
+
+    def undo(self, lease: Lease, draft: Draft) -> None:
+        """Change the row that `begin` wrote to NOT_SENT, for a call that gave up before it sent."""
+        if lease.is_own:
+            self._outcome(lease, draft, JournalState.NOT_SENT)
+
+    def is_sending(self, lease: Lease, draft: Draft) -> bool:
+        """Return whether the row is still as `begin` wrote it for this lease."""
+        entry = self.get(draft.kind, draft.reference)
+        return entry is not None and entry.claim == lease.id and entry.state is JournalState.SENDING
+
+    def record_outcome(
+        self,
+        lease: Lease,
+        draft: Draft,
+        state: JournalState,
+        *,
+        seen_id: str | None = None,
+        code: str | None = None,
+        clock_offset: float | None = None,
+    ) -> bool:
+        """Record how the call that holds the lease ended, unless a later call or the service's record decided.
+
+        Returns:
+            Whether this was recorded.
+        """
+        known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
+        return self.leases.holds(lease) and self._outcome(lease, draft, state, **known)
+
+    def _outcome(self, lease: Lease, draft: Draft, state: JournalState, **known: object) -> bool:
+        nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
+        values = self._values(draft.kind, draft.reference, the_claim=lease.id, **nothing | known)
+        return self._update(_OUTCOMES[draft.kind, state], values)
+
+    def _check_refund(self, connection: Connection, draft: Draft) -> str | None:
+        """Raise RequestValidationError if refunds would exceed what was paid; return how much was paid, as text."""
+        if draft.refund_of is None:
+            return None
+        refundable = self.refundable(draft.refund_of, draft.reference, connection=connection)
+        refundable.check(draft.amount)
+        return format_amount(refundable.paid)
+
+    def _check_wire_reference(self, connection: Connection, draft: Draft) -> None:
+        """Raise RequestValidationError if another order with the same amount is open under the same reference."""
+        if draft.kind is EntryKind.PAYOUT:
+            return
+        where = (_row.kind == EntryKind.COLLECTION, _row.wire_reference == bindparam("the_text"))
+        for other in self.entries(connection, where, {"the_text": draft.wire_reference}):
+            check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
+
+    def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
+        """Return what may be paid back of a collection, not counting the refund with the reference `besides`.
+
+        Raises:
+            RequestValidationError: The collection is not in the journal.
+        """
+        if connection is None:
+            with self.database.connection() as own:
+                return self.refundable(of, besides, connection=own)
+        values = {"the_kind": EntryKind.COLLECTION, "the_reference": of}
+        order = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
+        if order is None:
+            raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
+        refunds = self.entries(connection, (_row.refund_of == bindparam("the_text"),), {"the_text": of})
+        return Refundable(order, refunds, besides)
+
+    def paid_before(self, refund: str) -> Decimal:
+        """Return how much of the collection had been paid when a refund was begun, KES."""
+        with self.database.connection() as connection:
+            found = connection.scalar(_SELECT_PAID_BEFORE, self._values(EntryKind.PAYOUT, refund))
+        return Decimal(found or 0)
+
+    # What the service says
+
+    def record(
+        self,
+        entry: JournalEntry | Draft,
+        report: Report,
+        *,
+        lease: Lease | None = None,
+        clock_offset: float | None = None,
+        may_add: bool = True,
+    ) -> bool:
+        """Record a transaction that the service accepted, and what its record reports.
+
+        One that is new to the journal makes the row ACCEPTED: without a lease it is taken for that of the latest
+        attempt, unless it was made before that. One that is known changes nothing of a later attempt.
+
+        Args:
+            entry: The payment that has it.
+            report: What the service's record says.
+            lease: Of the call that sent, if its own response is the proof.
+            clock_offset: As for `begin`.
+            may_add: False if only a transaction that is known may be changed.
+
+        Returns:
+            False if the payment is not in the journal, or the transaction is that of another one.
+        """
+        if lease is not None and not self.leases.holds(lease):
+            return True  # a forked child: its parent records
+        values = self._values(entry.kind, entry.reference, the_transaction_id=report.transaction_id)
+        values |= {f"new_{name}": getattr(report, name) for name in _REPORTED if name != "learned_at_service"}
+        values |= {"new_clock_offset": clock_offset, "new_learned_at_service": report.service_time}
+        with self.database.transaction() as connection:
+            connection.execute(_LOCK, values)
+            before = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
+            if before is None:
+                return False
+            is_new = may_add and self._insert(connection, before, report, lease)
+            if not is_new:
+                known = connection.execute(_SELECT_TRANSACTION, values).mappings().one_or_none()
+                if known is None or (known["kind"], known["reference"]) != (entry.kind, entry.reference):
+                    return False
+            is_paid = self._report(connection, report, values)
+            if is_new and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
+                update_one(connection, _ACCEPT[entry.kind], values)
+            after = self.entries(connection, (_IS_ROW,), values)[0]
+            if after != before:
+                connection.execute(_TOUCH, values)
+            remedy = ""
+            if after.paid_twice and (is_new or is_paid):
+                is_order = after.kind is EntryKind.COLLECTION
+                remedy = self.refundable(after.reference, connection=connection).remedy() if is_order else _ASK_BACK
+        if remedy:
+            logger.critical(
+                "reference %s was paid %d times, by transactions %s: %s",
+                redacted_repr(after.reference),
+                len(after.counting),
+                ", ".join(each.transaction_id for each in after.counting),
+                remedy,
+            )
+        return True
+
+    def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
+        """Record that a transaction is another payment: whether this one was made is unknown."""
+        values = self._values(entry.kind, entry.reference, the_transaction_id=transaction_id)
+        is_latest = entry.transactions[-1:] and entry.transactions[-1].transaction_id == transaction_id
+        with self.database.transaction() as connection:
+            connection.execute(_LOCK, values)
+            connection.execute(_TOUCH, values)
+            is_deleted = connection.execute(_DELETE_TRANSACTION, values).rowcount == 1
+            return bool(is_deleted and is_latest and update_one(connection, _CONTRADICT[entry.kind], values))
+
+    def sight(self, entry: JournalEntry) -> bool:
+        """Record that a payment that was refused or not sent may have been made after all."""
+        values = self._values(entry.kind, entry.reference, the_revision=entry.revision)
+        return self._update(_SIGHT[entry.kind], values)
+
+    def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
+        """Insert a transaction of a payment, and return whether it is new."""
+        sent_at = entry.sent_at
+        if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
+            ahead = timedelta(seconds=entry.clock_offset or 0.0)
+            sent_at = min(sent_at, report.created_at + ahead)
+        columns: dict[str, object] = dict.fromkeys(each.name for each in transactions.c)
+        columns |= {"account": self.account, "kind": entry.kind, "reference": entry.reference}
+        columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
+        columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
+        return insert_new(connection, transactions, columns)
+
+    def _report(self, connection: Connection, report: Report, values: Mapping[str, object]) -> bool:
+        """Change a known transaction by what the service reports, and return whether it is paid only since."""
+        stage = stage_of(report.status)
+        if stage is Stage.PAID:
+            return update_one(connection, _PAY, values) or (update_one(connection, _ADD_PAID, values) and False)
+        update_one(connection, _REPORT[stage], values)
+        return False
+
+    def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
+        """Return whether a new transaction is that of an earlier attempt, and the latest one is unresolved."""
+        if entry.state not in UNRESOLVED or report.created_at is None or entry.clock_offset is None:
+            return False
+        are_others_known = len(entry.transactions) + 1 >= entry.attempts
+        sent_at = entry.sent_at - timedelta(seconds=entry.clock_offset)
+        return not are_others_known and sent_at - report.created_at > _EARLIER
+
+    # A person's decisions
+
+    def seconds_to_release(self, entry: JournalEntry) -> float:
+        """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
+        statement = select(lease_left(payments)).where(_IS_ROW)
+        with self.database.connection() as connection:
+            left = connection.scalar(statement, self._values(entry.kind, entry.reference))
+        return 0.0 if left is None else left + RELEASE_AFTER_LEASE
+
+    def release(self, entry: JournalEntry, by: str) -> bool:
+        """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        values = self._values(entry.kind, entry.reference, the_revision=entry.revision, new_released_by=by, now=now)
+        return entry.state is JournalState.UNKNOWN and self._update(_RELEASE[entry.kind], values)
+
+    def _update(self, change: Update, values: Mapping[str, object]) -> bool:
+        with self.database.connection() as connection:
+            return update_one(connection, change, values)
+
+    def _values(self, kind: EntryKind, reference: str, **values: object) -> dict[str, object]:
+        return {"the_account": self.account, "the_kind": kind, "the_reference": reference, **values}
