@@ -52,6 +52,11 @@ class Client(BaseClient["SyncBackend"]):
         budget: The rate budget; by default one shared by all clients of this key in the process. A
             `FileRateBudget` shares it with the other processes of the machine, a `RedisRateBudget` with
             other machines, too; None is no budget at all.
+        max_wait: Seconds that a call waits for its slot in the rate budget; a longer wait is a
+            `BudgetExhaustedError` at once, for code that a person waits for. By default a call waits until its
+            deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
+        journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls. A URL is opened at
+            the first use, and closed with the client.
         transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
             bounds each of its network operations, and the body.
         proxy: The URL of an HTTP proxy to connect through, ``http://`` or ``https://``, with a user and a password if
@@ -79,6 +84,8 @@ class Client(BaseClient["SyncBackend"]):
         deadline: float = 90.0,
         max_attempts: int = 4,
         budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        max_wait: float | None = None,
+        journal: momopay.Journal | str | None = None,
         transport: httpx.BaseTransport | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | None = None,
@@ -87,17 +94,20 @@ class Client(BaseClient["SyncBackend"]):
         on_event: Callable[[events.Event], object] | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_request")
-        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
         account = Account(api_key, base_url)
         connections: Connections[SyncBackend] = Connections(
             "_transport.sync_backend.SyncBackend", transport, proxy, verify
         )
-        self._configure(account, limits, budget, connections, default_headers, app_info, on_event)
+        self._configure(account, limits, budget, connections, default_headers, app_info, on_event, journal)
 
     def close(self) -> None:
-        """Close the connections. The client cannot be used afterwards."""
-        if self._owns_connections:
-            load("_core.operation.run_sync")(self._session.close())
+        """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""
+        try:
+            if self._owns_connections:
+                load("_core.operation.run_sync")(self._session.close())
+        finally:
+            self._close_journal()
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +128,8 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         deadline: As for `Client`.
         max_attempts: As for `Client`.
         budget: As for `Client`.
+        max_wait: As for `Client`.
+        journal: As for `Client`.
         transport: An async httpx transport to send through, instead of the SDK's own connections.
         proxy: As for `Client`.
         verify: As for `Client`.
@@ -139,6 +151,8 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         deadline: float = 90.0,
         max_attempts: int = 4,
         budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        max_wait: float | None = None,
+        journal: momopay.Journal | str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | None = None,
@@ -147,17 +161,20 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         on_event: Callable[[events.Event], object] | None = None,
     ) -> None:
         check_collaborators(budget, transport, "handle_async_request")
-        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts)
+        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
         account = Account(api_key, base_url)
         connections: Connections[AsyncBackend] = Connections(
             "_transport.async_backend.AsyncBackend", transport, proxy, verify
         )
-        self._configure(account, limits, budget, connections, default_headers, app_info, on_event)
+        self._configure(account, limits, budget, connections, default_headers, app_info, on_event, journal)
 
     async def aclose(self) -> None:
-        """Close the connections. The client cannot be used afterwards."""
-        if self._owns_connections:
-            await self._session.close()
+        """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""
+        try:
+            if self._owns_connections:
+                await self._session.close()
+        finally:
+            self._close_journal()
 
     async def __aenter__(self) -> Self:
         return self

@@ -78,6 +78,10 @@ def test_an_account_does_not_show_its_key() -> None:
         {"max_attempts": 0},
         {"max_attempts": 1.5},
         {"max_attempts": True},
+        {"max_wait": -0.1},
+        {"max_wait": float("nan")},
+        {"max_wait": 1_000_001},
+        {"max_wait": True},
     ],
 )
 def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
@@ -88,6 +92,7 @@ def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
 
 def test_limits_at_their_ends_are_taken() -> None:
     Limits(timeout=1_000_000, deadline=0.001, max_attempts=1)
+    Limits(timeout=1, deadline=1, max_attempts=1, max_wait=0)
 
 
 @pytest.mark.parametrize("budget", ["x", 60, object()])

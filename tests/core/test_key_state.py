@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 
 import momopay
+from forked import succeeds_in_child
+from momopay import RateBudget
 from momopay._core.config import Account
 from momopay._core.key_state import StkPause, hash_of, key_state_for
 
@@ -47,3 +52,28 @@ def test_the_longer_of_two_pauses_holds() -> None:
 
 def test_without_a_refusal_nothing_is_held_back() -> None:
     assert StkPause().refusal(0.0) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_another_thread_makes_a_state_leaves_no_lock_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, may_end = threading.Event(), threading.Event()
+
+    def slow_budget() -> RateBudget:
+        made.set()
+        may_end.wait(30)
+        return RateBudget()
+
+    monkeypatch.setattr("momopay._core.key_state.RateBudget", slow_budget)
+    thread = threading.Thread(target=key_state_for, args=[Account("pk_test_slow", "https://api.example/v1")])
+    thread.start()
+    assert made.wait(30)
+
+    def in_child() -> None:
+        may_end.set()
+        assert key_state_for(Account("pk_test_forked", "https://api.example/v1")) is not None
+
+    try:
+        assert succeeds_in_child(in_child)
+    finally:
+        may_end.set()
+        thread.join()

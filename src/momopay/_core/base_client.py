@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
 import momopay
 from momopay._core.backend import BackendT
 from momopay._core.config import SHARED_BUDGET, UNCHANGED, Account, Limits, check_collaborators
+from momopay._fork import renew_in_child
 from momopay._redaction import clears_frames
+from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from momopay._core.session import Session
@@ -56,6 +58,40 @@ class Connections(Generic[BackendT]):
     @property
     def is_closed(self) -> bool:
         return self._backend is not None and self._backend.is_closed
+
+
+class ClientJournal:
+    """The journal of a client and its copies: the user's, or opened from its URL at the first use."""
+
+    def __init__(self, given: object) -> None:
+        if not isinstance(given, str | momopay.Journal):
+            raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
+        self._given = given
+        self._opened: momopay.Journal | None = None
+        self._is_closed = False
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def open(self) -> momopay.Journal:
+        """Return the journal; open it if it is not."""
+        if isinstance(self._given, momopay.Journal):
+            return self._given
+        with self._lock:  # two threads may make the first call
+            if self._is_closed:
+                raise ConfigurationError("this client is closed; make another. Nothing was sent")
+            if self._opened is None:
+                self._opened = momopay.Journal(self._given)
+            return self._opened
+
+    def close(self) -> None:
+        """Close the journal if it was opened here. The user's own stays open."""
+        with self._lock:
+            self._is_closed = True
+            if self._opened is not None:
+                self._opened.close()
 
 
 class Waits:
@@ -102,7 +138,9 @@ class BaseClient(Generic[BackendT]):
     _limits: Limits
     _headers: dict[str, str] | None = None  # that the user adds to every request
     _observer: Any = None  # an Observer, which a client without `on_event` does not load
+    _journal: ClientJournal | None = None
     _owns_connections: bool = True
+    _owns_journal: bool = True
 
     def _configure(
         self,
@@ -113,6 +151,7 @@ class BaseClient(Generic[BackendT]):
         default_headers: Mapping[str, str] | None,
         app_info: str | None,
         on_event: object,
+        journal: object,
     ) -> None:
         self._account = account
         self._limits = limits
@@ -123,11 +162,23 @@ class BaseClient(Generic[BackendT]):
             self._headers = load("_core.headers.checked_headers")(default_headers, app_info)
         if on_event is not None:
             self._observer = load("_core.events.Observer")(on_event)
+        if journal is not None:
+            self._journal = ClientJournal(journal)
+
+    def _close_journal(self) -> None:
+        if self._journal is not None and self._owns_journal:
+            self._journal.close()
 
     @cached_property
     def _session(self) -> Session[BackendT]:
         session: Session[BackendT] = load("_core.session.open_session")(
-            self._connections.backend(), self._account, self._budget, self._limits, self._headers, self._observer
+            self._connections.backend(),
+            self._account,
+            self._budget,
+            self._limits,
+            self._headers,
+            self._observer,
+            None if self._journal is None else self._journal.open,
         )
         return session
 
@@ -195,6 +246,16 @@ class BaseClient(Generic[BackendT]):
         return self._limits.max_attempts
 
     @property
+    def max_wait(self) -> float | None:
+        """Seconds that a call waits for its slot in the rate budget, None if until its deadline."""
+        return self._limits.max_wait
+
+    @property
+    def journal(self) -> momopay.Journal | None:
+        """The journal of the durable calls, opened if it was given by its URL; None if none was given."""
+        return None if self._journal is None else self._journal.open()
+
+    @property
     def is_closed(self) -> bool:
         """Whether the connections were closed, by this client or the one that it is a copy of."""
         return self._connections.is_closed
@@ -206,8 +267,10 @@ class BaseClient(Generic[BackendT]):
         timeout: float | UNCHANGED = UNCHANGED,
         deadline: float | UNCHANGED = UNCHANGED,
         max_attempts: int | UNCHANGED = UNCHANGED,
+        max_wait: float | UNCHANGED | None = UNCHANGED,
         api_key: str | UNCHANGED = UNCHANGED,
         budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | UNCHANGED | None = UNCHANGED,
+        journal: momopay.Journal | str | UNCHANGED | None = UNCHANGED,
         default_headers: Mapping[str, str] | UNCHANGED = UNCHANGED,
     ) -> Self:
         """Return a light copy with other options; it shares the connections and, for the same key, budget and waits.
@@ -216,15 +279,17 @@ class BaseClient(Generic[BackendT]):
             timeout: Seconds for one attempt.
             deadline: Seconds for one call.
             max_attempts: Attempts in one call.
+            max_wait: Seconds that a call waits for its slot in the rate budget; None until its deadline.
             api_key: The key of another account at the same address. The copy has that key's own rate budget: a
                 `FileRateBudget` or `RedisRateBudget` of this client, which keep keys apart; None if this client has
                 none; else the one that all clients of that key in the process share.
             budget: The rate budget.
+            journal: The journal of the durable calls, or its URL. The copy closes one that it opened itself.
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
             The copy, with the same `on_event`, and with everything else that a subclass keeps in its attributes.
-            Closing it closes nothing; the original owns the connections.
+            Closing it closes nothing of the original, which owns the connections.
 
         Raises:
             ConfigurationError: An option is out of range or unsafe.
@@ -237,8 +302,13 @@ class BaseClient(Generic[BackendT]):
             timeout=limits.timeout if timeout is UNCHANGED else timeout,
             deadline=limits.deadline if deadline is UNCHANGED else deadline,
             max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
+            max_wait=limits.max_wait if max_wait is UNCHANGED else max_wait,
         )
-        copy._owns_connections = False  # closing a copy must not close what the original still uses
+        # Closing a copy must not close what the original still uses.
+        copy._owns_connections = False
+        copy._owns_journal = journal is not UNCHANGED
+        if journal is not UNCHANGED:
+            copy._journal = None if journal is None else ClientJournal(journal)
         if api_key is not UNCHANGED and api_key != self._account.api_key:
             copy._account = self._account.with_key(api_key)
             copy._waits = Waits()

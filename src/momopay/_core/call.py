@@ -150,6 +150,7 @@ class Call(CallReport, Generic[R]):
                 clock=self.session.backend,
                 max_attempts=self.session.limits.max_attempts,
                 deadline=self.deadline,
+                max_wait=None if self.lane is Lane.POLL else self.session.limits.max_wait,
                 describe=self._describe,
                 on_retry=self.report_retry,
             )

@@ -37,11 +37,15 @@ class Limits:
     timeout: float
     deadline: float
     max_attempts: int
+    max_wait: float | None = None
 
     def __post_init__(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("deadline", self.deadline)):
             if not is_number(seconds) or not 0 < seconds <= _MAX_SECONDS:
                 raise ConfigurationError(f"{name} must be a finite number of seconds above 0, at most {_MAX_SECONDS}")
+        longest = self.max_wait
+        if longest is not None and (not is_number(longest) or not 0 <= longest <= _MAX_SECONDS):
+            raise ConfigurationError(f"max_wait must be None or a number of seconds from 0 to {_MAX_SECONDS}")
         if not is_whole(self.max_attempts) or self.max_attempts < 1:
             raise ConfigurationError("max_attempts must be a whole number, at least 1")
 

@@ -7,6 +7,7 @@ import threading
 from typing import Any, Final
 
 from momopay._core.config import Account
+from momopay._fork import renew_in_child
 from momopay._ratelimit.budget import RateBudget
 from momopay.errors import StkTempBannedError, ThrottledError
 
@@ -54,8 +55,23 @@ class KeyState:
         self.stk_pause = StkPause()
 
 
-_states: dict[str, KeyState] = {}
-_lock = threading.Lock()
+class _KeyStates:
+    """Those of this process, filed under hashes so that no key is kept here."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, KeyState] = {}
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def of(self, account: Account) -> KeyState:
+        with self._lock:
+            return self._states.setdefault(hash_of(account), KeyState())
+
+
+_states = _KeyStates()
 
 
 def hash_of(account: Account) -> str:
@@ -64,6 +80,5 @@ def hash_of(account: Account) -> str:
 
 
 def key_state_for(account: Account) -> KeyState:
-    """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
-    with _lock:
-        return _states.setdefault(hash_of(account), KeyState())
+    """Return the process's one state of this account."""
+    return _states.of(account)

@@ -129,10 +129,14 @@ async def retry(
     clock: Clock,
     max_attempts: int,
     deadline: float,
+    max_wait: float | None,
     describe: Callable[[], str],
     on_retry: Callable[[float, MomoPayError], None] = lambda _seconds, _error: None,
 ) -> T:
-    """Retry after a first failed attempt while policy, attempts and deadline allow; else raise the last failure."""
+    """Retry after a first failed attempt while policy, attempts and deadline allow; else raise the last failure.
+
+    After a 429, `max_wait` bounds the pause.
+    """
     if first_failure.kind not in policy.retries_on or max_attempts == 1:
         raise first_failure
 
@@ -148,6 +152,9 @@ async def retry(
         return max(backoff(state), failures[-1].retry_after or 0.0)
 
     def is_over(state: tenacity.RetryCallState) -> bool:
+        # A pause that a 429 asks for is a wait for the rate budget, too.
+        if max_wait is not None and failures[-1].kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
+            return True
         return state.attempt_number >= max_attempts or clock.now() + state.upcoming_sleep >= deadline
 
     def log(state: tenacity.RetryCallState) -> None:

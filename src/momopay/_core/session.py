@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Self
 
-from momopay import __version__
+import momopay
 from momopay._core.backend import BackendT
 from momopay._core.clock import ServiceClock
 from momopay._core.config import SHARED_BUDGET, Account, Limits
@@ -15,7 +16,7 @@ from momopay._core.key_state import StkPause, hash_of, key_state_for
 from momopay._ratelimit.budget import Budget, Lane
 from momopay._ratelimit.limiter import RateLimiter, SharedBudget
 from momopay._transport import Headers, common_headers
-from momopay.errors import BudgetExhaustedError
+from momopay.errors import BudgetExhaustedError, ConfigurationError
 
 if TYPE_CHECKING:  # a client without an observer does not load it
     from momopay._core.events import Observer, Operation
@@ -34,6 +35,7 @@ class Session(Generic[BackendT]):
         limits: Limits,
         headers: Mapping[str, str] | None = None,
         observer: Observer | None = None,
+        open_journal: Callable[[], momopay.Journal] | None = None,
     ) -> None:
         self.backend: BackendT = backend
         self.account = account
@@ -45,6 +47,7 @@ class Session(Generic[BackendT]):
         # Of a copy: the call that it is for.
         self.operation: Operation | None = None
         self.limits = limits
+        self._open_journal = open_journal
         # Built once: encoding and sorting them for each request would cost more than sending them.
         self.headers: Headers = common_headers(
             account.base_url,
@@ -54,7 +57,7 @@ class Session(Generic[BackendT]):
                 # A cached answer would show a wait an old status for ever, and a cache would keep phones.
                 "Cache-Control": "no-cache, no-store",
                 "Accept-Encoding": "identity",  # an answer has a few hundred bytes, and compression invites bombs
-                "User-Agent": f"momopay/{__version__}",
+                "User-Agent": f"momopay/{momopay.__version__}",
             },
         )
         if headers is not None:
@@ -66,14 +69,40 @@ class Session(Generic[BackendT]):
         of_call.operation = operation
         return of_call
 
+    def without_max_wait(self) -> Self:
+        """Return a copy for work in the background, which waits for the rate budget however long."""
+        patient = copy(self)
+        patient.limits = replace(self.limits, max_wait=None)
+        return patient
+
+    def journal_for(self, given: momopay.Journal | None) -> momopay.Journal:
+        """Return the journal of a durable call: its own if one was given to it, else the client's.
+
+        Raises:
+            ConfigurationError: There is none, or it is of another kind. Nothing was sent.
+        """
+        if given is not None:
+            if not isinstance(given, momopay.Journal):
+                raise ConfigurationError("journal must be a momopay.Journal; only a client takes its URL")
+            return given
+        if self._open_journal is None:
+            raise ConfigurationError(
+                'this call needs a journal; nothing was sent. Make the client with Client(journal="sqlite:///payments.db"),'
+                " or pass journal= to the call"
+            )
+        return self._open_journal()
+
     async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
         """Take a slot of the rate budget, if there is one, and return whether it had to be waited for.
 
         Raises:
-            BudgetExhaustedError: There is no slot by the monotonic time `latest`; none was taken.
+            BudgetExhaustedError: There is no slot by the monotonic time `latest`, or none within the client's
+                `max_wait`; none was taken.
         """
         if self.limiter is None:
             return False
+        if self.limits.max_wait is not None and lane is not Lane.POLL:  # nobody waits for a single poll
+            latest = min(latest, self.backend.now() + self.limits.max_wait)
         if self.operation is None:
             return await self.limiter.acquire(lane, latest=latest, describe=describe)
         started = self.backend.now()
@@ -100,6 +129,7 @@ def open_session(
     limits: Limits,
     headers: Mapping[str, str] | None,
     observer: Observer | None,
+    open_journal: Callable[[], momopay.Journal] | None,
 ) -> Session[BackendT]:
     """Return a session over these connections, with the state that all clients of the key share."""
     key_state = key_state_for(account)
@@ -111,4 +141,5 @@ def open_session(
         limits=limits,
         headers=headers,
         observer=observer,
+        open_journal=open_journal,
     )

@@ -18,11 +18,11 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.endpoint import Endpoint
-from momopay._core.operation import as_operation, run_async, run_sync
+from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames
@@ -54,12 +54,6 @@ from momopay.models.transactions import Transaction
 from momopay.resources.pay_once import PayOnce
 from momopay.resources.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
 from momopay.resources.reconcile import check_tenant
-
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-else:  # for `typing.get_type_hints`
-    AsyncBackend = SyncBackend = Any
 
 __all__ = ["PayoutIterator"]
 
@@ -100,7 +94,7 @@ class PayAll(Generic[BackendT]):
         payouts: Source,
         limits: PayoutLimits,
     ) -> None:
-        self._session = session
+        self._session = session.without_max_wait()  # nobody waits for a single payout
         self._journal = journal
         self._endpoint = endpoint
         self._limits = limits
@@ -132,6 +126,9 @@ class PayAll(Generic[BackendT]):
         if outcome.error is not None:
             clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
         return outcome
+
+    def close(self) -> None:
+        pass
 
     async def _take(self) -> object:
         if isinstance(self._source, AsyncIterator):
@@ -248,26 +245,19 @@ class PayAll(Generic[BackendT]):
         return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)
 
 
-class PayoutIterator(Generic[BackendT]):
+class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
     """Outcomes of `Payouts.pay_all`, each as it comes. It goes through the payouts once, however often it is used."""
 
     _run: PayAll[BackendT]
 
-    def __init__(self, run: PayAll[BackendT]) -> None:
+    def __init__(self, session: Session[BackendT], run: PayAll[BackendT]) -> None:
+        super().__init__(session, lambda: run)
         self._run = run
 
     @property
     def waiting(self) -> bool:
         """Whether it waits for the rate budget now, so that no payout is under way. Safe to read from any thread."""
         return self._run.waiting
-
-    def __iter__(self: PayoutIterator[SyncBackend]) -> Iterator[PayoutOutcome]:
-        while (outcome := run_sync(self._run.next())) is not None:
-            yield outcome
-
-    async def __aiter__(self: PayoutIterator[AsyncBackend]) -> AsyncIterator[PayoutOutcome]:
-        while (outcome := await run_async(self._run.next())) is not None:
-            yield outcome
 
 
 def transaction_in(entry: JournalEntry) -> Transaction:

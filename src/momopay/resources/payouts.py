@@ -198,7 +198,7 @@ class Payouts(Resource[BackendT]):
         kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
-        return PayoutIterator(PayAll(self._session, journal, PAY_ONCE, payouts, limits))
+        return PayoutIterator(self._session, PayAll(self._session, journal, PAY_ONCE, payouts, limits))
 
     @operation
     async def refund(
