@@ -25,7 +25,7 @@ from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and one without an observer no events
-    from momopay._core.events import Operation
+    from momopay._core.events import OperationEvents
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 
@@ -49,7 +49,7 @@ class TransactionWait:
     ) -> None:
         self._coordinator = coordinator
         self.reader = reader
-        self.operation: Operation | None = None
+        self.operation: OperationEvents | None = None
         """What reports the ends, if the client has an observer."""
         self._backend = backend
         self._until = until
