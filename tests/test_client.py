@@ -18,7 +18,16 @@ import pytest
 
 import momopay
 from drivers import KEY, Driver
-from momopay import SHARED_BUDGET, AsyncClient, Client, ConfigurationError, FileRateBudget, RateBudget
+from momopay import (
+    SHARED_BUDGET,
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    FileRateBudget,
+    Journal,
+    MomoPayError,
+    RateBudget,
+)
 
 BASE = "https://api.example/v1"
 
@@ -35,7 +44,7 @@ def test_key_and_address_come_from_the_environment(kind: Any, monkeypatch: pytes
     assert repr(kind()) == f"{kind.__name__}(base_url='{BASE}')"
 
 
-@pytest.mark.parametrize("options", [{"timeout": 0}, {"deadline": 0.0}, {"max_attempts": 0}])
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"deadline": 0.0}, {"max_attempts": 0}, {"max_wait": -1}])
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_options_out_of_range_are_refused(kind: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
@@ -122,7 +131,11 @@ def test_options_can_be_read(kind: Any) -> None:
     assert (client.base_url, client.timeout, client.deadline, client.max_attempts) == (BASE, 3, 40.5, 2)
     copy = client.with_options(timeout=4.0)
     assert (copy.base_url, copy.timeout, copy.deadline, copy.max_attempts) == (BASE, 4.0, 40.5, 2)
-    for name in ("base_url", "timeout", "is_closed"):
+    assert client.max_wait is None
+    waiting = client.with_options(max_wait=2.5)
+    assert (waiting.max_wait, waiting.with_options(timeout=1).max_wait) == (2.5, 2.5)
+    assert waiting.with_options(max_wait=None).max_wait is None
+    for name in ("base_url", "timeout", "max_wait", "journal", "is_closed"):
         with pytest.raises(AttributeError):
             setattr(client, name, None)
 
@@ -214,10 +227,10 @@ def test_a_copy_for_another_key_has_that_keys_own_budget_pause_and_waits() -> No
     assert merchant._session.budget is not client._session.budget
     assert merchant._session.stk_pause is not client._session.stk_pause
     assert merchant._session.backend is client._session.backend
-    assert merchant._waits is not client._waits
+    assert merchant._coordinator is not client._coordinator
     assert merchant.with_options(api_key="pk_test_platform")._session.budget is client._session.budget
     same = client.with_options(api_key="pk_test_platform")
-    assert (same._session.budget, same._waits) == (client._session.budget, client._waits)
+    assert (same._session.budget, same._coordinator) == (client._session.budget, client._coordinator)
 
 
 def test_whose_budget_a_copy_for_another_key_has(tmp_path: Path) -> None:
@@ -295,3 +308,83 @@ def test_a_mock_of_an_async_client_is_awaited() -> None:
 def test_operations_of_the_class_say_that_they_need_a_client() -> None:
     with pytest.raises(AttributeError, match="make a client first"):
         Client.stk.initiate(amount=100, phone="0712345678")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def close(client: Any) -> None:
+    client.close() if isinstance(client, Client) else asyncio.run(client.aclose())
+
+
+def is_open(journal: Journal) -> bool:
+    try:
+        journal.unresolved()
+    except MomoPayError:
+        return False
+    return True
+
+
+@KINDS
+def test_a_journal_given_by_its_url_is_opened_once_and_closed_with_its_client(kind: Any, tmp_path: Path) -> None:
+    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
+    copy = client.with_options(timeout=1.0)
+    journal = copy.journal
+    assert isinstance(journal, Journal)
+    assert client.journal is journal
+    assert client.with_options(api_key="pk_test_other").journal is journal
+    close(copy)
+    assert is_open(journal)
+    close(client)
+    assert not is_open(journal)
+
+
+@KINDS
+def test_a_journal_of_the_users_own_stays_open(kind: Any, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
+        client = kind(KEY, base_url=BASE, journal=journal)
+        assert client.journal is journal
+        close(client)
+        assert is_open(journal)
+
+
+@KINDS
+def test_a_copy_closes_the_journal_that_it_opened_and_nothing_else(kind: Any, tmp_path: Path) -> None:
+    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'a.db'}")
+    copy = client.with_options(journal=f"sqlite:///{tmp_path / 'b.db'}")
+    own, other = client.journal, copy.journal
+    assert own is not other
+    assert client.with_options(journal=None).journal is None
+    close(copy)
+    assert (is_open(own), is_open(other), client.is_closed) == (True, False, False)
+    close(client)
+
+
+def test_a_closed_client_opens_no_journal(tmp_path: Path) -> None:
+    client = Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
+    client.close()
+    with pytest.raises(ConfigurationError, match="closed"):
+        _ = client.journal
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_that_come_together_open_one_journal(tmp_path: Path) -> None:
+    opened = list[Any]()
+    with Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}") as client:
+        threads = [threading.Thread(target=lambda: opened.append(client.journal)) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(opened) == 10
+    assert len(set(map(id, opened))) == 1
+
+
+@pytest.mark.parametrize("journal", [5, Path("payments.db"), b"sqlite:///x.db"])
+@KINDS
+def test_what_is_no_journal_is_refused(kind: Any, journal: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"sqlite:///payments\.db"):
+        kind(KEY, base_url=BASE, journal=journal)
+    with pytest.raises(ConfigurationError, match=r"sqlite:///payments\.db"):
+        kind(KEY, base_url=BASE).with_options(journal=journal)
+
+
+def test_without_a_journal_there_is_none() -> None:
+    assert Client(KEY, base_url=BASE).journal is None

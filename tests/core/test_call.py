@@ -6,6 +6,7 @@ table at real sockets, over both.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 import momopay
+import virtual
 from core.kit import (
     COLUMNS,
     CREATE,
@@ -45,7 +47,7 @@ from core.kit import (
     update_channel,
 )
 from drivers import unique_key
-from momopay import Client, RateBudget
+from momopay import Client, Journal, RateBudget
 from momopay.errors import ERRORS_BY_CODE
 from wire import TRANSACTION_ID, envelope
 
@@ -609,3 +611,50 @@ def test_every_call_takes_a_slot_in_its_lane() -> None:
     for call in (initiate_stk, initiate_payout, top_up, read_balance, delete_channel):
         call(client)
     assert lanes == [momopay.Lane.PAYMENT] * 3 + [momopay.Lane.READ] * 2
+
+
+def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
+    budget = RateBudget(requests=1, window=50.0)
+    client, service = reach(SUCCESS, budget=budget, max_wait=49.0)
+    read_balance(client)
+    for column in COLUMNS:
+        error = failure(client, column.call)
+        assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 50.0)
+        assert not error.may_have_executed
+    assert (len(service.sent), service.slept) == (1, [])
+    read_balance(client.with_options(max_wait=50.0))
+    assert service.slept == [50.0]
+
+
+def test_a_poll_may_wait_beyond_max_wait() -> None:
+    budget = RateBudget(requests=1, window=50.0)
+    ended = json.dumps(virtual.envelope(virtual.transaction("7d9a4a0e", "SUCCESS"))).encode()
+    client, service = reach(SUCCESS, raw(200, ended), budget=budget, max_wait=0)
+    read_balance(client)
+    assert client.transactions.wait("7d9a4a0e").transaction_id
+    assert len(service.sent) == 2
+
+
+def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:
+    client, service = reach(limited(reset=5), max_wait=4.0)
+    error = failure(client, read_balance)
+    assert (type(error), error.retry_after, service.slept) == (momopay.RateLimitExceededError, 5.0, [])
+    client, service = reach(limited(reset=5), SUCCESS, max_wait=5.0)
+    read_balance(client)
+    assert service.slept == [5.0]
+
+
+def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
+    client, service = reach(SUCCESS)
+    with pytest.raises(momopay.ConfigurationError, match=r'Client\(journal="sqlite:///payments.db"\).*journal= to the'):
+        client._session.journal_for(None)
+    with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
+        client._session.journal_for("sqlite:///x.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert service.sent == []
+
+
+def test_the_journal_of_a_call_goes_before_that_of_its_client(tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'a.db'}") as own, Journal(f"sqlite:///{tmp_path / 'b.db'}") as other:
+        client, _ = reach(SUCCESS, journal=own)
+        assert client._session.journal_for(None) is own
+        assert client._session.journal_for(other) is other

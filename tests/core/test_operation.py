@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import pydoc
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from drivers import KEY
-from momopay import AsyncClient, Client
-from momopay._core.operation import run_sync
+from drivers import KEY, Driver
+from momopay import AsyncClient, Client, Journal
+from momopay._core.operation import OperationIterator, run_sync
 from momopay.resources.stk import Stk
 from momopay.resources.wallet import Wallet
 from test_client import balance
@@ -67,3 +70,87 @@ def test_a_coroutine_that_suspends_is_no_blocking_call() -> None:
 
     with pytest.raises(RuntimeError, match="suspend"):
         run_sync(suspending())
+
+
+def iterables(client: Any, journal: Journal) -> list[Any]:
+    """Everything in the SDK that is iterated over, with something in it."""
+    payouts = [{"reference": "A", "amount": 10, "phone": "0712345678"}]
+    transactions = client.transactions
+    return [
+        transactions.iter(),
+        transactions.iter().pages(),
+        transactions.wait_all(["7d9a4a0e"]),
+        client.payouts.pay_all(payouts, journal=journal),
+    ]
+
+
+def test_the_wrong_kind_of_loop_names_the_right_one(tmp_path: Path) -> None:
+    async def over(iterable: Any) -> None:
+        async for _ in iterable:
+            pass
+
+    with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
+        for iterable in iterables(Client(KEY, base_url=BASE, transport=httpx.MockTransport(balance)), journal):
+            with pytest.raises(TypeError, match="with `for`, not with `async for`"):
+                asyncio.run(over(iterable))
+        for iterable in iterables(AsyncClient(KEY, base_url=BASE, transport=httpx.MockTransport(balance)), journal):
+            with pytest.raises(TypeError, match="with `async for`, not with `for`"):
+                list(iterable)
+
+
+def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> None:
+    requests = list[httpx.Request]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return balance(request)
+
+    client = AsyncClient(KEY, base_url=BASE, transport=httpx.MockTransport(answer))
+    calls: list[Callable[[], Any]] = [
+        client.wallet.balance,
+        lambda: client.stk.initiate(amount=100, phone="0712345678"),
+        lambda: anext(aiter(client.transactions.iter())),
+    ]
+    for begin in calls:
+        with pytest.raises(TypeError, match=r"running event loop.*asyncio\.run"):
+            begin().send(None)
+    assert requests == []
+    assert asyncio.run(client.wallet.balance()).currency == "KES"
+
+
+class Numbers:
+    """Steps that count to three, and notice how they end."""
+
+    def __init__(self, ends: list[int]) -> None:
+        self._number = 0
+        self._ends = ends
+
+    async def next(self) -> int | None:
+        self._number += 1
+        if self._number == 3:
+            raise ValueError("three")
+        return self._number if self._number < 3 else None
+
+    def close(self) -> None:
+        self._ends.append(self._number)
+
+
+def test_steps_are_closed_once_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
+    driver, ends = drive(), list[int]()
+    numbers: OperationIterator[Any, int] = OperationIterator(driver.client._session, lambda: Numbers(ends))
+    with pytest.raises(ValueError, match="three"):
+        driver.collect(lambda _client: numbers)
+    gc.collect()
+    assert ends == [3]
+
+    async def leave_early() -> None:
+        async for _ in numbers:
+            break
+
+    if driver.client_kind == "async":
+        driver(lambda _client: leave_early())
+    else:
+        for _ in numbers:
+            break
+    gc.collect()
+    assert ends == [3, 1]

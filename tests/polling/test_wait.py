@@ -404,7 +404,7 @@ def test_an_iteration_that_is_left_takes_part_no_longer() -> None:
     service.add("b", (200.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
-        coordinator: Any = client._waits.coordinator()
+        coordinator: Any = client._coordinator.get()
         async for ended in client.transactions.wait_all(["a", "b"]):
             assert ended.transaction_id == "a"
             assert len(coordinator.registered()) == 1

@@ -9,11 +9,12 @@ Inside the library, await private coroutines; never call an operation from anoth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from copy import copy
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from momopay._core.backend import BackendT
 from momopay._core.session import Session
@@ -23,9 +24,12 @@ from momopay._transport.blocking import run_blocking
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
+else:  # for `typing.get_type_hints`
+    AsyncBackend = SyncBackend = Any
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Resource(Generic[BackendT]):
@@ -148,6 +152,7 @@ class Operation(Generic[T, P]):
 
         async def awaitable(owner: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
             try:
+                owner._session.backend.bind_to_loop()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as above
                 coroutine = begin(owner, *args, **kwargs)
             finally:
                 del args, kwargs
@@ -186,3 +191,83 @@ def _call(self: Operation[Any, Any], owner: Resource[Any], /, *args: Any, **kwar
 # `help` and `inspect.signature` show the signature only of what can be called. Set here, because Jedi, which reads the
 # source, would show this signature for every operation if the class had the method.
 setattr(Operation, "__call__", _call)  # noqa: B010
+
+
+class Steps(Protocol[T_co]):
+    """One way through an iterable."""
+
+    async def next(self) -> T_co | None:
+        """Return the next item, None after the last one."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds. Called once: at its end, after an error, or when its loop was left."""
+
+
+class OperationIterator(Generic[BackendT, T]):
+    """Something to iterate over: with ``for`` from a `Client`, with ``async for`` from an `AsyncClient`.
+
+    `begin` is called for each loop, and returns what gives the items of this one.
+    """
+
+    _session: Session[BackendT]
+
+    def __init__(self, session: Session[Any], begin: Callable[[], Steps[T]]) -> None:
+        self._session = session
+        self._begin = begin
+
+    def __iter__(self: OperationIterator[SyncBackend, T]) -> Iterator[T]:
+        if self._session.backend.is_async:
+            raise TypeError("this comes from an AsyncClient: iterate over it with `async for`, not with `for`")
+        return _BlockingLoop(self._begin())
+
+    def __aiter__(self: OperationIterator[AsyncBackend, T]) -> AsyncIterator[T]:
+        if not self._session.backend.is_async:
+            raise TypeError("this comes from a blocking Client: iterate over it with `for`, not with `async for`")
+        self._session.backend.bind_to_loop()
+        return _AsyncLoop(self._begin())
+
+
+class _Loop(Generic[T]):
+    # A class and not a generator: trio warns of an asynchronous generator that a `break` leaves unfinished.
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._close = weakref.finalize(self, steps.close)
+
+
+class _BlockingLoop(_Loop[T]):
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            item = run_sync(self._steps.next())
+        except BaseException:
+            self._close()
+            raise
+        if item is None:
+            self._close()
+            raise StopIteration
+        return item
+
+
+class _AsyncLoop(_Loop[T]):
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        # Its frame does not hold this object, which may be dropped while trio keeps the frames of what it woke.
+        return _next_item(self._steps, self._close)
+
+
+async def _next_item(steps: Steps[T], close: Callable[[], object]) -> T:
+    try:
+        item = await run_async(steps.next())
+    except BaseException:
+        close()
+        raise
+    if item is None:
+        close()
+        raise StopAsyncIteration
+    return item

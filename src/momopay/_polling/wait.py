@@ -9,14 +9,14 @@ Invariants:
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from momopay._core.backend import BackendT
-from momopay._core.operation import run_async, run_sync
+from momopay._core.operation import OperationIterator
+from momopay._core.session import Session
 from momopay._polling.coordinator import WaitCoordinator
 from momopay._polling.poll_round import PollRound, TransactionReader
 from momopay._polling.schedule import PollSchedule
@@ -25,11 +25,9 @@ from momopay.errors import WaitTimeoutError
 from momopay.models.transactions import Transaction
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and one without an observer no events
-    from momopay._core.events import Operation
+    from momopay._core.events import OperationEvents
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
-else:  # for `typing.get_type_hints`
-    AsyncBackend = SyncBackend = Any
 
 __all__ = ["WaitIterator"]
 
@@ -51,7 +49,7 @@ class TransactionWait:
     ) -> None:
         self._coordinator = coordinator
         self.reader = reader
-        self.operation: Operation | None = None
+        self.operation: OperationEvents | None = None
         """What reports the ends, if the client has an observer."""
         self._backend = backend
         self._until = until
@@ -163,51 +161,25 @@ Step: TypeAlias = Callable[[TransactionWait], Coroutine[Any, Any, Transaction | 
 """Calls `TransactionWait.next`, as an operation."""
 
 
-class WaitIterator(Generic[BackendT]):
+class WaitIterator(OperationIterator[BackendT, Transaction]):
     """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
 
-    def __init__(self, start: Callable[[], TransactionWait], step: Step) -> None:
-        self._start = start
-        self._step = step
-
-    def __iter__(self: WaitIterator[SyncBackend]) -> Iterator[Transaction]:
-        wait = self._start()
-        with wait.registered():
-            while wait.waiters() and (ended := run_sync(self._step(wait))) is not None:
-                yield ended
-
-    def __aiter__(self: WaitIterator[AsyncBackend]) -> AsyncIterator[Transaction]:
-        return _AsyncEnds(self._start(), self._step)
+    def __init__(self, session: Session[BackendT], start: Callable[[], TransactionWait], step: Step) -> None:
+        super().__init__(session, lambda: _Ends(start(), step))
 
 
-class _AsyncEnds:
-    # A class and not an asynchronous generator: trio warns of a generator that a `break` leaves unfinished.
+class _Ends:
+    """The ends of one wait, which takes part in polling until it is closed."""
 
     def __init__(self, wait: TransactionWait, step: Step) -> None:
         self._wait = wait
         self._step = step
         registration = ExitStack()
         registration.enter_context(wait.registered())
-        self._leave = weakref.finalize(self, registration.close)
+        self.close = registration.close
 
-    def __aiter__(self) -> _AsyncEnds:
-        return self
-
-    def __anext__(self) -> Coroutine[Any, Any, Transaction]:
-        # Its frame does not hold the iterator: trio may keep the frames of a wait that it woke.
-        return _next_end(self._wait, self._step, self._leave)
-
-
-async def _next_end(wait: TransactionWait, step: Step, leave: Callable[[], object]) -> Transaction:
-    try:
-        ended = await run_async(step(wait)) if wait.waiters() else None
-    except BaseException:
-        leave()
-        raise
-    if ended is None:
-        leave()
-        raise StopAsyncIteration
-    return ended
+    async def next(self) -> Transaction | None:
+        return await self._step(self._wait) if self._wait.waiters() else None
 
 
 def _created_at(given: object) -> datetime | None:

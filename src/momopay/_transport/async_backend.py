@@ -14,10 +14,16 @@ import anyio.lowlevel
 import httpx
 
 from momopay._transport import clock
-from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
-from momopay._transport.requests import build_request
-from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
-from momopay._transport.route import DIRECT, Route
+from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
+from momopay._transport.connections import (
+    DIRECT,
+    MAX_CONNECTIONS,
+    AsyncConnection,
+    IdleStack,
+    Route,
+    is_reusable,
+    origin_of,
+)
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
@@ -40,11 +46,17 @@ class AsyncBackend:
         self.is_closed: bool = False
         self._idle: IdleStack[AsyncConnection] = IdleStack()
         self._loop: object = None
-        # Both belong to the loop, so `_bind_to_loop` makes them.
+        # Both belong to the loop, so `bind_to_loop` makes them.
         self._slots: anyio.Semaphore
         self._threads: anyio.CapacityLimiter
 
-    def _bind_to_loop(self) -> None:
+    def bind_to_loop(self) -> None:
+        """Belong to the running event loop from now on.
+
+        Raises:
+            TypeError: None is running.
+            ConfigurationError: The client belongs to another one.
+        """
         loop = _running_loop()
         if self._loop is None:
             self._loop = loop
@@ -71,7 +83,7 @@ class AsyncBackend:
         """Make one attempt, over any transport within `timeout` seconds as a whole; see `SyncBackend.send`."""
         if self.is_closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
-        self._bind_to_loop()
+        self.bind_to_loop()
         deadline = clock.now() + timeout
         # Only connecting needs a timeout of its own. The cancel scope bounds reads and writes.
         extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "pool"), timeout * _CONNECT_FRACTION)}
@@ -94,8 +106,7 @@ class AsyncBackend:
     async def _send_on_connection(
         self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
-        if self._route.proxy is not None:
-            self._route.prepare(request)
+        self._route.prepare(request)
         reader.progress.connecting = True
         async with self._slots:
             connection = self._idle.pop() if progress is None else None
@@ -120,21 +131,21 @@ class AsyncBackend:
             return answer
 
     async def sleep(self, seconds: float) -> None:
-        self._bind_to_loop()
+        self.bind_to_loop()
         await anyio.sleep(seconds)
 
     def now(self) -> float:
         return clock.now()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        self._bind_to_loop()
+        self.bind_to_loop()
         return await in_thread(partial(work, *arguments), self._threads)
 
     async def finish_in_thread(self, work: Callable[[], object]) -> None:
         await finish_in_thread(work)
 
     def signal(self) -> AsyncSignal:
-        self._bind_to_loop()
+        self.bind_to_loop()
         return AsyncSignal()
 
     async def close(self) -> None:
@@ -155,10 +166,14 @@ async def _close(connection: AsyncConnection) -> None:
 
 
 def _running_loop() -> object:
-    try:
+    with suppress(RuntimeError):
         return asyncio.get_running_loop()  # takes a tenth of the time of anyio's way
-    except RuntimeError:
+    with suppress(RuntimeError):
         return anyio.lowlevel.current_token()
+    raise TypeError(
+        "a call of an AsyncClient must be awaited in a running event loop, such as asyncio.run(...) starts; a program"
+        " without one uses a Client. Nothing was sent"
+    )
 
 
 def _call_soon(loop: Any, action: Callable[[], None]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint, call
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, Generic
 
 from momopay._core.backend import BackendT
-from momopay._core.endpoint import PaymentDetails
+from momopay._core.call import PaymentDetails
 from momopay._core.session import Session
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.durable.access import JournalAccess, learn_tenant
@@ -66,7 +66,7 @@ class Wanted:
         return EntryKind.PAYOUT if isinstance(self.request, PayoutRequest) else EntryKind.COLLECTION
 
 
-class Once(Generic[BackendT]):
+class DurableCall(Generic[BackendT]):
     """One call of ``pay_once`` or ``collect_once``. It belongs to one task or thread."""
 
     _session: Session[BackendT]

@@ -1,6 +1,6 @@
-"""Many payouts, one after another: each through `Once`, with an outcome for each.
+"""Many payouts, one after another: each through `DurableCall`, with an outcome for each.
 
-Nobody is paid twice, because `Once` and the journal decide what is sent. This module decides only when to wait, what
+Nobody is paid twice, because `DurableCall` and the journal decide what is sent. This module decides only when to wait, what
 needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
 
 Invariants:
@@ -17,15 +17,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
-from momopay._core.operation import as_operation, run_async, run_sync
+from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.access import check_account
-from momopay.durable.once import Once, Wanted
+from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment, payment_in
 from momopay.durable.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
 from momopay.errors import (
@@ -50,12 +50,6 @@ from momopay.journal.journal import Journal, parts_of
 from momopay.models.metadata import checked_metadata
 from momopay.models.references import similarity_key
 from momopay.models.requests import PayoutRequest
-
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-else:  # for `typing.get_type_hints`
-    AsyncBackend = SyncBackend = Any
 
 __all__ = ["PayoutIterator"]
 
@@ -97,7 +91,7 @@ class PayAll(Generic[BackendT]):
         *,
         similar: bool,
     ) -> None:
-        self._session = session
+        self._session = session.without_max_wait()  # nobody waits for a single payout
         self._journal = journal
         self._limits = limits
         self._similar = similar
@@ -127,6 +121,9 @@ class PayAll(Generic[BackendT]):
         if outcome.error is not None:
             clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
         return outcome
+
+    def close(self) -> None:
+        """Do nothing: what a loop leaves behind goes on with the next one."""
 
     async def _take(self) -> object:
         if isinstance(self._source, AsyncIterator):
@@ -179,7 +176,7 @@ class PayAll(Generic[BackendT]):
             return replace(outcome, stops=stops)
 
     def _accepted_in(self, entry: JournalEntry | None, request: PayoutRequest) -> Payment | None:
-        """Return a payout that the journal has as accepted, None if it must go through `Once`."""
+        """Return a payout that the journal has as accepted, None if it must go through `DurableCall`."""
         if entry is None or (entry.amount, entry.phone, entry.refund_of) != (request.amount, request.phone, None):
             return None
         return payment_in(entry) if entry.state is JournalState.ACCEPTED else None
@@ -191,12 +188,12 @@ class PayAll(Generic[BackendT]):
         for _ in range(_MAX_TRIES - 1):
             has_slot = is_new and await self._wait_for_slot()
             try:
-                return await Once(self._session, self._journal, wanted).run(has_slot=has_slot)
+                return await DurableCall(self._session, self._journal, wanted).run(has_slot=has_slot)
             except BudgetExhaustedError as error:
                 if error.may_have_executed:
                     raise
                 await self._wait(error.retry_after)
-        return await Once(self._session, self._journal, wanted).run()
+        return await DurableCall(self._session, self._journal, wanted).run()
 
     async def _wait_for_slot(self) -> bool:
         """Wait for a slot of the rate budget, however long; return whether there is a budget."""
@@ -248,26 +245,19 @@ class PayAll(Generic[BackendT]):
         return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)
 
 
-class PayoutIterator(Generic[BackendT]):
+class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
     """Outcomes of `Payouts.pay_all`, each as it comes. It goes through the payouts once, however often it is used."""
 
     _run: PayAll[BackendT]
 
-    def __init__(self, run: PayAll[BackendT]) -> None:
+    def __init__(self, session: Session[BackendT], run: PayAll[BackendT]) -> None:
+        super().__init__(session, lambda: run)
         self._run = run
 
     @property
     def waiting(self) -> bool:
         """Whether it waits for the rate budget now, so that no payout is under way. Safe to read from any thread."""
         return self._run.waiting
-
-    def __iter__(self: PayoutIterator[SyncBackend]) -> Iterator[PayoutOutcome]:
-        while (outcome := run_sync(self._run.next())) is not None:
-            yield outcome
-
-    async def __aiter__(self: PayoutIterator[AsyncBackend]) -> AsyncIterator[PayoutOutcome]:
-        while (outcome := await run_async(self._run.next())) is not None:
-            yield outcome
 
 
 def check_similar(payouts: Iterable[PayoutRequest | JournalEntry]) -> None:

@@ -11,7 +11,7 @@ from momopay._core.backend import BackendT
 from momopay._core.session import Session
 from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.known import KnownPayment
-from momopay.durable.once import Once, Wanted
+from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment
 from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
@@ -61,7 +61,7 @@ async def refund(
     request = PayoutRequest.checked(
         on_loopback=session.account.on_loopback, amount=amount, phone=phone, reference=name, **optional
     )
-    return await Once(session, journal, Wanted(name, request, checked_metadata(metadata), refund_of=of)).run()
+    return await DurableCall(session, journal, Wanted(name, request, checked_metadata(metadata), refund_of=of)).run()
 
 
 def _check_paid(refundable: Refundable) -> None:

@@ -14,8 +14,7 @@ from math import inf
 from typing import Any, Final, Protocol, TypeAlias
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint, call
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -56,6 +55,9 @@ class PageWalk:
         self._seen.add(self._cursor)
         self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
         return page
+
+    def close(self) -> None:
+        """Do nothing: a walk holds nothing."""
 
 
 @dataclass

@@ -19,8 +19,7 @@ from functools import partial
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from momopay._core.call import Call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Call, Endpoint
 from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane

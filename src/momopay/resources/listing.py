@@ -158,7 +158,7 @@ class Listing(Resource[BackendT]):
         def fetch(cursor: str | None) -> Coroutine[Any, Any, TransactionPage]:
             return as_operation(self._session, "transactions.iter", page_at, None, query, cursor)
 
-        return TransactionIterator(fetch)
+        return TransactionIterator(self._session, fetch)
 
     @operation
     async def find(

@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
 
 from momopay._core.backend import BackendT
-from momopay._core.operation import run_async, run_sync
-from momopay.errors import ProtocolError
+from momopay._core.operation import OperationIterator
+from momopay._core.session import Session
+from momopay.durable.search import Fetch, PageWalk
 from momopay.models.transactions import TransactionPage, TransactionSummary
 
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-else:  # for `typing.get_type_hints`
-    AsyncBackend = SyncBackend = Any
-
 __all__ = ["TransactionIterator", "TransactionPages"]
-
-Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
-
 
 # The list shifts by what arrives between two reads. A transaction comes again on the next page, or a few pages later if
 # more than a page of them arrived meanwhile. So a walk of any length needs no more memory than this.
 _PAGES_REMEMBERED: Final = 10
-
-
-class PageWalk:
-    """One walk over the list."""
-
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
-        self._cursor: str | None = None
-        self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
-
-    async def next(self) -> TransactionPage | None:
-        """Return the next page, or None after the last one."""
-        if self._cursor in self._seen:
-            if self._cursor is None:
-                return None
-            # A loop of cursors may have any length, so all of them are remembered.
-            raise ProtocolError("the list repeats a cursor, so it would never end")
-        page = await self._fetch(self._cursor)
-        self._seen.add(self._cursor)
-        self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
-        return page
 
 
 class FirstSightings:
@@ -69,67 +41,41 @@ class FirstSightings:
         return items
 
 
-class TransactionPages(Generic[BackendT]):
+class TransactionWalk:
+    """One walk over the transactions of all pages."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._pages = PageWalk(fetch)
+        self._seen = FirstSightings()
+        self._items: Iterator[TransactionSummary] = iter(())
+
+    async def next(self) -> TransactionSummary | None:
+        """Return the next transaction that was not seen before, or None after the last one."""
+        while (item := next(self._items, None)) is None:
+            page = await self._pages.next()
+            if page is None:
+                return None
+            self._items = iter(self._seen.on(page))
+        return item
+
+    def close(self) -> None:
+        pass
+
+
+class TransactionPages(OperationIterator[BackendT, TransactionPage]):
     """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
 
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
-
-    def __iter__(self: TransactionPages[SyncBackend]) -> Iterator[TransactionPage]:
-        walk = PageWalk(self._fetch)
-        while (page := run_sync(walk.next())) is not None:
-            yield page
-
-    def __aiter__(self: TransactionPages[AsyncBackend]) -> AsyncIterator[TransactionPage]:
-        return _AsyncPages(self._fetch)
+    def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
+        super().__init__(session, partial(PageWalk, fetch))
 
 
-class TransactionIterator(Generic[BackendT]):
+class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
     """Transactions of all pages, newest first, each once. Each ``for`` or ``async for`` walks anew, page by page."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
+        super().__init__(session, partial(TransactionWalk, fetch))
         self._fetch = fetch
 
     def pages(self) -> TransactionPages[BackendT]:
         """Return the same walk page by page, as the service gives them: two may have the same transaction."""
-        return TransactionPages(self._fetch)
-
-    def __iter__(self: TransactionIterator[SyncBackend]) -> Iterator[TransactionSummary]:
-        seen = FirstSightings()
-        for page in self.pages():
-            yield from seen.on(page)
-
-    def __aiter__(self: TransactionIterator[AsyncBackend]) -> AsyncIterator[TransactionSummary]:
-        return _AsyncTransactions(self._fetch)
-
-
-# Classes and not asynchronous generators: trio warns of a generator that a `break` leaves unfinished.
-
-
-class _AsyncPages:
-    def __init__(self, fetch: Fetch) -> None:
-        self._walk = PageWalk(fetch)
-
-    def __aiter__(self) -> _AsyncPages:
-        return self
-
-    async def __anext__(self) -> TransactionPage:
-        page = await run_async(self._walk.next())
-        if page is None:
-            raise StopAsyncIteration
-        return page
-
-
-class _AsyncTransactions:
-    def __init__(self, fetch: Fetch) -> None:
-        self._pages = _AsyncPages(fetch)
-        self._seen = FirstSightings()
-        self._items: Iterator[TransactionSummary] = iter(())
-
-    def __aiter__(self) -> _AsyncTransactions:
-        return self
-
-    async def __anext__(self) -> TransactionSummary:
-        while (item := next(self._items, None)) is None:
-            self._items = iter(self._seen.on(await anext(self._pages)))
-        return item
+        return TransactionPages(self._session, self._fetch)

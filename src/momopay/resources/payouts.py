@@ -7,12 +7,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.call import Endpoint, PaymentDetails, call
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
-from momopay.durable.once import Once, Wanted
+from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.pay_all import PayAll, PayoutIterator, Source
 from momopay.durable.payment import Payment
 from momopay.durable.payout_items import PayoutLimits
@@ -143,7 +142,7 @@ class Payouts(Resource[BackendT]):
             callback_url=callback_url,
         )
         wanted = Wanted(request.reference, request, checked_metadata(metadata))
-        return await Once(self._session, self._session.journal_for(journal), wanted).run()
+        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()
 
     def pay_all(
         self,
@@ -187,7 +186,7 @@ class Payouts(Resource[BackendT]):
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
         journal = self._session.journal_for(journal)
-        return PayoutIterator(PayAll(self._session, journal, payouts, limits, similar=similar))
+        return PayoutIterator(self._session, PayAll(self._session, journal, payouts, limits, similar=similar))
 
     @operation
     async def refund(

@@ -7,12 +7,11 @@ from decimal import Decimal
 from uuid import UUID
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.call import Endpoint, PaymentDetails, call
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._ratelimit.budget import Lane
-from momopay.durable.once import Once, Wanted
+from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef
@@ -151,4 +150,4 @@ class Stk(Resource[BackendT]):
         if account_reference is None:
             request = request.renamed(order.wire_reference)
         wanted = Wanted(order.reference, request, checked_metadata(metadata), abandon_after=order.abandon_after)
-        return await Once(self._session, self._session.journal_for(journal), wanted).run()
+        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()

@@ -154,7 +154,7 @@ class Transactions(Listing[BackendT]):
         def step(wait: TransactionWait) -> Coroutine[Any, Any, Transaction | None]:
             return as_operation(self._session, "transactions.wait_all", _next_end, None, wait)
 
-        return WaitIterator(partial(self._start_wait, wanted, until, schedule), step)
+        return WaitIterator(self._session, partial(self._start_wait, wanted, until, schedule), step)
 
     @operation
     async def reconcile(
