@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from momopay.durable.day_report import BookedOrder, Difference
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
-from momopay.durable.day_report import BookedOrder, Difference
 
 _NOT_SOLD: Final = "nobody knows what was sold: find out, or refund"
 _NOT_SHIPPED: Final = "paid and not shipped: ship"

@@ -1,7 +1,7 @@
 """Many payouts, one after another: each through `DurableCall`, with an outcome for each.
 
-Nobody is paid twice, because `DurableCall` and the journal decide what is sent. This module decides only when to wait, what
-needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
+Nobody is paid twice, because `DurableCall` and the journal decide what is sent. This module decides only when to wait,
+what needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
 
 Invariants:
 - Nothing is read from the source while a payout is under way, or after an outcome that stops the run.
@@ -181,9 +181,7 @@ class PayAll(Generic[BackendT]):
             return None
         return payment_in(entry) if entry.state is JournalState.ACCEPTED else None
 
-    async def _pay_once(
-        self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool
-    ) -> Payment:
+    async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
         wanted = Wanted(request.reference, request, metadata)
         for _ in range(_MAX_TRIES - 1):
             has_slot = is_new and await self._wait_for_slot()
@@ -223,9 +221,7 @@ class PayAll(Generic[BackendT]):
         if isinstance(error, ConfigurationError | RequestValidationError) or not self._is_account_checked:
             return outcome(nothing_known)
         try:
-            entry = await self._session.backend.in_thread(
-                partial(self._store.get, EntryKind.PAYOUT, request.reference)
-            )
+            entry = await self._session.backend.in_thread(partial(self._store.get, EntryKind.PAYOUT, request.reference))
         except JournalError:
             return outcome(nothing_known)
         if entry is None:
@@ -236,8 +232,8 @@ class PayAll(Generic[BackendT]):
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
         entry = self._store.get(EntryKind.PAYOUT, request.reference)
         if entry is None and not self._similar:
-            known = self._store.to_phones([request.phone])
-            check_similar([*(each for each in known if each.refund_of is None), request])
+            known = [each for each in self._store.to_phones([request.phone]) if each.refund_of is None]
+            check_similar([*known, request])
         return entry
 
     def _request(self, item: PayoutItem) -> PayoutRequest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
@@ -46,7 +46,7 @@ class Payment(MaskedModel):
     fee: Decimal | None = None
     receipt: str | None = None
     is_new: bool
-    transaction: Payout | StkTransaction | Transaction | None = None
+    transaction: Payout | StkTransaction | Transaction | None = Field(None, repr=False)
 
     @property
     def type(self) -> TransactionType:

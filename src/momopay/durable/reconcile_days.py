@@ -11,16 +11,16 @@ from typing import Final
 from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.session import Session
+from momopay.durable.access import check_account, report_change
+from momopay.durable.day_report import BookedOrder, DayReport, day_bounds
+from momopay.durable.day_rules import Seen, compare, kind_of, total
+from momopay.durable.search import GET, PageWalk, page_at
 from momopay.errors import TransactionNotFoundError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import TransactionSummary
-from momopay.durable.day_report import BookedOrder, DayReport, day_bounds
-from momopay.durable.day_rules import Seen, compare, kind_of, total
-from momopay.durable.access import check_account, report_change
-from momopay.durable.search import GET, PageWalk, page_at
 
 # An entry whose reference was first used so long before may have been sent on the day.
 _EARLIER: Final = timedelta(days=7)

@@ -77,9 +77,7 @@ class Sender:
         self.limit: RateLimitExceededError | None = None
         """The last 429 after which this call tried again."""
 
-    async def try_to_send(
-        self, draft: Draft, payment: RequestedPayment, read: JournalEntry | None
-    ) -> Sent | None:
+    async def try_to_send(self, draft: Draft, payment: RequestedPayment, read: JournalEntry | None) -> Sent | None:
         """Send if the row is as it was read; return None if it must be read again."""
         # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies in the
         # queue leaves nothing unresolved.

@@ -207,9 +207,7 @@ class JournalEntry(MaskedModel):
         if self.kind is EntryKind.COLLECTION:
             return tuple(each for each in self.transactions if each.is_paid)
         # The wallet is debited when a payout is accepted.
-        return tuple(
-            each for each in self.transactions if each.status is None or not each.status.ended_without_success
-        )
+        return tuple(each for each in self.transactions if each.status is None or not each.status.ended_without_success)
 
     @property
     def has_settled(self) -> bool:

@@ -56,7 +56,9 @@ class Refundable:
     def free_reference(self) -> str:
         """Return the first of the default references that no refund has."""
         taken = {each.reference for each in self.refunds}
-        return next(name for number in count(1) if (name := refund_reference(self.order.reference, number)) not in taken)
+        return next(
+            name for number in count(1) if (name := refund_reference(self.order.reference, number)) not in taken
+        )
 
     def check(self, amount: Decimal) -> None:
         """Raise RequestValidationError if so much may not be paid back."""

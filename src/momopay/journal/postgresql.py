@@ -143,7 +143,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             self.close()
             raise
 
-    def __del__(self) -> None:
+    def __del__(self, *_: Any) -> None:
         """Close the connection: one that was lost in an interrupt."""
         with suppress(AttributeError):  # it was never opened
             self.close()

@@ -130,5 +130,3 @@ class Recorder:
 def _is_identified(entry: JournalEntry, record: ServiceRecord) -> bool:
     by_id = record.transaction_id in entry.transaction_ids
     return by_id or None not in {record.amount, record.phone}
-
-

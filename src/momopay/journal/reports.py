@@ -17,8 +17,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
     and_,
     bindparam,
     case,
@@ -56,8 +54,8 @@ from momopay.journal.schema import (
     transactions,
     update_one,
 )
-from momopay.journal.store import IN_ACCOUNT, Store
-from momopay.models.enums import FAILURES, TransactionStatus
+from momopay.journal.store import IN_ACCOUNT, Condition, Store
+from momopay.models.enums import FAILURES
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
@@ -157,7 +155,7 @@ class Reports:
 
     def pages(self, wanted: Filters) -> Iterator[list[JournalEntry]]:
         """Yield pages of the entries that are wanted, newest first; a page may be empty."""
-        conditions: list[ColumnElement[bool]] = []
+        conditions: list[Condition] = []
         if wanted.kind is not None:
             conditions.append(_row.kind == wanted.kind)
         if wanted.state is not None:  # a row in SENDING may read as UNKNOWN
@@ -175,9 +173,7 @@ class Reports:
             keys = keys.order_by(*newest_first).limit(_PAGE)
             # The connection is free again between two pages: whoever iterates may take long.
             page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
-            yield [
-                each for each in page if wanted.state in {None, each.state} and wanted.status in {None, each.status}
-            ]
+            yield [each for each in page if wanted.state in {None, each.state} and wanted.status in {None, each.status}]
             if len(page) < _PAGE:
                 return
             last = (_as_text(page[-1].created_at), page[-1].kind, page[-1].reference)
@@ -249,7 +245,7 @@ class Reports:
         """Return the ends that were recorded and are marked as not handled."""
         return self._followed(_RECORDED, since=since)
 
-    def _followed(self, *where: ColumnElement[bool], **parameters: object) -> list[Followed]:
+    def _followed(self, *where: Condition, **parameters: object) -> list[Followed]:
         ids = select(_of.transaction_id).where(_TRANSACTION_IN_ACCOUNT, *where)
         with self._store.database.connection() as connection:
             wanted = set(connection.execute(ids, {**self._of_account, **parameters}).scalars())
@@ -308,7 +304,11 @@ class Reports:
                     connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
             with self._store.database.transaction() as connection:
                 for entry in ended:
-                    values = {**self._of_account, "the_kind": entry.kind, "the_reference": entry.reference}
+                    values: dict[str, object] = {
+                        **self._of_account,
+                        "the_kind": entry.kind,
+                        "the_reference": entry.reference,
+                    }
                     values |= {"the_revision": entry.revision, "new_phone": _anonymous(entry.phone, secret)}
                     # Whoever sends it again has changed the row, and needs the phone.
                     if not update_one(connection, _ANONYMISE, values):

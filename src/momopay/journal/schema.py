@@ -1,7 +1,8 @@
 """The journal's tables, and the pieces of SQL that several modules use.
 
 Every change of a payment is one statement whose WHERE clause states the row that it expects: of many processes that try
-the same change, one succeeds. What belongs together is committed together; nothing is held open while a request is sent.
+the same change, one succeeds. What belongs together is committed together. Nothing is held open while a request is
+sent.
 
 All times are text, ISO 8601 in UTC, but for ``lease_until`` and ``learned_at``, which only the database's own clock
 writes and reads: several machines have several clocks.
@@ -176,9 +177,7 @@ _index("payments_by_time", payments.c.account, payments.c.created_at, payments.c
 _index("payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
 _index("payments_by_phone", payments.c.account, payments.c.phone)
 _index("refunds", payments.c.account, payments.c.refund_of, where=payments.c.refund_of.is_not(None))
-_index(
-    "payments_to_search", payments.c.account, payments.c.search_after, where=payments.c.search_after.is_not(None)
-)
+_index("payments_to_search", payments.c.account, payments.c.search_after, where=payments.c.search_after.is_not(None))
 _of: Final = transactions.c
 _index("transactions_of", _of.account, _of.kind, _of.reference)
 _index("transactions_by_receipt", _of.account, _of.receipt, where=_of.receipt.is_not(None))

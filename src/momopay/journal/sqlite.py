@@ -177,7 +177,11 @@ class SqliteBackend:
         try:
             yield
         except (OSError, OperationalError) as error:
-            if isinstance(error, OperationalError) and "unable to open" not in str(error) and "readonly" not in str(error):
+            if (
+                isinstance(error, OperationalError)
+                and "unable to open" not in str(error)
+                and "readonly" not in str(error)
+            ):
                 raise  # it is locked, or full
             raise ConfigurationError(
                 f"the journal {self._given} cannot be opened: {problem_of(error)}. Its folder must exist, and this user"

@@ -29,13 +29,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
     Text,
+    TextClause,
     Update,
     and_,
     bindparam,
@@ -80,6 +81,8 @@ _ASK_BACK: Final = "ask the recipient for one of them back"
 # Seconds after a release after which a sweep searches for the payment once more.
 SEARCH_AFTER_RELEASE: Final = 600.0
 
+Condition: TypeAlias = ColumnElement[bool] | TextClause
+
 _row: Final = payments.c
 _of: Final = transactions.c
 IN_ACCOUNT: Final = _row.account == bindparam("the_account")
@@ -93,9 +96,7 @@ _SAME_CLAIM: Final = _row.claim == bindparam("the_claim")
 # Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
 _ENTRIES: Final = select(
     payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
-).outerjoin(
-    transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference)
-)
+).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
 _KEPT: Final = tuple(JournalTransaction.model_fields)
 
 
@@ -111,7 +112,9 @@ def _new(column: str, table: Any = _row) -> BindParameter[Any]:
 
 
 # Of the clock that wrote `sent_at`: what a later attempt measures is the offset of another moment.
-_OFFSET: Final = case((_row.attempts > 1, _row.clock_offset), else_=func.coalesce(_row.clock_offset, _new("clock_offset")))
+_OFFSET: Final = case(
+    (_row.attempts > 1, _row.clock_offset), else_=func.coalesce(_row.clock_offset, _new("clock_offset"))
+)
 _IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
 _BEGIN: Final = {
     kind: _change(
@@ -190,9 +193,7 @@ _REPORT: Final[Mapping[Stage, Update]] = {
     Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
 }
 # What an end without success reported is not true of a payment.
-_PAY: Final = (
-    update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
-)
+_PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 _ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
 _SELECT_TRANSACTION: Final = select(transactions).where(_IS_TRANSACTION)
 _DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
@@ -260,9 +261,7 @@ class Store:
                 self.watermark.check(connection)
             return self.accounts.check(connection, identity)
 
-    def open_call(
-        self, identity: KeyIdentity, kind: EntryKind, reference: str
-    ) -> tuple[JournalEntry | None, bool]:
+    def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
         """Return the entry of a reference, None if there is none, and whether the tenant of the key is known.
 
         Raises:
@@ -316,13 +315,13 @@ class Store:
         with self.database.connection() as connection:
             return frozenset(connection.execute(_SELECT_OTHERS, values).scalars())
 
-    def select(self, *where: ColumnElement[bool], **parameters: object) -> list[JournalEntry]:
+    def select(self, *where: Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
         with self.database.connection() as connection:
             return self.entries(connection, where, parameters)
 
     def entries(
-        self, connection: Connection, where: Sequence[ColumnElement[bool]], parameters: Mapping[str, object]
+        self, connection: Connection, where: Sequence[Condition], parameters: Mapping[str, object]
     ) -> list[JournalEntry]:
         """Do what `select` does, on a connection."""
         # Not ordered by the database: SQLite would read the whole account in the order that it has an index for.
@@ -330,9 +329,11 @@ class Store:
         found: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
         for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
             found.setdefault((row["kind"], row["reference"]), []).append(row)
-        return sorted(map(self._entry, found.values()), key=lambda entry: (entry.created_at, entry.kind, entry.reference))
+        return sorted(
+            map(self._entry, found.values()), key=lambda entry: (entry.created_at, entry.kind, entry.reference)
+        )
 
-    def having(self, *transaction: ColumnElement[bool], **parameters: object) -> list[JournalEntry]:
+    def having(self, *transaction: Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries with a transaction for which the conditions hold, oldest first."""
         keys = select(_of.kind, _of.reference).where(_of.account == bindparam("the_account"), *transaction)
         return self.select(tuple_(_row.kind, _row.reference).in_(keys), **parameters)

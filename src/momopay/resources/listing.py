@@ -13,12 +13,12 @@ from momopay._core.backend import BackendT
 from momopay._core.call import call
 from momopay._core.operation import Resource, as_operation, operation
 from momopay._redaction import clears_frames, redacted_repr
+from momopay.durable.search import GET, LIST, page_at, search
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Search, TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.resources.pagination import TransactionIterator
-from momopay.durable.search import GET, LIST, page_at, search
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -17,17 +17,17 @@ from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import TransactionWait, WaitIterator
 from momopay._ratelimit.budget import Lane
 from momopay.callbacks import check_agreement
+from momopay.durable.day_report import BookedOrder, DayReport
+from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
+from momopay.durable.reconcile_days import reconcile_days
+from momopay.durable.search import GET, LIST
+from momopay.durable.sweep import SweepReport, sweep
 from momopay.journal import Journal
 from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage
-from momopay.durable.day_report import BookedOrder, DayReport
-from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
 from momopay.resources.listing import Listing
-from momopay.durable.reconcile_days import reconcile_days
-from momopay.durable.search import GET, LIST
-from momopay.durable.sweep import SweepReport, sweep
 
 __all__ = ["Transactions"]
 
