@@ -19,7 +19,7 @@ from sqlalchemy import Engine, event
 
 from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
 from momopay.journal.evidence import Report
-from momopay.journal.journal import payments_of
+from momopay.journal.journal import parts_of
 from momopay.journal.lease import Lease
 from momopay.journal.prepared import Prepared, Result
 

@@ -1,4 +1,4 @@
-"""How many entries of the journal are open or in doubt: from the database, else from the latest sweep."""
+"""How many entries of the journal are open or unresolved: from the database, else from the latest sweep."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from momopay._transport import clock
 from momopay.errors import MomoPayError
 from momopay.events import SweepEnded
 from momopay.journal import Journal
-from momopay.journal.bounds import bounded
-from momopay.journal.ends import sweeps_of
+from momopay.journal.database import bounded
+from momopay.journal.journal import parts_of
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -52,13 +52,13 @@ class JournalGauges:
             meter.create_observable_gauge(name, [observe], unit, text)
 
         gauge("momopay.journal.open", "{entry}", "Payments that were accepted and have not settled.", lambda c: c.open)
-        gauge("momopay.journal.unresolved", "{entry}", "Payments in doubt.", lambda c: c.unresolved)
+        gauge("momopay.journal.unresolved", "{entry}", "Unresolved payments.", lambda c: c.unresolved)
         if journal is not None:
             gauge("momopay.journal.open.age", "s", "Age of the oldest open entry.", lambda c: _age(c.oldest_open))
             gauge(
                 "momopay.journal.unresolved.age",
                 "s",
-                "Age of the oldest entry in doubt.",
+                "Age of the oldest unresolved entry.",
                 lambda c: _age(c.oldest_unresolved),
             )
 
@@ -81,7 +81,7 @@ def _read(journal: Journal) -> _Counts | None:
     """Return what the database says; None if it fails, so that the gauges end rather than show what was."""
     try:
         with bounded(_LONGEST):
-            count, oldest = sweeps_of(journal).count_open()
+            count, oldest = parts_of(journal).reports.count_open()
             unresolved = journal.unresolved()  # few: each one waits for a person
     except MomoPayError as error:
         logger.warning("the journal's gauges are missing: %s", error)

@@ -10,7 +10,8 @@
 | one that differs from the journal's entry, and has a signed URL or was confirmed | 503 | retries |
 | one on which the handler failed otherwise | 500 | retries |
 
-Invariants: a handler is called only for a callback that was admitted; with a journal, at most one call for each end
+Invariants: a handler is called only for a callback that was admitted and, with a client, that the service's own record
+confirms; with a journal, at most one call for each end
 runs at a time, and none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference
 or its order, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as
 handled.
@@ -31,16 +32,19 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeGuard
 
+from anyio import from_thread
+
 from momopay._core import handlers
 from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import raise_if_awaitable, trace_of
 from momopay._transport.clock import now
 from momopay._transport.threads import entered_in_thread, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
-from momopay.errors import ForgedCallbackError, InvalidCallbackError, MomoPayError
+from momopay.client import AsyncClient, Client
+from momopay.errors import ConfigurationError, ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.events import Event
 from momopay.journal import EntryKind, Journal, JournalEntry, JournalState
-from momopay.journal.ends import recorder_of
+from momopay.journal.journal import parts_of
 from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
 
@@ -103,11 +107,24 @@ class CallbackReceiver:
         signer: CallbackSigner | None,
         journal: Journal | None,
         on_event: Callable[[Event], object] | None = None,
+        client: Client | AsyncClient | None = None,
+        *,
+        blocks: bool = False,
     ) -> None:
+        if not isinstance(client, Client | AsyncClient | None):
+            raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient")
+        if blocks and isinstance(client, AsyncClient):
+            raise ConfigurationError("this view blocks: it needs a momopay.Client, not an AsyncClient")
         self._handler = handler
         self._signer = signer
-        self._journal = journal
+        self._client = client
+        self._given = journal
         self._observer = None if on_event is None else Observer(on_event)
+
+    @property
+    def _journal(self) -> Journal | None:
+        """The journal that was given, else the client's, which opens it at the first use."""
+        return self._given if self._given is not None or self._client is None else self._client.journal
 
     def receive(self, method: str, query: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run."""
@@ -168,6 +185,7 @@ class CallbackReceiver:
         try:
             with self._once(reception) as callback:
                 if callback is not None:
+                    self._confirm(callback)
                     raise_if_awaitable(self._handler(callback))
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the callback must come again
             return _status_of_failure(error, reception)
@@ -178,23 +196,34 @@ class CallbackReceiver:
         try:
             async with entered_in_thread(self._once(reception)) as callback:
                 if callback is not None:
+                    if isinstance(self._client, AsyncClient):
+                        await self._client.transactions.confirm(callback)
+                    elif self._client is not None:
+                        await in_thread(partial(self._confirm, callback))
                     await handler(callback)
         except Exception as error:  # noqa: BLE001  as in `_handle`
             return _status_of_failure(error, reception)
         return HTTPStatus.OK
 
+    def _confirm(self, callback: Callback) -> None:
+        """Compare a callback with the service's own record, if there is a client; for a thread that may block."""
+        if isinstance(self._client, AsyncClient):
+            from_thread.run(self._client.transactions.confirm, callback)
+        elif self._client is not None:
+            self._client.transactions.confirm(callback)
+
     @contextmanager
     def _once(self, reception: _Reception) -> Generator[Callback | None]:
         """Hold a callback while it is handled; yield it if it is still to be handled."""
-        callback = reception.callback
-        if callback is None or self._journal is None:
+        callback, journal = reception.callback, self._journal
+        if callback is None or journal is None:
             yield callback
             return
-        recorder, is_signed = recorder_of(self._journal), self._signer is not None
+        recorder, is_signed = parts_of(journal).recorder, self._signer is not None
         if is_signed:
-            _check_order(self._journal, reception.order, callback)
+            _check_order(journal, reception.order, callback)
             recorder.check(callback)  # before the handler does anything about a callback that is wrong
-        with self._journal.handling(callback) as is_first:
+        with journal.handling(callback) as is_first:
             reception.is_first = is_first
             yield callback if is_first else None
             # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
@@ -226,7 +255,7 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
 
 def _told(entry: JournalEntry) -> object:
     """Return what an entry says of how far its payment came."""
-    return entry.state, entry.status, [prompt.status for prompt in entry.prompts]
+    return entry.state, entry.status, [each.status for each in entry.transactions]
 
 
 def _status_of_failure(error: Exception, reception: _Reception) -> HTTPStatus:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.client import AsyncClient, Client
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.journal import Journal
@@ -23,6 +24,7 @@ __all__ = ["callback_endpoint"]
 def callback_endpoint(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  a coroutine is an object too
     handler: AsyncCallbackHandler,
     *,
+    client: Client | AsyncClient | None = None,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
@@ -31,6 +33,7 @@ def callback_endpoint(  # type: ignore[overload-overlap]  # pyright: ignore[repo
 def callback_endpoint(
     handler: CallbackHandler,
     *,
+    client: Client | AsyncClient | None = None,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
@@ -38,6 +41,7 @@ def callback_endpoint(
 def callback_endpoint(
     handler: CallbackHandler,
     *,
+    client: Client | AsyncClient | None = None,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
@@ -53,7 +57,7 @@ def callback_endpoint(
     for alias, settings in connections.settings.items():
         if settings["ATOMIC_REQUESTS"] and not is_async(handler):
             handler = transaction.atomic(alias)(handler)
-    receiver = CallbackReceiver(handler, signer, journal, on_event)
+    receiver = CallbackReceiver(handler, signer, journal, on_event, client, blocks=not is_async(handler))
 
     def view(request: HttpRequest) -> HttpResponse:
         return _response(receiver.receive(*_request(request)))

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.client import AsyncClient, Client
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
 from momopay.journal import Journal
@@ -19,6 +20,7 @@ __all__ = ["callback_endpoint"]
 def callback_endpoint(
     handler: AsyncCallbackHandler | CallbackHandler,
     *,
+    client: Client | AsyncClient | None = None,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
@@ -30,8 +32,10 @@ def callback_endpoint(
     service delivers the callback again. Else with 200 (service page, "Callbacks").
 
     Args:
-        handler: Called with each callback. An ``async def``, or a plain function, which runs in a thread. A callback
-            alone proves nothing: begin with ``transactions.confirm``. The service waits 30 seconds.
+        handler: Called with each callback. An ``async def``, or a plain function, which runs in a thread. Without a
+            client, begin with ``transactions.confirm``: a callback alone proves nothing. The service waits 30 seconds.
+        client: Confirms each callback before the handler is called, as ``transactions.confirm`` does, and brings its
+            journal, unless `journal` is given.
         signer: Checks the token, and that its reference is the callback's, before the handler is called.
         journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. With a
             signer too, the callback of a payout settles its entry after the handler returned, if it states the entry's
@@ -45,7 +49,7 @@ def callback_endpoint(
     Raises:
         ConfigurationError: `on_event` cannot be called, or is async.
     """
-    receiver = CallbackReceiver(handler, signer, journal, on_event)
+    receiver = CallbackReceiver(handler, signer, journal, on_event, client)
 
     async def endpoint(request: Request) -> Response:
         query = request.scope["query_string"].decode("latin-1")  # as it was received: the token is not encoded

@@ -11,6 +11,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
 from momopay.errors import ConfigurationError
+from momopay.client import AsyncClient, Client
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.journal import Journal
@@ -23,6 +24,7 @@ __all__ = ["callback_endpoint"]
 def callback_endpoint(
     handler: AsyncCallbackHandler | CallbackHandler,
     *,
+    client: Client | AsyncClient | None = None,
     signer: CallbackSigner | None = None,
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
@@ -36,7 +38,9 @@ def callback_endpoint(
         ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``;
             or `on_event` cannot be called or is async.
     """
-    receiver = CallbackReceiver(_blocking(handler) if is_async(handler) else handler, signer, journal, on_event)
+    receiver = CallbackReceiver(
+        _blocking(handler) if is_async(handler) else handler, signer, journal, on_event, client, blocks=True
+    )
 
     def view() -> Response:
         status = receiver.receive(request.method, request.query_string.decode("latin-1"), _body())
