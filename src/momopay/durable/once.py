@@ -23,8 +23,15 @@ from momopay.durable.access import JournalAccess, learn_tenant
 from momopay.durable.known import KnownPayment
 from momopay.durable.payment import Payment, payment_of
 from momopay.durable.search import outcome_unknown
-from momopay.durable.send import Sender, Sent, new_call
-from momopay.errors import BudgetExhaustedError, DuplicateCollectionError, DuplicatePayoutError, MomoPayError
+from momopay.durable.send import Sender, new_call
+from momopay.errors import (
+    BudgetExhaustedError,
+    ConfigurationError,
+    DuplicateCollectionError,
+    DuplicatePayoutError,
+    MomoPayError,
+    RequestValidationError,
+)
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import Journal, parts_of
@@ -82,6 +89,7 @@ class DurableCall(Generic[BackendT]):
         self._sender = Sender(session, self._store, self._journal, self._call, self._identity)
         self._known = KnownPayment(session, self._store, self._journal)
         self._pause = _FIRST_PAUSE
+        self._has_read_others = False
         # The open transactions that this call has read and passed over.
         self._abandoned = set[str]()
         self._take(wanted.request)
@@ -112,6 +120,8 @@ class DurableCall(Generic[BackendT]):
         if not is_tenant_known:
             try:
                 await learn_tenant(self._session, self._store, self._identity, self._call.deadline)
+            except ConfigurationError:  # the entry is that of another account
+                raise
             except MomoPayError as error:
                 error.may_have_executed = entry is not None and may_have_executed(entry)
                 raise
@@ -126,7 +136,7 @@ class DurableCall(Generic[BackendT]):
     async def _next(self, entry: JournalEntry | None) -> Payment | None:
         """Do the next step; return None if the row must be read again."""
         if entry is None:
-            return self._sent(await self._sender.try_to_send(self._draft, self._payment, None))
+            return await self._send(None)
         stages = [stage_of(each.status) for each in entry.transactions]
         passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
         match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
@@ -140,6 +150,23 @@ class DurableCall(Generic[BackendT]):
             case Step.RECONCILE:
                 return await self._reconcile(entry)
 
+    async def _send(self, entry: JournalEntry | None) -> Payment | None:
+        """Send if the row is as it was read; return None if it must be read again."""
+        try:
+            record = await self._sender.try_to_send(self._draft, self._payment, entry)
+        except RequestValidationError:
+            # Another order is open under the same reference, as far as is known. It may have ended since.
+            if self._kind is EntryKind.PAYOUT or self._has_read_others:
+                raise
+            self._has_read_others = True
+            self._call.has_slot = False
+            others = await self._journal.run(partial(self._store.by_wire_reference, self._draft.wire_reference))
+            for other in others:
+                if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
+                    await self._known.refresh(other)
+            return None
+        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
+
     async def _send_again(self, entry: JournalEntry, *, search: bool) -> Payment | None:
         """Send, after a search unless every attempt is accounted for."""
         self._call.has_slot = False  # it would be old after the search
@@ -147,7 +174,7 @@ class DurableCall(Generic[BackendT]):
             found = await self._known.find_before_sending(entry) if search else None
             if found is not None:
                 return self._unless_ended(entry, found)
-            return self._sent(await self._sender.try_to_send(self._draft, self._payment, entry))
+            return await self._send(entry)
         except BudgetExhaustedError:
             if self._sender.limit is not None:  # what the service said says more
                 raise self._sender.limit from None
@@ -187,9 +214,6 @@ class DurableCall(Generic[BackendT]):
             raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
         await self._session.backend.sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _sent(self, record: Sent | None) -> Payment | None:
-        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
     def _unless_ended(self, entry: JournalEntry, found: Transaction) -> Payment | None:
         """Return a transaction that was found; None if it ended so that another attempt may go out."""

@@ -232,7 +232,8 @@ class PayAll(Generic[BackendT]):
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
         entry = self._store.get(EntryKind.PAYOUT, request.reference)
         if entry is None and not self._similar:
-            known = [each for each in self._store.to_phones([request.phone]) if each.refund_of is None]
+            payouts: list[JournalEntry] = list(self._store.to_phones([request.phone]))
+            known = [each for each in payouts if each.refund_of is None]
             check_similar([*known, request])
         return entry
 

@@ -102,4 +102,5 @@ def payment_in(entry: JournalEntry) -> Payment | None:
         fee=known.fee,
         receipt=known.receipt,
         is_new=False,
+        transaction=None,
     )

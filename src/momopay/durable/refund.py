@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from momopay._core.backend import BackendT
 from momopay._core.session import Session
@@ -20,9 +19,6 @@ from momopay.journal.limits import Refundable, refund_reference
 from momopay.models.metadata import checked_metadata
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount
-
-if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.store import Store
 
 
 async def refund(
@@ -42,17 +38,17 @@ async def refund(
     name = refund_reference(of) if reference is None else reference
     store = parts_of(journal).store
     access = JournalAccess(session, store, EntryKind.COLLECTION, of, session.backend.now() + session.limits.deadline)
+    await check_account(session, journal)
     refundable = await access.run(partial(store.refundable, of, name))
     if not refundable.paid and not refundable.order.is_anonymised:
         # Its callback may have been lost.
-        await check_account(session, journal)
         await KnownPayment(session, store, access).refresh(refundable.order)
         refundable = await access.run(partial(store.refundable, of, name))
     _check_paid(refundable)
     known = await access.run(partial(store.get, EntryKind.PAYOUT, name))
     if known is not None and known.refund_of == of:
         if reference is None:
-            await access.run(partial(_check_is_latest, store, refundable, known))
+            _check_is_latest(refundable, known)
         amount = known.amount if amount is None else amount
     elif amount is None:
         amount = refundable.by_default
@@ -72,10 +68,10 @@ def _check_paid(refundable: Refundable) -> None:
         raise RequestValidationError({"of": f"was not paid: {known}. If it was paid since, sweep, then try again"})
 
 
-def _check_is_latest(store: Store, refundable: Refundable, known: JournalEntry) -> None:
+def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:
     """Raise DuplicatePayoutError if the collection was paid again after the refund with the default reference."""
     everything = Refundable(refundable.order, refundable.refunds)
-    if known.state in MAY_BE_SENT or everything.left <= 0 or refundable.paid <= store.paid_before(known.reference):
+    if known.state in MAY_BE_SENT or everything.left <= 0 or refundable.paid <= (known.paid_before or 0):
         return
     raise DuplicatePayoutError(
         f"reference {known.reference!r} is a refund of KES {format_amount(known.amount)} from before the collection was"

@@ -43,7 +43,7 @@ from momopay.models.requests import Fit, Search, TransactionQuery, transaction_p
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.reports import Followed
+    from momopay.journal.reports import EndedPrompt, Followed
 
 __all__ = ["SweepReport"]
 
@@ -148,8 +148,8 @@ class _Due:
     """By id: what is open, what ended for a handler, and what is to be read once more."""
     unhandled: frozenset[str] = frozenset()
     """Of these, the ends that no handler handled yet."""
-    again: frozenset[str] = frozenset()
-    """Of these, the prompts that ended without success ten minutes ago."""
+    ended: dict[str, EndedPrompt] = field(default_factory=dict[str, "EndedPrompt"])
+    """Of these, the prompts that ended without success and were not read again since."""
     searched: list[tuple[JournalEntry, Search]] = field(default_factory=list[tuple[JournalEntry, Search]])
     """What is unresolved, or was released by a person ten minutes ago, and how to search for it."""
 
@@ -180,9 +180,14 @@ class SweepPass:
         """Make the requests of a pass, and record each response at once."""
         await self._session.backend.in_thread(self._find_due)
         self._missing = set(self._due.followed)
-        # One alone is read by id.
-        if self._due.searched or len(self._missing) > 1:
+        # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
+        if self._due.searched or self._due.ended or len(self._missing) > 1:
             await self._read_pages()
+        service_now = self._session.clock.service_now_if_known()
+        if service_now is not None:
+            unknown = [name for name, each in self._due.ended.items() if each.learned_at_service is None]
+            note = partial(self._parts.reports.note_service_time, unknown, service_now)
+            await self._session.backend.in_thread(note)
         for transaction_id in self._by_turns():
             if self._requests == _REQUESTS:
                 return
@@ -194,13 +199,14 @@ class SweepPass:
         if self._since is not None:
             reports.forget_handled(self._since)  # what callbacks brought need not be read
             unhandled = reports.unhandled(self._since)
-        again = reports.to_check(self._session.clock.service_now_if_known())
+        ended = reports.ended_prompts()
+        again = [each.followed for each in ended.values()]
         followed = {each.transaction.transaction_id: each for each in [*again, *unhandled, *reports.not_settled()]}
         searched = {(each.kind, each.reference): each for each in [*reports.released(), *self._journal.unresolved()]}
         self._due = _Due(
             followed,
             frozenset(each.transaction.transaction_id for each in unhandled),
-            frozenset(each.transaction.transaction_id for each in again),
+            ended,
             [(each, search_for(each, store.others(each))) for each in searched.values()],
         )
 
@@ -252,8 +258,9 @@ class SweepPass:
         """Yield what is still to be read by id, of each kind in turns."""
         # At random, so that nothing is always last, and several sweeps at once do not read the same.
         seen = {entry.seen_id for entry, _ in self._due.searched if entry.seen_id}
-        others = self._missing - self._due.unhandled - self._due.again
-        kinds = [others, self._missing & self._due.unhandled, self._without_code, self._missing & self._due.again, seen]
+        unhandled, ended = self._missing & self._due.unhandled, self._missing & self._due.ended.keys()
+        late = {each for each in ended if self._is_due_again(each)}
+        kinds = [self._missing - unhandled - ended, unhandled, self._without_code, late, seen]
         turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
         return (each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None)
 
@@ -292,7 +299,7 @@ class SweepPass:
             if followed is not None:
                 self._missing.discard(record.transaction_id)
                 self._record(followed, record)
-                if record.transaction_id in self._due.again:
+                if self._is_due_again(record.transaction_id):
                     checked.append(record.transaction_id)
             elif isinstance(record, Transaction):
                 self._record_seen(record)  # a page is searched as a whole
@@ -322,6 +329,11 @@ class SweepPass:
             self._due.followed[record.transaction_id] = type(followed)(entry, kept)
             self.settled += has_settled(entry.kind.transaction_type, record.status)
         self._note_end(record, needs_code=has_changed or record.transaction_id in self._due.unhandled)
+
+    def _is_due_again(self, transaction_id: str) -> bool:
+        """Return whether it is time to read a prompt that ended without success once more."""
+        ended = self._due.ended.get(transaction_id)
+        return ended is not None and ended.is_due(self._session.clock.service_now_if_known())
 
     def _note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
         if not record.status.is_terminal:

@@ -251,6 +251,9 @@ def database_errors() -> Generator[None]:
     # OSError: a lock file. NotImplementedError: a file system without locks.
     except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
+    except AssertionError as error:
+        # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
+        raise error if error.__context__ is None else error.__context__
 
 
 def problem_of(error: Exception) -> str:

@@ -113,6 +113,7 @@ class JournalEntry(MaskedModel):
         metadata: The caller's own JSON object.
         wire_reference: The reference that the service has; of an order, it may be a token or one of the caller's.
         refund_of: Of a payout: the reference of the collection of which it pays something back.
+        paid_before: Of a refund: how much of the collection had been paid when it was begun, KES.
         transactions: What the service made of it, oldest first.
         seen_id: While the state is UNKNOWN, an id that a broken response showed.
         clock_offset: By how many seconds this machine's clock was ahead of the service's at sending, None if the
@@ -138,6 +139,7 @@ class JournalEntry(MaskedModel):
     metadata: dict[str, Any] | None = None
     wire_reference: str
     refund_of: str | None = None
+    paid_before: Decimal | None = Field(None, repr=False)
     transactions: tuple[JournalTransaction, ...] = ()
     seen_id: str | None = Field(None, repr=False)
     clock_offset: float | None = Field(None, repr=False)

@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, Self, TypeAlias
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from momopay._redaction import redacted_repr
@@ -134,8 +135,9 @@ def _warn(record: ServiceRecord, name: str) -> None:
 
 
 def reference_of(record: ServiceRecord) -> str | None:
-    """Return the reference that a record of the service has."""
-    return record.reference if isinstance(record, Payout) else record.account_reference
+    """Return the reference that a record of the service has, in the form in which references are sent."""
+    reference = record.reference if isinstance(record, Payout) else record.account_reference
+    return None if reference is None else normalize("NFC", reference)
 
 
 def requested(entry: JournalEntry, transaction_id: str | None = None) -> RequestedPayment:

@@ -45,8 +45,12 @@ class Refundable:
 
     @property
     def overpaid(self) -> Decimal:
-        """What was paid beyond one payment and not paid back, KES."""
-        return max(Decimal(0), self.left - self.order.amount)
+        """What was paid beyond the order and not paid back, KES."""
+        # What was refunded before a second payment came was of the order itself: that much is not wanted any more.
+        amount = self.order.amount
+        early = [each.amount for each in self.counting if each.paid_before is not None and each.paid_before <= amount]
+        wanted = max(Decimal(0), amount - sum(early, Decimal(0)))
+        return max(Decimal(0), self.left - wanted)
 
     @property
     def by_default(self) -> Decimal:
@@ -78,7 +82,7 @@ class Refundable:
 
     def remedy(self) -> str:
         """Return what to do about an order that was paid again."""
-        amount = self.overpaid or min(self.left, self.order.amount)
+        amount = self.overpaid
         call = f"of={redacted_repr(self.order.reference)}, reference={redacted_repr(self.free_reference())}"
         return (
             f"pay back KES {format_amount(amount)}, with"

@@ -58,8 +58,11 @@ class Recorder:
             CallbackMismatchError: It states another amount, phone or reference than the entry.
         """
         record = callback.transaction
-        # By the transaction first: under another reference than its entry's it is a mismatch.
-        entry = self._by_transaction(record) or self._of_reference(record)
+        # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
+        # gave that entry the id of another payment, which the callback fits.
+        entry, owner = self._by_transaction(record), self._of_reference(record)
+        if entry is None or (owner is not None and differences(entry, record) and not differences(owner, record)):
+            entry = owner
         differing = [] if entry is None else differences(entry, record)
         if entry is not None and differing:
             raise CallbackMismatchError(

@@ -146,6 +146,38 @@ class Followed:
     transaction: JournalTransaction
 
 
+@dataclass(frozen=True)
+class EndedPrompt:
+    """A prompt that ended without success, and that a late PIN may pay.
+
+    Attributes:
+        followed: The prompt, and its order.
+        transaction_id: Of the prompt.
+        ended_at: By the service's times.
+        learned_at_service: When the journal learned of it, by the service's clock; None if that was not known.
+        known_for: Seconds since then, by the database's clock.
+    """
+
+    followed: Followed
+    transaction_id: str
+    ended_at: str | None
+    learned_at_service: str | None
+    known_for: float | None
+
+    def is_due(self, service_now: datetime | None) -> bool:
+        """Return whether it is time to read it once more.
+
+        Ten minutes must have passed since its end by the service's times, and since the journal learned of it: by the
+        service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
+        it come no earlier.
+        """
+        if service_now is None or self.learned_at_service is None:
+            return self.known_for is not None and self.known_for >= LATE.total_seconds()
+        learned = datetime.fromisoformat(self.learned_at_service)
+        ended = datetime.fromisoformat(self.ended_at) if self.ended_at else learned
+        return service_now - max(learned, ended) >= LATE
+
+
 class Reports:
     """The entries of one account, many at once."""
 
@@ -194,22 +226,25 @@ class Reports:
         """Return the transactions that have not settled."""
         return self._followed(HAS_NOT_SETTLED)
 
-    def to_check(self, service_now: datetime | None) -> list[Followed]:
-        """Return the prompts that ended without success ten minutes ago, and were not read again since.
-
-        Ten minutes must have passed since their end by the service's times, and since the journal learned of it: by the
-        service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
-        none of them come too early.
-        """
+    def ended_prompts(self) -> dict[str, EndedPrompt]:
+        """Return the prompts that ended without success and were not read again since, by id."""
         with self._store.database.connection() as connection:
             rows = connection.execute(_TO_CHECK, self._of_account).mappings().all()
-            now = None if service_now is None else service_now.astimezone(UTC).isoformat()
-            first_seen = [row["transaction_id"] for row in rows if row["learned_at_service"] is None]
-            if now is not None and first_seen:
-                values = [{**self._of_account, "the_transaction_id": each, "now": now} for each in first_seen]
+        ends = {row["transaction_id"]: row for row in rows}
+        followed = self._followed(IS_TO_CHECK) if ends else []
+        return {
+            each.transaction.transaction_id: EndedPrompt(each, **ends[each.transaction.transaction_id])
+            for each in followed
+            if each.transaction.transaction_id in ends
+        }
+
+    def note_service_time(self, transaction_ids: Iterable[str], service_now: datetime) -> None:
+        """Record when the journal learned of ends, by the service's clock, if that was not known then."""
+        now = service_now.astimezone(UTC).isoformat()
+        values = [{**self._of_account, "the_transaction_id": each, "now": now} for each in transaction_ids]
+        if values:
+            with self._store.database.transaction() as connection:
                 connection.execute(_NOTE_SERVICE_TIME, values)
-        due = [row["transaction_id"] for row in rows if _is_late(row, service_now)]
-        return self._followed(_of.transaction_id.in_(due)) if due else []
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released ten minutes ago, and that were not searched for since."""
@@ -322,15 +357,6 @@ class Reports:
             if connection.dialect.name == "sqlite":  # and in the log beside it; somebody who reads may hinder this
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
         return changed
-
-
-def _is_late(row: Any, service_now: datetime | None) -> bool:
-    """Return whether it is time to read a prompt that ended without success once more."""
-    if service_now is None or row["learned_at_service"] is None:
-        return row["known_for"] is not None and row["known_for"] >= LATE.total_seconds()
-    learned = datetime.fromisoformat(row["learned_at_service"])
-    ended = datetime.fromisoformat(row["ended_at"]) if row["ended_at"] else learned
-    return service_now - max(learned, ended) >= LATE
 
 
 def _ended_before(entry: JournalEntry, before: datetime) -> bool:

@@ -170,7 +170,6 @@ _RELEASE: Final = {
     )
     for kind in EntryKind
 }
-_SELECT_PAID_BEFORE: Final = select(_row.paid_before).where(_IS_ROW)
 _LOCK: Final = select(_row.revision).where(_IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 _TOUCH: Final = update(payments).where(_IS_ROW).values(revision=_row.revision + 1)
 
@@ -479,12 +478,6 @@ class Store:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, (_row.refund_of == bindparam("the_text"),), {"the_text": of})
         return Refundable(order, refunds, besides)
-
-    def paid_before(self, refund: str) -> Decimal:
-        """Return how much of the collection had been paid when a refund was begun, KES."""
-        with self.database.connection() as connection:
-            found = connection.scalar(_SELECT_PAID_BEFORE, self._values(EntryKind.PAYOUT, refund))
-        return Decimal(found or 0)
 
     # What the service says
 

@@ -44,8 +44,8 @@ class RequestedPayment:
         The reference is passed by itself, because records have it under several names.
         """
         pairs = {
-            # The service stores a reference as it was sent, so a trimmed or recomposed one is another one.
-            "reference": not reference or reference == self.reference,
+            # References are sent in the form NFC. A trimmed one is another one.
+            "reference": not reference or unicodedata.normalize("NFC", reference) == self.reference,
             "amount": None in {self.amount, record.amount} or self.amount == record.amount,
             "phone": self.phone is None or record.phone is None or same_phone(self.phone, record.phone),
             "type": self.type is None or record.type is None or self.type.casefold() == record.type.casefold(),
