@@ -31,6 +31,7 @@ _CARRIERS: Final = frozenset(
         "aiohttp",
         "anyio",
         "asyncio",
+        "contextlib",  # its frames hold generators of ours, with what these hold
         "h11",
         "httpcore",
         "httpx",

@@ -23,7 +23,7 @@ from momopay._core.call import Call, Endpoint
 from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
-from momopay._redaction import redacted_repr
+from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.access import JournalAccess
 from momopay.durable.search import outcome_unknown
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
@@ -120,6 +120,9 @@ class Sender:
             # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
             # finds the lease ended. If it was committed before it failed, this undoes it.
             self._store.leases.end(lease)
+            # An interrupt may have struck while the row was written: the frames of its traceback then hold the connection
+            # whose transaction keeps all writers out.
+            clear_frames(error)
             await self._journal.finish(partial(self._store.undo, lease, draft), error)
             if isinstance(error, JournalError):
                 error.may_have_executed = not await self._is_free(draft)

@@ -188,14 +188,17 @@ class Database:
         """Yield a connection whose statements are committed together if the context ends well, else not at all."""
         # Nothing else may be waited for in the context: it keeps other writers out.
         with self.connection(seconds=seconds) as connection:
+            driver = connection.connection.dbapi_connection
             try:
                 # One that reads first could not write over SQLite after another one did, so it begins as a writer.
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
                 yield connection
                 connection.exec_driver_sql("COMMIT")
             except BaseException:
-                with suppress(SQLAlchemyError):  # the server may be gone, and the transaction with it
-                    connection.exec_driver_sql("ROLLBACK")
+                # By the driver: after an interrupt SQLAlchemy may refuse. The server may be gone, the transaction with it.
+                with suppress(Exception):
+                    if driver is not None:
+                        driver.rollback()
                 raise
 
     def backend(self) -> Backend:
