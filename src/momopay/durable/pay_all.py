@@ -232,8 +232,7 @@ class PayAll(Generic[BackendT]):
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
         entry = self._store.get(EntryKind.PAYOUT, request.reference)
         if entry is None and not self._similar:
-            payouts: list[JournalEntry] = list(self._store.to_phones([request.phone]))
-            known = [each for each in payouts if each.refund_of is None]
+            known: list[JournalEntry] = [each for each in self._store.to_phones([request.phone]) if not each.refund_of]
             check_similar([*known, request])
         return entry
 

@@ -120,8 +120,8 @@ class Sender:
             # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
             # finds the lease ended. If it was committed before it failed, this undoes it.
             self._store.leases.end(lease)
-            # An interrupt may have struck while the row was written: the frames of its traceback then hold the connection
-            # whose transaction keeps all writers out.
+            # An interrupt may have struck while the row was written: the frames of its traceback then hold the
+            # connection whose transaction keeps all writers out.
             clear_frames(error)
             await self._journal.finish(partial(self._store.undo, lease, draft), error)
             if isinstance(error, JournalError):
@@ -192,8 +192,10 @@ class Sender:
         )
 
     async def _learn_tenant(self, record: Sent, draft: Draft) -> None:
-        learn = partial(self._store.accounts.learn, self._identity, record.tenant_id)
-        if record.tenant_id and await self._journal.run_or_log(learn) is False:
+        accounts = self._store.accounts
+        if accounts.knows(self._identity, record.tenant_id):
+            return
+        if await self._journal.run_or_log(partial(accounts.learn, self._identity, record.tenant_id)) is False:
             logger.error(
                 "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
                 " this key",

@@ -14,7 +14,7 @@ import hmac
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     and_,

@@ -77,7 +77,6 @@ logger: logging.Logger = logging.getLogger("momopay")
 _AT_ONCE: Final = 500  # databases limit the parameters of a statement
 # A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
 _EARLIER: Final = timedelta(seconds=10)
-_ASK_BACK: Final = "ask the recipient for one of them back"
 # Seconds after a release after which a sweep searches for the payment once more.
 SEARCH_AFTER_RELEASE: Final = 600.0
 
@@ -194,7 +193,6 @@ _REPORT: Final[Mapping[Stage, Update]] = {
 # What an end without success reported is not true of a payment.
 _PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 _ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
-_SELECT_TRANSACTION: Final = select(transactions).where(_IS_TRANSACTION)
 _DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
 _SELECT_OTHERS: Final = (
     select(_of.transaction_id)
@@ -515,29 +513,20 @@ class Store:
             before = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
             if before is None:
                 return False
-            is_new = may_add and self._insert(connection, before, report, lease)
-            if not is_new:
-                known = connection.execute(_SELECT_TRANSACTION, values).mappings().one_or_none()
-                if known is None or (known["kind"], known["reference"]) != (entry.kind, entry.reference):
-                    return False
+            known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
+            if known is None and not (may_add and self._insert(connection, before, report, lease)):
+                return False  # it is that of another payment
             is_paid = self._report(connection, report, values)
-            if is_new and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
-                update_one(connection, _ACCEPT[entry.kind], values)
-            after = self.entries(connection, (_IS_ROW,), values)[0]
-            if after != before:
-                connection.execute(_TOUCH, values)
             remedy = ""
-            if after.paid_twice and (is_new or is_paid):
-                is_order = after.kind is EntryKind.COLLECTION
-                remedy = self.refundable(after.reference, connection=connection).remedy() if is_order else _ASK_BACK
+            if known is None and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
+                update_one(connection, _ACCEPT[entry.kind], values)
+            elif known is None or known.status != report.status:
+                connection.execute(_TOUCH, values)
+            if before.transactions and (known is None or is_paid):
+                after = self.entries(connection, (_IS_ROW,), values)[0]
+                remedy = self._remedy(connection, after) if after.paid_twice else ""
         if remedy:
-            logger.critical(
-                "reference %s was paid %d times, by transactions %s: %s",
-                redacted_repr(after.reference),
-                len(after.counting),
-                ", ".join(each.transaction_id for each in after.counting),
-                remedy,
-            )
+            logger.critical("reference %s was paid more than once: %s", redacted_repr(entry.reference), remedy)
         return True
 
     def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
@@ -574,6 +563,13 @@ class Store:
             return update_one(connection, _PAY, values) or (update_one(connection, _ADD_PAID, values) and False)
         update_one(connection, _REPORT[stage], values)
         return False
+
+    def _remedy(self, connection: Connection, entry: JournalEntry) -> str:
+        """Return what to do about a payment that was made twice."""
+        ids = ", ".join(each.transaction_id for each in entry.counting)
+        if entry.kind is EntryKind.PAYOUT:
+            return f"by transactions {ids}: ask the recipient for one of them back"
+        return f"by transactions {ids}: {self.refundable(entry.reference, connection=connection).remedy()}"
 
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
         """Return whether a new transaction is that of an earlier attempt, and the latest one is unresolved."""
