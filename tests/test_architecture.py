@@ -32,7 +32,7 @@ LAYERS = [
     {"_fork", "_numbers", "_redaction"},
 ]
 # A client is built before anything is loaded, so these modules of _core import nothing that costs time.
-EVERYWHERE = {"momopay", "momopay._core.backend", "momopay._core.base_client", "momopay._core.config"}
+EVERYWHERE = {"momopay", "momopay._core.backend", "momopay._core.config"}
 LATE_IMPORTS = {
     "client.py": 1,  # the lazy import boundary
     "_core/retry.py": 1,  # tenacity

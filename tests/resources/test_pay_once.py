@@ -628,7 +628,7 @@ class _AheadOfTheService(datetime):
 def test_a_payers_clock_that_is_ahead_hides_nothing(
     sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for module in ("journal.payments", "_core.clock", "_core.call"):
+    for module in ("journal.payments", "_core.session", "_core.call"):
         monkeypatch.setattr(f"momopay.{module}.datetime", _AheadOfTheService)
     sdk.client._session.clock._may_warn = True  # as of another host than a sandbox's
     sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)

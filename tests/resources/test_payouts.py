@@ -15,7 +15,7 @@ from models.kit import CHANNEL, PAYOUT, PHONE
 from momopay import settled
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
-from resources.sandbox_kit import MAY_HAVE_EXECUTED, AT_ONCE, paid, pay, prompt, pushed
+from resources.sandbox_kit import AT_ONCE, MAY_HAVE_EXECUTED, paid, pay, prompt, pushed
 
 
 def test_a_payout_is_sent_as_the_service_states(drive: Callable[..., Driver]) -> None:

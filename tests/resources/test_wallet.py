@@ -11,7 +11,7 @@ from drivers import Driver, hasty
 from models.kit import BALANCE, PHONE, TOP_UP
 from momopay.sandbox import Fault, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
-from resources.sandbox_kit import MAY_HAVE_EXECUTED, AT_ONCE, LOCAL_PHONE, paid, top_up
+from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, MAY_HAVE_EXECUTED, paid, top_up
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 

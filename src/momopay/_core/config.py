@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -90,7 +91,7 @@ class Account:
         self.on_loopback: bool = is_loopback(self.base_url)
         if not self.api_key.startswith(("pk_live_", "pk_test_")):  # without the key: it may be another service's secret
             raise ConfigurationError(
-                "api_key must start with pk_live_ or pk_test_; this is another kind of key, or not a key at all"
+                "api_key must start with pk_live_ or pk_test_ as in the account console: this is another kind of key"
             )
         # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
         # key add headers of its own.
@@ -112,6 +113,11 @@ class Account:
 
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r})"
+
+
+def hash_of(account: Account) -> str:
+    """Return a name for this key at this address that does not show the key."""
+    return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
 
 
 def check_budget(budget: object) -> None:

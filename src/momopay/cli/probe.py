@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import momopay
-from momopay._core.config import Account
-from momopay._core.session import hash_of
+from momopay._core.config import Account, hash_of
 from momopay.cli.credentials import api_key, open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, ConfirmLive, Json, amount
