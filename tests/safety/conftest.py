@@ -1,0 +1,59 @@
+"""A shop of either client's kind, over SQLite, on a sandbox whose time stands still between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers import Driver
+from momopay import Journal
+from momopay.sandbox import Account, Sandbox
+from safety.kit import Between, DatabaseClock, Shop
+
+
+@pytest.fixture
+def database_clock() -> Iterator[DatabaseClock]:
+    clock = DatabaseClock()
+    with clock.installed():
+        yield clock
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+def journal(url: str, database_clock: DatabaseClock) -> Iterator[Journal]:
+    with Journal(url) as journal:
+        yield journal
+
+
+@pytest.fixture
+def between() -> Iterator[Between]:
+    between = Between()
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def account(sandbox: Sandbox, key: str) -> Account:
+    account = sandbox.account(key)
+    account.rate_limit = None
+    return account
+
+
+@pytest.fixture
+def shop(
+    drive: Callable[..., Driver],
+    sandbox: Sandbox,
+    key: str,
+    account: Account,
+    journal: Journal,
+    database_clock: DatabaseClock,
+    between: Between,
+) -> Shop:
+    sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
+    return Shop(sandbox, account, journal, database_clock, between, sdk)

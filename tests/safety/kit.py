@@ -1,0 +1,282 @@
+"""A shop, its journal and the service, with what can go wrong between them. Only public names are used."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from email.utils import format_datetime, parsedate_to_datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from sqlalchemy import Engine, event
+
+from drivers import Driver
+from momopay import Callback, EntryKind, Journal, JournalEntry, parse_callback
+from momopay.sandbox import Account, Outcome, Sandbox, phone_for
+
+TESTS = Path(__file__).parents[1]
+PHONE = "254712345678"
+OTHER_PHONE = "254722000111"
+BY_HAND = phone_for(Outcome.by_hand)
+"""A customer who does what the test says."""
+
+HOUR = 3600.0
+SEARCH_AGAIN = 11 * 60.0
+"""Seconds after which a sweep looks once more at what had ended or was released."""
+
+Call = Callable[[Any], Any]
+
+
+def pay(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
+    """Pay KES 100 once."""
+    arguments = {"reference": reference, "amount": 100, "phone": PHONE, **fields}
+    return lambda client: client.payouts.pay_once(journal=journal, **arguments)
+
+
+def collect(journal: Journal, reference: str = "O-1", **fields: Any) -> Call:
+    """Collect KES 100 once."""
+    arguments = {"reference": reference, "amount": 100, "phone": BY_HAND, **fields}
+    return lambda client: client.stk.collect_once(journal=journal, **arguments)
+
+
+def refund(journal: Journal, of: str = "O-1", **fields: Any) -> Call:
+    """Pay back what was paid of an order, or a part."""
+    return lambda client: client.payouts.refund(journal=journal, of=of, **fields)
+
+
+def release(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
+    """Release a payout, as a person does."""
+    arguments = {"reference": reference, "by": "Njeri", **fields}
+    return lambda client: client.payouts.release(journal=journal, **arguments)
+
+
+def sweep(journal: Journal, handler: Any = None) -> Call:
+    """Make one pass over all that has not ended."""
+    return lambda client: client.transactions.sweep(journal=journal, handler=handler)
+
+
+def entry_of(journal: Journal, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
+    """Return an entry that must be there."""
+    entry = journal.get(reference, kind=kind)
+    assert entry is not None, f"the journal has no {kind} {reference}"
+    return entry
+
+
+def order_of(journal: Journal, reference: str = "O-1") -> JournalEntry:
+    return entry_of(journal, reference, EntryKind.COLLECTION)
+
+
+def callback_for(identity: str, reference: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
+    """Make the body of a callback about KES 100."""
+    now = datetime.now(UTC).isoformat()
+    return {
+        "event": "transaction.updated",
+        "event_type": f"transaction.{status.lower()}",
+        "transaction": {
+            "id": identity,
+            "type": "B2C",
+            "status": status,
+            "amount": 100,
+            "currency": "KES",
+            "phone_number": PHONE,
+            "external_reference": reference,
+            "result_code": "0" if status == "SUCCESS" else "1032",
+            "created_at": now,
+            "updated_at": now,
+            **fields,
+        },
+    }
+
+
+def parsed(body: Mapping[str, Any]) -> Callback:
+    """Parse a callback's body as it comes over the wire."""
+    return parse_callback(json.dumps(body).encode())
+
+
+class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Stands between a client and the service: changes responses, and holds requests back.
+
+    Attributes:
+        edit: Called with the path and the data of each response, which it may change.
+        first: Called with the method and the path before a request goes on.
+        date_shift: Added to the ``Date`` header; None removes it.
+        time_shift: Added to all times of the service's records.
+    """
+
+    def __init__(self) -> None:
+        self.edit: Callable[[str, Any], None] = lambda _path, _data: None
+        self.first: Callable[[str, str], None] = lambda _method, _path: None
+        self.date_shift: timedelta | None = timedelta(0)
+        self.time_shift = timedelta(0)
+        self.requests: list[str] = []
+        self._held: list[Callable[[], httpx.Response]] = []
+        self._to_hold: list[httpx.Response | None] = []
+        self._http = httpx.Client(trust_env=False, timeout=30.0)
+
+    def hold_next_post(self, answer: httpx.Response | None = None) -> None:
+        """Keep the next POST, which then times out, or gets this response."""
+        self._to_hold.append(answer)
+
+    def deliver(self) -> None:
+        """Let what was held reach the service."""
+        while self._held:
+            assert self._held.pop(0)().status_code < 300
+
+    def close(self) -> None:
+        self._http.close()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        content = request.read()
+        return self._respond(request, content)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        content = await request.aread()
+        return self._respond(request, content)
+
+    async def aclose(self) -> None:
+        """Leave it open: tests look at it after their clients have closed."""
+
+    def _respond(self, request: httpx.Request, content: bytes) -> httpx.Response:
+        path = request.url.path.removeprefix("/v1")
+        self.requests.append(f"{request.method} {path}")
+        self.first(request.method, path)
+        headers = [(name, value) for name, value in request.headers.items() if name != "accept-encoding"]
+        send = partial(self._http.request, request.method, str(request.url), headers=headers, content=content)
+        if request.method == "POST" and self._to_hold:
+            self._held.append(send)
+            answer = self._to_hold.pop(0)
+            if answer is None:
+                raise httpx.ReadTimeout("the service did not answer", request=request)
+            return answer
+        return self._changed(path, send())
+
+    def _changed(self, path: str, response: httpx.Response) -> httpx.Response:
+        body = response.json()
+        data = body.get("data")
+        for record in _records(data):
+            for name in ("createdAt", "updatedAt"):
+                if name in record and self.time_shift:
+                    record[name] = (datetime.fromisoformat(record[name]) + self.time_shift).isoformat()
+        self.edit(path, data)
+        headers = {"content-type": "application/json"}
+        if self.date_shift is not None:
+            shifted = parsedate_to_datetime(response.headers["date"]) + self.date_shift
+            headers["date"] = format_datetime(shifted, usegmt=True)
+        return httpx.Response(response.status_code, headers=headers, content=json.dumps(body).encode())
+
+
+def _records(data: Any) -> list[dict[str, Any]]:
+    if not isinstance(data, dict):
+        return []
+    found: dict[str, Any] = data
+    return [found, *found.get("items", ())]
+
+
+def records_of(data: Any, identity: str) -> list[dict[str, Any]]:
+    """Return the records of a transaction in a response's data, to be changed."""
+    return [each for each in _records(data) if each.get("transactionId") == identity]
+
+
+def refusal(code: str = "INSUFFICIENT_FUNDS", status: int = 409) -> httpx.Response:
+    """Make a definite refusal."""
+    body = {"success": False, "error": {"code": code, "message": "no", "details": {}}, "requestId": str(uuid4())}
+    return httpx.Response(status, json=body)
+
+
+class DatabaseClock:
+    """Moves the clock by which SQLite's statements go. Install it before the journal is opened."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+        self._real = sqlite3.connect(":memory:", check_same_thread=False)
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        event.listen(Engine, "connect", self._replace)
+        try:
+            yield
+        finally:
+            event.remove(Engine, "connect", self._replace)
+            self._real.close()
+
+    def _replace(self, connection: Any, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            for name in ("julianday", "unixepoch", "strftime", "datetime", "date", "time"):
+                connection.create_function(name, -1, partial(self._call, name))
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        place = int(name == "strftime")
+        given = [*arguments, "now"] if len(arguments) == place else list(arguments)
+        if given[place] == "now":
+            given[place] = f"{datetime.now(UTC) + timedelta(seconds=self.ahead):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        marks = ", ".join("?" * len(given))
+        return self._real.execute(f"SELECT {name}({marks})", given).fetchone()[0]
+
+
+@dataclass
+class Shop:
+    """One account of the service with its journal, and a client of either kind."""
+
+    sandbox: Sandbox
+    account: Account
+    journal: Journal
+    clock: DatabaseClock
+    between: Between
+    sdk: Driver
+
+    def __call__(self, call: Call) -> Any:
+        return self.sdk(call)
+
+    def later(self, seconds: float) -> None:
+        """Let time pass, for the service and for the database."""
+        self.sandbox.advance(seconds)
+        self.clock.ahead += seconds
+
+    def settle(self, prompt: Any) -> None:
+        """Let the customer pay a prompt; the money has arrived after it."""
+        self.sandbox.enter_pin(prompt.transaction_id)
+        self.later(60)
+
+    @property
+    def paid_out(self) -> Counter[str]:
+        """How much was paid out, by reference."""
+        return moved(self.sandbox, "payout", self.account.tenant_id)
+
+    @property
+    def paid_in(self) -> Counter[str]:
+        """How much customers have paid, by the service's reference."""
+        return moved(self.sandbox, "stk", self.account.tenant_id)
+
+    @property
+    def payouts(self) -> int:
+        return self.between.requests.count("POST /b2c/payouts")
+
+    @property
+    def prompts(self) -> int:
+        return self.between.requests.count("POST /payments/stk")
+
+    def newest(self) -> str:
+        """Return the id of the newest movement of a payment."""
+        return next(each.transaction_id for each in reversed(self.sandbox.ledger) if str(each.kind) != "fee")
+
+
+def moved(sandbox: Sandbox, kind: str, tenant: str | None = None) -> Counter[str]:
+    """Return how much money has moved, by reference."""
+    total: Counter[str] = Counter()
+    for each in sandbox.ledger:
+        if str(each.kind) == kind and tenant in {None, each.tenant_id}:
+            total[each.reference] += int(each.amount) if each.amount == int(each.amount) else _fail(each.amount)
+    return total
+
+
+def _fail(amount: Decimal) -> int:
+    raise AssertionError(f"tests of safety use whole shillings, not {amount}")
