@@ -56,4 +56,4 @@ def shop(
     between: Between,
 ) -> Shop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
-    return Shop(sandbox, account, journal, database_clock, between, sdk)
+    return Shop(sandbox, key, account, journal, database_clock, between, sdk)

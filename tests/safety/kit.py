@@ -227,6 +227,7 @@ class Shop:
     """One account of the service with its journal, and a client of either kind."""
 
     sandbox: Sandbox
+    key: str
     account: Account
     journal: Journal
     clock: DatabaseClock

@@ -1,0 +1,140 @@
+"""An order that was paid twice is noticed, whatever the clocks show, and its CRITICAL leads to money back."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from momopay import DuplicatePayoutError, JournalEntry
+from safety.kit import SEARCH_AGAIN, Shop, collect, order_of, refund, sweep
+
+_CALL = re.compile(r"client\.payouts\.refund\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+
+
+def two_prompts(shop: Shop) -> tuple[str, str]:
+    """Send a prompt that the customer cancels, and another one that is paid; return their ids."""
+    shop.account.switches.late_pin = True
+    first = shop(collect(shop.journal))
+    shop.sandbox.cancel(first.transaction_id)
+    second = shop(collect(shop.journal))
+    shop.settle(second)
+    return first.transaction_id, second.transaction_id
+
+
+def pay_late(shop: Shop, identity: str) -> None:
+    """Let the customer enter the PIN for a prompt that had ended, and the service confirm it."""
+    shop.sandbox.enter_pin(identity)
+    shop.later(60)
+
+
+def critical_calls(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Return the arguments of the calls that CRITICAL messages say, without those that were said before."""
+    found: list[dict[str, Any]] = []
+    for record in caplog.records:
+        if record.levelno == logging.CRITICAL:
+            call = _CALL.search(record.getMessage())
+            assert call is not None, f"no call in {record.getMessage()!r}"
+            arguments: dict[str, Any] = eval(f"dict({call.group(1)})", {"Decimal": Decimal})
+            if arguments not in found:
+                found.append(arguments)
+    return found
+
+
+def is_paid_twice(shop: Shop) -> bool:
+    entry: JournalEntry = order_of(shop.journal)
+    return entry.paid_twice
+
+
+def test_the_call_in_the_message_pays_back(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """The second payment was refunded as O-1-R1 before the first came late: the call needs another reference."""
+    first, second = two_prompts(shop)
+    shop(sweep(shop.journal))
+    shop(refund(shop.journal))
+    assert shop.paid_out == {"O-1-R1": 100}
+    assert critical_calls(caplog) == []
+    pay_late(shop, first)
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    assert set(order_of(shop.journal).transaction_ids) == {first, second}
+    assert is_paid_twice(shop)
+    assert shop.journal.check().paid_twice == ("O-1",)
+    (call,) = critical_calls(caplog)
+    assert call["of"] == "O-1"
+    shop(refund(shop.journal, **call))
+    assert shop.paid_in == {"O-1": 200}
+    assert sum(shop.paid_out.values()) == 200
+    shop(refund(shop.journal, **call))
+    assert sum(shop.paid_out.values()) == 200
+    assert shop.journal.check().paid_twice == ()
+
+
+def test_what_was_not_refunded_is_paid_back_by_the_call_too(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    first, _second = two_prompts(shop)
+    pay_late(shop, first)
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    (call,) = critical_calls(caplog)
+    shop(refund(shop.journal, **call))
+    assert shop.paid_out.total() == 100
+    assert shop.journal.check().paid_twice == ()
+
+
+def test_an_old_refund_is_not_returned_while_more_is_owed(shop: Shop) -> None:
+    """`refund(of=...)` names the free reference, and does not call the old refund a success."""
+    first, _second = two_prompts(shop)
+    shop(sweep(shop.journal))
+    old = shop(refund(shop.journal))
+    assert shop(refund(shop.journal)).transaction_id == old.transaction_id  # the control: nothing more is owed yet
+    pay_late(shop, first)
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    with pytest.raises(DuplicatePayoutError, match="O-1-R2"):
+        shop(refund(shop.journal))
+    shop(refund(shop.journal, reference="O-1-R2"))
+    assert shop.paid_out == {"O-1-R1": 100, "O-1-R2": 100}
+
+
+MINUTES = timedelta(minutes=10)
+CLOCKS: dict[str, tuple[timedelta | None, timedelta]] = {
+    "all clocks agree": (timedelta(0), timedelta(0)),
+    "the sweeper is ahead, and no Date shows it": (None, -MINUTES),
+    "the sweeper is ahead": (-MINUTES, -MINUTES),
+    "the sweeper is behind": (MINUTES, MINUTES),
+    "Date is ahead of updatedAt": (MINUTES, timedelta(0)),
+}
+
+
+@pytest.mark.parametrize(("date", "times"), CLOCKS.values(), ids=CLOCKS.keys())
+def test_the_second_look_comes_late_enough_by_every_clock(
+    shop: Shop, date: timedelta | None, times: timedelta
+) -> None:
+    """A sweep at once after the end must not use up the second look at the prompt that ended."""
+    shop.between.date_shift, shop.between.time_shift = date, times
+    first, second = two_prompts(shop)
+    for _ in range(2):
+        shop(sweep(shop.journal))
+    assert not is_paid_twice(shop)
+    pay_late(shop, first)
+    shop.later(2 * SEARCH_AGAIN)
+    for _ in range(2):
+        shop(sweep(shop.journal))
+    assert is_paid_twice(shop)
+    assert set(order_of(shop.journal).transaction_ids) == {first, second}
+
+
+def test_an_end_is_read_once_more_and_not_for_ever(shop: Shop) -> None:
+    """The control of the second look: an order that was paid once is left alone after it."""
+    two_prompts(shop)
+    shop(sweep(shop.journal))
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    before = len(shop.between.requests)
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    assert len(shop.between.requests) == before
+    assert not is_paid_twice(shop)
