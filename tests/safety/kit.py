@@ -106,7 +106,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Stands between a client and the service: changes responses, and holds requests back.
 
     Attributes:
-        edit: Called with the path and the data of each response, which it may change.
+        edit: Called with the path and the data of each successful response, which it may change.
         first: Called with the method and the path before a request goes on.
         date_shift: Added to the ``Date`` header; None removes it.
         time_shift: Added to all times of the service's records.
@@ -166,7 +166,8 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
             for name in ("createdAt", "updatedAt"):
                 if name in record and self.time_shift:
                     record[name] = (datetime.fromisoformat(record[name]) + self.time_shift).isoformat()
-        self.edit(path, data)
+        if data is not None:
+            self.edit(path, data)
         headers = {"content-type": "application/json"}
         if self.date_shift is not None:
             shifted = parsedate_to_datetime(response.headers["date"]) + self.date_shift
