@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from drivers import Driver
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from safety.kit import Between, DatabaseClock, Shop
+from safety.webhook import Webhook, make_webhook
 
 
 @pytest.fixture
@@ -57,3 +59,8 @@ def shop(
 ) -> Shop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
     return Shop(sandbox, key, account, journal, database_clock, between, sdk)
+
+
+@pytest.fixture
+def serve(client_kind: str) -> Callable[..., Webhook]:
+    return partial(make_webhook, client_kind)

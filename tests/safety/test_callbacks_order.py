@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
-from fastapi import FastAPI
-from flask import Flask
 
-import momopay.integrations.fastapi
-import momopay.integrations.flask
-from momopay import Callback, CallbackSigner, EntryKind, RequestValidationError, settled
+from momopay import (
+    EntryKind,
+    OutcomeUnknownError,
+    PollSchedule,
+    RequestValidationError,
+    WaitTimeoutError,
+    settled,
+)
 from momopay.sandbox import Fault, Outcome, phone_for
 from safety.kit import (
     BY_HAND,
@@ -36,53 +35,7 @@ from safety.kit import (
     refund,
     sweep,
 )
-
-SIGNER = CallbackSigner("a secret that is long enough to be kept")
-
-
-@dataclass
-class Webhook:
-    """A shop's endpoint, of the framework that goes with the client: FastAPI with the async one, Flask else."""
-
-    post: Callable[[str, dict[str, Any]], int]
-    handled: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-
-    def signed(self, reference: str, body: dict[str, Any]) -> int:
-        """Deliver a callback to the URL that was signed for a reference; return the status."""
-        url = SIGNER.url("http://127.0.0.1/momo", reference=reference)
-        return self.post("/momo?" + url.partition("?")[2], body)
-
-
-@pytest.fixture
-def serve(client_kind: str) -> Callable[..., Webhook]:
-    def make(**options: Any) -> Webhook:
-        def handle(callback: Callback) -> None:
-            webhook.handled.append((callback.transaction_id, str(callback.transaction.status)))
-
-        async def handle_later(callback: Callback) -> None:
-            handle(callback)
-
-        if client_kind == "blocking":
-            flask = Flask("shop")
-            view: Any = momopay.integrations.flask.callback_endpoint(handle, **options)
-            flask.add_url_rule("/momo", view_func=view, methods=["POST"])
-            browser = flask.test_client()
-            webhook = Webhook(lambda path, body: browser.post(path, data=json.dumps(body)).status_code)
-            return webhook
-        app = FastAPI()
-        app.add_api_route(
-            "/momo", momopay.integrations.fastapi.callback_endpoint(handle_later, **options), methods=["POST"]
-        )
-
-        async def send(path: str, body: dict[str, Any]) -> int:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-                return (await client.post(path, content=json.dumps(body))).status_code
-
-        webhook = Webhook(lambda path, body: asyncio.run(send(path, body)))
-        return webhook
-
-    return make
-
+from safety.webhook import SIGNER, Webhook
 
 def to_prompt(identity: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
     """Make a callback about the order's prompt."""
@@ -164,7 +117,7 @@ def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(
     webhook = serve(signer=SIGNER, journal=shop.journal)
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
     shop.sandbox.end_next(Outcome.success)
-    with pytest.raises(momopay.OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError):
         shop(collect(shop.journal))
     shop.later(60)
     webhook.signed("O-1", to_prompt(shop.newest()))
@@ -224,8 +177,8 @@ def test_waiting_for_a_payout_does_not_end_on_failed(shop: Shop) -> None:
     assert status == "FAILED"
     shop(sweep(shop.journal, handle))
     assert [each.reference for each in shop.journal.open()] == ["PAY-1"]
-    schedule = momopay.PollSchedule(first=0.0, every=0.01, limit=0.3)
-    with pytest.raises(momopay.WaitTimeoutError):
+    schedule = PollSchedule(first=0.0, every=0.01, limit=0.3)
+    with pytest.raises(WaitTimeoutError):
         shop(lambda client: client.transactions.wait(made, until=settled, schedule=schedule))
     shop.later(20)
     assert shop(lambda client: client.transactions.wait(made, until=settled, schedule=schedule)).status == "REVERSED"

@@ -12,9 +12,7 @@ import pytest
 from momopay import EntryKind, JournalState
 from postgresql import PostgresqlServer
 from safety.kit import BY_HAND, Shop, callback_for, collect, entry_of, order_of, parsed, pay, records_of, sweep
-from safety.test_callbacks_order import SIGNER, Webhook, serve
-
-__all__ = ["serve"]  # a fixture, which this module shares
+from safety.webhook import SIGNER, Webhook
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)])
@@ -111,7 +109,7 @@ def test_an_answer_with_an_odd_value_is_an_answer(shop: Shop, odd: dict[str, str
 def test_a_callback_with_an_odd_value_is_recorded(
     shop: Shop,
     url: str,
-    serve: Callable[..., Webhook],  # noqa: F811  the fixture
+    serve: Callable[..., Webhook],
     kind: EntryKind,
     odd: dict[str, str],
     caplog: pytest.LogCaptureFixture,
