@@ -14,7 +14,7 @@ import httpx
 
 from drivers import Driver
 from momopay import EntryKind, Journal, MomoPayError
-from safety.kit import collect, pay
+from safety.kit import BY_HAND, collect, pay
 from safety.statements import Statements
 
 MOST = 60
@@ -31,32 +31,44 @@ def url_of(folder: Path, number: int) -> str:
 def _prepare(scenario: str, sdk: Driver, journal: Journal, base_url: str) -> None:
     journal.get("-", kind=EntryKind.PAYOUT)  # makes the tables: a crash while they are made is another matter
     control = base_url.removesuffix("/v1") + "/sandbox"
-    if scenario == "contradiction":
+    if scenario in {"another's id", "nobody's id"}:
         httpx.post(f"{control}/clear_planned").raise_for_status()  # one that died before it sent has left its fault
-        sdk(collect(journal, "O-0"))
+        if scenario == "another's id":
+            sdk(collect(journal, "O-0"))
+        else:
+            sdk(lambda client: client.stk.initiate(amount=100, phone=BY_HAND, account_reference="O-0"))
         fault = {"method": "POST", "path": "/payments/stk", "fault": "other_transaction"}
         httpx.post(f"{control}/fail_next", json=fault).raise_for_status()
+    if scenario == "nobody's id":
+        sdk(collect(journal))  # it is believed until it is read
     if scenario == "another":
         first = sdk(collect(journal))
         httpx.post(f"{control}/cancel", json={"id": first.transaction_id}).raise_for_status()
 
 
-def _child(kind: str, scenario: str, base_url: str, key: str, url: str, number: int) -> None:
+def _call(kind: str, scenario: str, base_url: str, key: str, url: str, number: int) -> None:
+    """Make the call, and die before the statement of that number; it is counted from 1."""
     journal = Journal(url)
     sdk = Driver(kind, api_key=key, base_url=base_url, deadline=3.0)
     _prepare(scenario, sdk, journal, base_url)
     strike = Statements(number, lambda: os._exit(9))
     with strike.watched(), suppress(MomoPayError):
         sdk(pay(journal) if scenario == "pay" else collect(journal))
-    os._exit(0)
+    sdk.close()
+    journal.close()
 
 
 def main(kind: str, scenario: str, base_url: str, prefix: str, folder: str) -> None:
+    def call(number: int) -> None:
+        _call(kind, scenario, base_url, key_of(prefix, number), url_of(Path(folder), number), number)
+
+    call(0)  # imports, once, all that each child would import
     for number in range(1, MOST + 1):
         child = os.fork()
         if child == 0:
             try:
-                _child(kind, scenario, base_url, key_of(prefix, number), url_of(Path(folder), number), number)
+                call(number)
+                os._exit(0)
             except BaseException as error:  # noqa: BLE001  the parent must never return twice
                 sys.stderr.write(f"{error!r}\n")
                 os._exit(1)

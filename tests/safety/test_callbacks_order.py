@@ -37,6 +37,7 @@ from safety.kit import (
 )
 from safety.webhook import SIGNER, Webhook
 
+
 def to_prompt(identity: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
     """Make a callback about the order's prompt."""
     return callback_for(identity, "O-1", status, **{"type": "STK", "phone_number": BY_HAND, **fields})
@@ -110,9 +111,7 @@ def test_an_invented_transaction_raises_no_cap(shop: Shop, serve: Callable[..., 
     assert not order_of(shop.journal).paid_twice
 
 
-def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(
-    shop: Shop, serve: Callable[..., Webhook]
-) -> None:
+def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(shop: Shop, serve: Callable[..., Webhook]) -> None:
     """The control of the two above: what the service shows is recorded, whether the callback or a sweep is first."""
     webhook = serve(signer=SIGNER, journal=shop.journal)
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
@@ -128,9 +127,7 @@ def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(
 
 
 @pytest.mark.parametrize("kind", list(EntryKind))
-def test_an_unsigned_repeat_writes_no_receipt(
-    shop: Shop, serve: Callable[..., Webhook], kind: EntryKind
-) -> None:
+def test_an_unsigned_repeat_writes_no_receipt(shop: Shop, serve: Callable[..., Webhook], kind: EntryKind) -> None:
     """The first delivery was signed and handled; anybody may have sent the second."""
     signed = serve(signer=SIGNER, journal=shop.journal)
     unsigned = serve(journal=shop.journal)

@@ -110,9 +110,7 @@ CLOCKS: dict[str, tuple[timedelta | None, timedelta]] = {
 
 
 @pytest.mark.parametrize(("date", "times"), CLOCKS.values(), ids=CLOCKS.keys())
-def test_the_second_look_comes_late_enough_by_every_clock(
-    shop: Shop, date: timedelta | None, times: timedelta
-) -> None:
+def test_the_second_look_comes_late_enough_by_every_clock(shop: Shop, date: timedelta | None, times: timedelta) -> None:
     """A sweep at once after the end must not use up the second look at the prompt that ended."""
     shop.between.date_shift, shop.between.time_shift = date, times
     first, second = two_prompts(shop)
