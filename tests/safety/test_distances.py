@@ -28,6 +28,15 @@ def own(shop: Shop) -> dict[str, int]:
     return {name: amount for name, amount in shop.paid_out.items() if not name.startswith("CROWD")}
 
 
+def found_by(shop: Shop) -> str | None:
+    """Pay again; return the id of what was found, which may only look similar, or None if nothing was."""
+    try:
+        identity: str = shop(pay(shop.journal)).transaction_id
+    except OutcomeUnknownError as error:
+        return error.near_matches[0].transaction_id if error.near_matches else None
+    return identity
+
+
 @pytest.mark.parametrize("hours", [0.0, 5 * HOUR])
 def test_a_first_attempt_beyond_page_one_is_found(shop: Shop, hours: float) -> None:
     """The service refused it and made it all the same; the search before the second attempt goes back that far."""
@@ -100,10 +109,7 @@ def test_a_payer_whose_clock_is_hours_off_pays_once(
     if has_date:
         assert shop(pay(shop.journal)).transaction_id == made
     else:
-        try:
-            assert shop(pay(shop.journal)).transaction_id == made
-        except OutcomeUnknownError as error:
-            assert [each.transaction_id for each in error.near_matches] in ([made], [])
+        assert found_by(shop) in {made, None}
         shop.later(HOUR)
         with pytest.raises(MomoPayError):  # a search by a person's order has no bound in time
             shop(release(shop.journal))
@@ -129,10 +135,7 @@ def test_another_machine_whose_clock_is_right_takes_over(shop: Shop, has_date: b
                 record["createdAt"] = record["updatedAt"] = shop.sandbox.now.isoformat()
 
     shop.between.edit = as_it_was
-    try:
-        assert shop(pay(shop.journal)).transaction_id == made
-    except OutcomeUnknownError as error:
-        assert [each.transaction_id for each in error.near_matches] == [made]
+    assert found_by(shop) == made
     assert own(shop) == {"PAY-1": 100}
     assert shop.payouts == 1
 

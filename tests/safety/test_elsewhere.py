@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from safety.kit import HOUR, TESTS, Shop, entry_of, moved, pay, release
 
 
 @contextmanager
-def frozen_payer(shop: Shop, url: str, client_kind: str, deadline: float) -> Iterator[subprocess.Popen[str]]:
+def frozen_payer(shop: Shop, url: str, client_kind: str, deadline: float) -> Generator[subprocess.Popen[str]]:
     """Run a payer of PAY-1 that is frozen between its row and its request; FIRST was paid before."""
     arguments = [sys.executable, "-m", "safety.frozen", client_kind, url, shop.sandbox.base_url, shop.key]
     payer = subprocess.Popen([*arguments, str(deadline)], cwd=TESTS, stdout=subprocess.PIPE, text=True)
