@@ -63,6 +63,26 @@ def test_no_handler_gets_a_status_after_one_that_outranks_it(
     assert order_of(shop.journal).status == "SUCCESS"
 
 
+@pytest.mark.parametrize("client_kind", ["blocking"])
+@pytest.mark.parametrize(
+    ("statuses", "is_to_be_handled"),
+    [
+        (["SUCCESS", "FAILED", "SUCCESS"], [True, False, False]),
+        (["FAILED", "CANCELLED", "SUCCESS"], [True, False, True]),
+        (["SUCCESS", "EXPIRED"], [True, False]),
+    ],
+)
+def test_a_shop_that_handles_by_itself_is_told_the_same(
+    shop: Shop, statuses: list[str], is_to_be_handled: list[bool]
+) -> None:
+    prompt = shop(collect(shop.journal))
+    said: list[bool] = []
+    for status in statuses:
+        with shop.journal.handling(parsed(to_prompt(prompt.transaction_id, status))) as first:
+            said.append(first)
+    assert said == is_to_be_handled
+
+
 def test_a_stale_list_takes_nothing_back(shop: Shop) -> None:
     """The callback said SUCCESS; a list that still says FAILED reaches neither the journal nor the handler."""
     shop.sandbox.end_next(Outcome.cancelled)

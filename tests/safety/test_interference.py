@@ -216,7 +216,18 @@ def test_what_was_sent_before_may_have_executed_whatever_fails(moment: Callable[
     assert raised
 
 
-@pytest.mark.parametrize("scenario", ["pay", "collect", "another", "another's id", "nobody's id"])
+@pytest.mark.parametrize(
+    ("client_kind", "scenario"),
+    [
+        ("blocking", "pay"),
+        ("async", "pay"),
+        ("blocking", "collect"),
+        ("blocking", "another"),
+        ("blocking", "another's id"),
+        ("async", "nobody's id"),
+        *(pytest.param("async", name, marks=pytest.mark.whole) for name in ("collect", "another", "another's id")),
+    ],
+)
 def test_a_crash_between_two_statements_loses_and_doubles_nothing(
     sandbox: Sandbox,
     drive: Callable[..., Driver],

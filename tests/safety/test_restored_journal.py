@@ -215,6 +215,17 @@ def test_a_second_name_of_the_file_is_refused(
     assert shop.paid_out == {"KEPT": 100, "NEW": 100}
 
 
+def test_a_second_name_that_is_made_in_use_is_refused(path: Path, shop: Shop) -> None:
+    shop(pay(shop.journal, "KEPT"))
+    second = path.with_name("same.db")
+    second.hardlink_to(path)
+    with pytest.raises(ConfigurationError):
+        shop(pay(shop.journal, "NEW"))
+    second.unlink()
+    shop(pay(shop.journal, "NEW"))
+    assert shop.paid_out == {"KEPT": 100, "NEW": 100}
+
+
 def test_a_symbolic_link_is_no_second_name(path: Path, open_journal: Opened, shop: Shop, tmp_path: Path) -> None:
     """The control: it leads to the same WAL and the same locks."""
     open_journal(paying("KEPT"))
