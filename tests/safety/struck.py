@@ -122,7 +122,13 @@ def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
     striker, service = Striker(int(seed)), Service()
     with (
         Journal(url) as journal,
-        Client("pk_test_struck", base_url="https://api.example/v1", transport=service.transport, budget=None) as client,
+        Client(
+            "pk_test_struck",
+            base_url="https://api.example/v1",
+            transport=service.transport,
+            budget=None,
+            deadline=2.0,
+        ) as client,
     ):
 
         def pay(reference: str) -> Any:

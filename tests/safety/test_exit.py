@@ -26,7 +26,7 @@ from momopay import (
     RateBudget,
 )
 from momopay.sandbox import Account, Sandbox
-from safety.kit import collect, moved, pay, sweep
+from safety.kit import Shop, collect, moved, pay, sweep
 
 
 def test_an_order_with_an_open_prompt_and_no_budget_may_be_paid(
@@ -47,6 +47,20 @@ def test_an_order_with_an_open_prompt_and_no_budget_may_be_paid(
         poor(pay(journal, "NEW"))
     assert not caught.value.may_have_executed
     assert moved(sandbox, "payout") == {"PAY-1": 100}
+
+
+def test_an_order_whose_abandoned_prompt_is_still_open_may_be_paid(shop: Shop, drive: Callable[..., Driver]) -> None:
+    """The slot for the read was the last one: no new prompt goes out, and the old one may be paid at any moment."""
+    prompt = shop(collect(shop.journal))
+    shop.later(600)
+    budget = RateBudget(requests=1, window=600.0)
+    poor = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=budget, deadline=1.0)
+    with pytest.raises(BudgetExhaustedError) as caught:
+        poor(collect(shop.journal, abandon_after=60))
+    assert caught.value.may_have_executed
+    shop.settle(prompt)
+    assert shop.paid_in == {"O-1": 100}
+    assert shop.prompts == 1
 
 
 @pytest.mark.parametrize("call", [pay, collect, sweep])

@@ -196,6 +196,36 @@ def test_no_error_says_that_nothing_was_sent_when_it_was(moment: Callable[[int],
 
 
 @pytest.mark.parametrize("name", ["payout", "order"])
+def test_what_another_process_sent_meanwhile_may_have_executed(moment: Callable[[int], Moment], name: str) -> None:
+    """Another process sends before the k-th statement, and there the database fails and stays away."""
+    make, path = (pay, "/b2c/payouts") if name == "payout" else (collect, "/payments/stk")
+    by_others = 0
+
+    def attempt(number: int) -> bool:
+        nonlocal by_others
+        here = moment(number)
+        others: list[Callable[[Journal], Call]] = [make]
+
+        def send_and_fail() -> None:
+            if others:
+                here.elsewhere(others.pop())
+            _fail()
+
+        strike = Statements(number, send_and_fail, stays=True)
+        before = len(here.sandbox.requests)
+        error = error_of(strike, here, make(here.journal))
+        sent = [each.path for each in here.sandbox.requests[before:]].count(path)
+        by_others += sent
+        assert sent <= 1, f"statement {number}"
+        assert error is None or error.may_have_executed or not sent, f"statement {number}: {error!r}"
+        here.journal.close()
+        return strike.has_struck
+
+    assert each_moment(MOST, attempt) >= 3
+    assert by_others >= 2
+
+
+@pytest.mark.parametrize("name", ["payout", "order"])
 def test_what_was_sent_before_may_have_executed_whatever_fails(moment: Callable[[int], Moment], name: str) -> None:
     """The same call was accepted an hour ago; the database fails at the k-th statement now, and stays away."""
     make = pay if name == "payout" else collect
