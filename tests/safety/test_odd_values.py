@@ -35,7 +35,7 @@ NO_UNICODE: list[dict[str, str]] = [{"resultCode": SURROGATE}, {"resultDesc": SU
 
 
 def name_of(odd: dict[str, str]) -> str:
-    return f"{' and '.join(odd)} {ascii(next(iter(odd.values())))}"
+    return f"{' and '.join(odd)} {next(iter(odd.values()))!a}"
 
 
 CALLBACK_NAMES = {"updatedAt": "updated_at", "createdAt": "created_at", "resultCode": "result_code"}

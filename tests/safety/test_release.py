@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def criticals(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("how", [{}, {"searched_elsewhere": True}])
 @pytest.mark.parametrize("waited", [0.0, TOO_EARLY])
-def test_what_is_executed_late_cannot_be_released_early(shop: Shop, how: dict[str, bool], waited: float) -> None:
+def test_what_is_executed_late_cannot_be_released_early(shop: Shop, how: dict[str, Any], waited: float) -> None:
     """The wait counts from the latest attempt, although its own call reported UNKNOWN."""
     send_in_doubt(shop)
     shop.later(waited)
@@ -75,7 +76,7 @@ def test_who_has_searched_elsewhere_skips_the_search(shop: Shop, caplog: pytest.
 
 
 @pytest.mark.parametrize("how", [{}, {"searched_elsewhere": True}])
-def test_what_was_accepted_is_never_released(shop: Shop, how: dict[str, bool]) -> None:
+def test_what_was_accepted_is_never_released(shop: Shop, how: dict[str, Any]) -> None:
     shop(pay(shop.journal))
     shop.later(HOUR)
     with pytest.raises(RequestValidationError, match="accepted"):

@@ -27,14 +27,14 @@ def run(work: str, url: str, strikes: int, seed: int, hang: float = HANG) -> sub
 
 def seed() -> int:
     found = random.SystemRandom().randrange(1_000_000)
-    print(f"seed {found}")
+    sys.stdout.write(f"seed {found}\n")
     return found
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr[-6000:]
     result = json.loads(done.stdout)
-    print(result)
+    sys.stdout.write(f"{result}\n")
     return result
 
 
