@@ -23,7 +23,7 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
-from momopay.models.records import Envelope, describe
+from momopay.models.records import Envelope, describe, parse_json
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
     if not 200 <= response.status < 300:  # noqa: PLR2004  success
         raise failure_from_response(response, url)
     try:
-        return envelope.model_validate_json(response.body)
+        return parse_json(envelope, response.body)
     except ValidationError as error:
         failure = failure_from_response(response, url, describe(error))
         # The caller gets `failure.error`; the chain leads it to what pydantic found.

@@ -158,8 +158,9 @@ class SqliteBackend:
                 and "readonly" not in str(error)
             ):
                 raise  # it is locked, or full
+            problem = error.strerror if isinstance(error, OSError) else problem_of(error)
             raise ConfigurationError(
-                f"the journal {self._given} cannot be opened: {problem_of(error)}. Its folder must exist, and this user"
+                f"the journal {self._given} cannot be opened: {problem}. Its folder must exist, and this user"
                 " must be allowed to write there"
             ) from error
 

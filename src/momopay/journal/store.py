@@ -48,17 +48,16 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.exc import SQLAlchemyError
 
 from momopay._redaction import redacted_repr
 from momopay.errors import JournalError, RequestValidationError
 from momopay.journal.accounts import Accounts
-from momopay.journal.database import Database, bounded, problem_of
+from momopay.journal.database import Database, bounded
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import KeyIdentity, Report
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.limits import Refundable, check_sharing
-from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, Stage, may_have_executed, stage_of, transitions
+from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, Stage, stage_of, transitions
 from momopay.journal.schema import (
     TAKE_LEASE,
     Now,
@@ -265,15 +264,9 @@ class Store:
             ConfigurationError: As `check`.
         """
         with self.database.connection() as connection:
+            self.watermark.check(connection)
+            is_known = self.accounts.check(connection, identity)
             found = self.entries(connection, (_IS_ROW,), {"the_kind": kind, "the_reference": reference})
-            try:
-                self.watermark.check(connection)
-                is_known = self.accounts.check(connection, identity)
-            except (JournalError, SQLAlchemyError) as error:
-                # What the entry says is known, although the call cannot go on.
-                failure = error if isinstance(error, JournalError) else JournalError(problem_of(error))
-                failure.may_have_executed = bool(found) and may_have_executed(found[0])
-                raise failure from error
         return next(iter(found), None), is_known
 
     # Reading

@@ -5,6 +5,8 @@ Records are frozen. They accept unknown fields and values, because the service m
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -27,6 +29,8 @@ from momopay.models.enums import ResultCode
 from momopay.models.masking import MaskedModel
 
 __all__ = ["ResponseInfo"]
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 T = TypeVar("T")
 
@@ -125,6 +129,30 @@ class Envelope(BaseModel, Generic[T]):
     success: Literal[True]
     data: T
     request_id: str | None = Field(None, alias="requestId")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+# Half of a pair of surrogates, escaped: JSON that a service in another language may write, and no text.
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def parse_json(model: type[M], body: bytes) -> M:
+    """Return a model read from JSON; half a character in one of its texts is replaced, so that the rest can be read.
+
+    Raises:
+        ValidationError: It is not JSON, or not what the model has.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        readable = _LONE_SURROGATE.sub(rb"\\ufffd", body)
+        if readable == body:
+            raise
+        logger.warning("a response has a text that is no Unicode; what cannot be read of it is replaced")
+    return model.model_validate_json(readable)
 
 
 def describe(error: ValidationError) -> str:
