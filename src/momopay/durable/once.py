@@ -35,7 +35,7 @@ from momopay.errors import (
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import Stage, Step, blocks, may_have_executed, next_step, stage_of
+from momopay.journal.rules import Stage, Step, blocks, next_step, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
@@ -123,7 +123,7 @@ class DurableCall(Generic[BackendT]):
             except ConfigurationError:  # the entry is that of another account
                 raise
             except MomoPayError as error:
-                error.may_have_executed = entry is not None and may_have_executed(entry)
+                error.may_have_executed = not await self._sender.is_free(self._draft)
                 raise
         while True:
             if entry is not None:

@@ -84,7 +84,7 @@ class Sender:
         try:
             await self._call.acquire_slot()
         except MomoPayError as error:
-            error.may_have_executed = not await self._is_free(draft)  # another call may have sent it meanwhile
+            error.may_have_executed = not await self.is_free(draft)  # another call may have sent it meanwhile
             raise
         operation = self._session.operation
         try:
@@ -104,7 +104,7 @@ class Sender:
         self._call.has_slot = False  # it is old when this call sends after all
         return None
 
-    async def _is_free(self, draft: Draft) -> bool:
+    async def is_free(self, draft: Draft) -> bool:
         """Return whether the journal shows that nothing was sent; False if it cannot be read."""
         row = await self._journal.run_or_log(lambda: (self._store.get(draft.kind, draft.reference),))
         return row is not None and (row[0] is None or not may_have_executed(row[0]))
@@ -125,7 +125,7 @@ class Sender:
             clear_frames(error)
             await self._journal.finish(partial(self._store.undo, lease, draft), error)
             if isinstance(error, JournalError):
-                error.may_have_executed = not await self._is_free(draft)
+                error.may_have_executed = not await self.is_free(draft)
             raise
         if forbidding is None:
             self._journal.report(None if read is None else read.state, JournalState.SENDING)
@@ -212,7 +212,7 @@ class Sender:
         code = error.code if isinstance(error, APIError) else None
         if not await self._record(lease, draft, state, code=code):
             # The row is another call's by now: this one was frozen, and taken for dead.
-            error.may_have_executed = not await self._is_free(draft)
+            error.may_have_executed = not await self.is_free(draft)
 
     async def _record(
         self,
