@@ -99,12 +99,12 @@ class Waits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._coordinator: object = None
+        self._coordinators: object = None
 
-    def coordinator(self) -> object:
+    def coordinators(self) -> object:
         with self._lock:
-            self._coordinator = self._coordinator or load("_polling.coordinator.WaitCoordinator")()
-            return self._coordinator
+            self._coordinators = self._coordinators or load("_polling.poll_round.Coordinators")()
+            return self._coordinators
 
 
 class NoSession:
@@ -209,7 +209,7 @@ class BaseClient(Generic[BackendT]):
         """Transactions: read, listed, waited for."""
         # The method and not its result, which takes a lock: every call passes through here.
         transactions: momopay.Transactions[BackendT] = self._resource(
-            "transactions.Transactions", self._waits.coordinator
+            "transactions.Transactions", self._waits.coordinators
         )
         return transactions
 
