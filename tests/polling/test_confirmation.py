@@ -74,7 +74,7 @@ class Outcomes:
             self.ended_at[each.transaction_id] = round(self.service.clock(), 2)
 
     def nobody_is_left(self) -> bool:
-        return self.client.transactions._coordinator.confirmations.registered() == []
+        return self.client.transactions._coordinators.confirmations.callers() == []
 
 
 def held(service: Service, path: str, seconds: float, count: int = 1) -> httpx.MockTransport:
@@ -148,12 +148,12 @@ def test_threads_share_a_page() -> None:
         threads = [threading.Thread(target=confirm, args=(identity,), daemon=True) for identity in identities]
         for thread in threads:
             thread.start()
-        turns = client.transactions._coordinator.confirmations
-        until(lambda: len(turns.registered()) == 60, "all of them wait")
+        turns = client.transactions._coordinators.confirmations
+        until(lambda: len(turns.callers()) == 60, "all of them wait")
         all_wait.set()
         for thread in threads:
             thread.join(timeout=30.0)
-        assert turns.registered() == []
+        assert turns.callers() == []
     assert sorted(seen) == sorted(identities)
     assert len(service.paths) == 2
     assert service.paths[1] == LIST
@@ -443,8 +443,8 @@ def test_the_child_of_a_fork_does_not_wait_for_a_confirmation_of_its_parent() ->
             if child == 0:
                 signal.alarm(20)
                 with turns.register(Caller()), turns.take_turn() as taken:
-                    os._exit(not taken or len(turns.registered()) != 1)
+                    os._exit(not taken or len(turns.callers()) != 1)
             assert os.waitpid(child, 0)[1] == 0
-            assert len(turns.registered()) == 1
+            assert len(turns.callers()) == 1
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -244,7 +244,7 @@ class Caller:
     A poll round is one of:
     - A full read: one GET by id for a list row that ended without success, because the row has no result code.
     - A read by id, if only one transaction is due. It costs what a page costs and shows all fields.
-    - A list round: the newest page, then further pages and reads by id for those that are not on it.
+    - A list round: the newest page, then further pages and reads by id for those that it does not show.
     """
 
     confirms: bool = False  # whether all callers of the coordinator are confirmations
@@ -370,7 +370,7 @@ class Caller:
                 _record_page(page, waiters, missing, self.now())
             if not self.confirms:
                 await self._read_missing(missing, stop_at)
-        for waiter in notified:
+        for waiter in notified:  # for whom there was no time, and who must not wait for the next poll
             waiter.needs_full_read = waiter.needs_full_read or waiter.transaction_id in missing
 
     async def _read_missing(self, missing: dict[str, list[Waiter]], stop_at: float) -> None:
