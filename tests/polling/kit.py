@@ -10,10 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx
 import trio
-import trio.testing
 
 from momopay import AsyncClient, Client, MomoPayError, RateBudget, Transaction
-from scale.simulation import TrioIO
+from scale.simulation import TrioIO, in_virtual_time
 from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client, waking
 
 BASE = "https://api.example/v1"
@@ -185,7 +184,7 @@ def in_trio(
             await work(client)
         return service.clock()
 
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return in_virtual_time(main)
 
 
 def callers(client: Any, kind: str = "waits") -> list[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -22,15 +20,15 @@ from momopay import (
     Client,
     InvalidApiKeyError,
     Lane,
-    MomoPayError,
     RateBudget,
-    Transaction,
+    ServerError,
     TransactionNotFoundError,
     parse_callback,
 )
+from momopay.events import BudgetWaited
 from momopay.models.callbacks import is_confirmed
 from patience import until
-from polling.kit import BASE, CountingBudget, Service, callback, in_trio, waiting_client
+from polling.kit import BASE, Concurrent, MakeSdk, Service, callback, callers, in_trio, wait_for_each, waiting_client
 from virtual import refusal
 
 LIST = "/transactions"
@@ -43,16 +41,12 @@ def told(identity: str, status: str = "SUCCESS", **fields: Any) -> Callback:
     return genuine.model_copy(update={"transaction": genuine.transaction.model_copy(update=fields)})
 
 
-class Outcomes:
+class Outcomes(Concurrent):
     """What each of some confirmations came to, begun at the same time unless a later one is given."""
 
     def __init__(self, service: Service, *callbacks: Callback) -> None:
-        self.service = service
+        super().__init__(service)
         self.callbacks = list(callbacks)
-        self.seen: dict[str, Transaction] = {}
-        self.errors: dict[str, MomoPayError] = {}
-        self.ended_at: dict[str, float] = {}
-        self.scopes: dict[str, anyio.CancelScope] = {}
         self.client: AsyncClient
 
     async def __call__(self, client: AsyncClient, deadlines: dict[str, float] | None = None) -> None:
@@ -66,15 +60,10 @@ class Outcomes:
                 await anyio.lowlevel.checkpoint()
 
     async def confirm(self, client: AsyncClient, each: Callback) -> None:
-        with anyio.CancelScope() as self.scopes[each.transaction_id]:
-            try:
-                self.seen[each.transaction_id] = await client.transactions.confirm(each)
-            except MomoPayError as error:
-                self.errors[each.transaction_id] = error
-            self.ended_at[each.transaction_id] = round(self.service.clock(), 2)
+        await self.run(each.transaction_id, client.transactions.confirm(each))
 
     def nobody_is_left(self) -> bool:
-        return self.client.transactions._coordinators.confirmations.callers() == []
+        return callers(self.client, "confirmations") == []
 
 
 def held(service: Service, path: str, seconds: float, count: int = 1) -> httpx.MockTransport:
@@ -100,21 +89,43 @@ def ended(count: int, status: str = "SUCCESS") -> tuple[Service, list[str]]:
     return service, service.add_many(count, (0.0, status))
 
 
-def test_one_alone_is_read_by_id_at_once() -> None:
+def test_one_alone_is_read_by_id_at_once(sdk: MakeSdk) -> None:
     service, _ = ended(1)
-    client, backend = waiting_client(service, budget=CountingBudget())
-    confirmed = client.transactions.confirm(told("t0"))
+    confirmed = sdk(service, budget=RateBudget())(lambda client: client.transactions.confirm(told("t0")))
     assert service.requests == [(0.0, "/transactions/t0")]
-    assert backend.slept == []
     assert confirmed.result_desc == "done"
 
 
-def test_confirmations_have_the_floor_of_polling() -> None:
-    service, _ = ended(1)
-    budget = CountingBudget()
-    in_trio(service, Outcomes(service, told("t0")), budget)
-    assert budget._log.polls
-    assert set(budget.lanes) <= {Lane.POLL}
+def test_one_alone_is_read_by_id_at_once_although_a_wait_walks_down_the_list() -> None:
+    service, identities = ended(1)
+    service.add_many(300)
+    outcomes = Outcomes(service, told("t0"))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep(5.0 if request.url.path.endswith(LIST) else 0.1)
+        return service.respond(request)
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_for_each, client, ["t0", "t1", "t2"])
+            await anyio.sleep(16.0)
+            await outcomes(client)
+            tasks.cancel_scope.cancel()
+
+    in_trio(service, work, transport=httpx.MockTransport(respond))
+    assert outcomes.ended_at == {identities[0]: 16.1}
+
+
+def test_confirmations_have_the_lane_of_polls_with_its_floor() -> None:
+    service, identities = ended(2)
+    seen = list[Any]()
+
+    async def work(client: AsyncClient) -> None:
+        for identity in identities:
+            await client.transactions.confirm(told(identity))
+
+    in_trio(service, work, RateBudget(requests=1), on_event=seen.append)
+    assert [each.lane for each in seen if isinstance(each, BudgetWaited)] == [Lane.POLL.value]
 
 
 @pytest.mark.parametrize("count", [3, 60])
@@ -148,12 +159,11 @@ def test_threads_share_a_page() -> None:
         threads = [threading.Thread(target=confirm, args=(identity,), daemon=True) for identity in identities]
         for thread in threads:
             thread.start()
-        turns = client.transactions._coordinators.confirmations
-        until(lambda: len(turns.callers()) == 60, "all of them wait")
+        until(lambda: len(callers(client, "confirmations")) == 60, "all of them wait")
         all_wait.set()
         for thread in threads:
             thread.join(timeout=30.0)
-        assert turns.callers() == []
+        assert callers(client, "confirmations") == []
     assert sorted(seen) == sorted(identities)
     assert len(service.paths) == 2
     assert service.paths[1] == LIST
@@ -386,6 +396,23 @@ def test_a_failure_of_one_read_is_its_own() -> None:
     assert sorted(outcomes.seen) == ["t1", "t3", "t4"]
 
 
+def test_a_read_that_failed_is_not_made_twice(sdk: MakeSdk) -> None:
+    service, _ = ended(1)
+    service.broken["t0"] = (503, b"")
+    with pytest.raises(ServerError):
+        sdk(service, max_attempts=1)(lambda client: client.transactions.confirm(told("t0")))
+    assert service.paths == ["/transactions/t0"]
+
+
+def test_two_deliveries_of_one_callback_are_one_read() -> None:
+    service, _ = ended(2)
+    outcomes = Outcomes(service, told("t0"), told("t1"), told("t1"))
+    service.unlisted.add("t1")
+    in_trio(service, outcomes, transport=slow(service))
+    assert sorted(outcomes.seen) == ["t0", "t1"]
+    assert service.paths == ["/transactions/t0", "/transactions/t1"]
+
+
 def test_further_pages_are_read_while_that_is_cheaper_than_reading_by_id() -> None:
     service, identities = ended(20)
     service.add_many(190, prefix="later")
@@ -429,22 +456,3 @@ def test_a_mismatch_of_one_alone_is_not_marked_as_confirmed() -> None:
     with pytest.raises(CallbackMismatchError):
         client.transactions.confirm(lie)
     assert not is_confirmed(lie)
-
-
-def test_the_child_of_a_fork_does_not_wait_for_a_confirmation_of_its_parent() -> None:
-    code = """if True:
-        import os, signal
-        from momopay._polling.turns import Turns
-        class Caller:
-            def wake(self): ...
-        turns = Turns()
-        with turns.register(Caller()), turns.take_turn() as taken:
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)
-                with turns.register(Caller()), turns.take_turn() as taken:
-                    os._exit(not taken or len(turns.callers()) != 1)
-            assert os.waitpid(child, 0)[1] == 0
-            assert len(turns.callers()) == 1
-    """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
