@@ -227,10 +227,10 @@ def test_a_copy_for_another_key_has_that_keys_own_budget_pause_and_waits() -> No
     assert merchant._session.budget is not client._session.budget
     assert merchant._session.stk_pause is not client._session.stk_pause
     assert merchant._session.backend is client._session.backend
-    assert merchant._waits is not client._waits
+    assert merchant._coordinator is not client._coordinator
     assert merchant.with_options(api_key="pk_test_platform")._session.budget is client._session.budget
     same = client.with_options(api_key="pk_test_platform")
-    assert (same._session.budget, same._waits) == (client._session.budget, client._waits)
+    assert (same._session.budget, same._coordinator) == (client._session.budget, client._coordinator)
 
 
 def test_whose_budget_a_copy_for_another_key_has(tmp_path: Path) -> None:

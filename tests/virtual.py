@@ -86,7 +86,7 @@ def waking(action: Callable[[], None]) -> Callable[[], None]:
 
 def install_backend(client: Any, backend: Any) -> None:
     """Have a client that was not used yet send, sleep and wake by this backend."""
-    client._connections._backend = backend
+    client._backend.made = backend
 
 
 def virtual_client(handler: Handler, **options: Any) -> tuple[Client, VirtualIO]:

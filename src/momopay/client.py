@@ -1,19 +1,31 @@
 """`Client` and `AsyncClient`: options, wiring and closing. No logic.
 
 A client checks its options when it is built. What sends is imported and wired at the first use, so that a program
-that only builds a client starts as fast as one without, and a program that only collects does not load payouts.
+that only builds a client starts as fast as one without, and a program that only collects does not load payouts. Types
+that would load it are named through the package, which loads a name when `typing.get_type_hints` asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
 
 import momopay
-from momopay._core.base_client import BaseClient, Connections, load
-from momopay._core.config import SHARED_BUDGET, Account, Limits, check_collaborators
+from momopay._core.backend import BackendT
+from momopay._core.config import (
+    SHARED_BUDGET,
+    UNCHANGED,
+    Account,
+    Limits,
+    check_budget,
+    check_transport,
+    checked_headers,
+    merged_headers,
+)
+from momopay._core.wiring import ClassResource, ClientJournal, Once, load, once
 from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
     import httpx
 
     from momopay import events
+    from momopay._core.session import Session
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 else:
@@ -35,12 +48,228 @@ else:
         def __getattr__(self, name: str) -> object:
             return getattr(import_module(self._name), name)
 
+    AsyncBackend = SyncBackend = Any
     events, httpx, ssl = LateModule("momopay.events"), LateModule("httpx"), LateModule("ssl")
 
 __all__ = ["AsyncClient", "Client"]
 
+_COORDINATOR: Final = "_polling.poll_round.Coordinators"
+"""Lets all waits on one key poll together."""
 
-class Client(BaseClient["SyncBackend"]):
+TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
+
+
+class BaseClient(Generic[BackendT, TransportT]):
+    """What both clients have in common."""
+
+    _is_async: ClassVar[bool]
+    _owns_connections: bool = True
+    _owns_journal: bool = True
+
+    @clears_frames
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        base_url: str | None = None,
+        timeout: float = 30.0,
+        deadline: float = 90.0,
+        max_attempts: int = 4,
+        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        max_wait: float | None = None,
+        journal: momopay.Journal | str | None = None,
+        transport: TransportT | None = None,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | None = None,
+        default_headers: Mapping[str, str] | None = None,
+        app_info: str | None = None,
+        on_event: Callable[[events.Event], object] | None = None,
+    ) -> None:
+        check_budget(budget)
+        check_transport(transport, is_async=self._is_async)
+        self._budget = budget
+        self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
+        self._account = Account(api_key, base_url)
+        self._headers = checked_headers(default_headers, app_info)
+        self._observer: Any = None if on_event is None else load("_core.events.Observer")(on_event)
+        self._journal = None if journal is None else ClientJournal(journal)
+        arguments: tuple[object, ...] = (transport,)
+        if proxy is not None or verify is not None:
+            arguments = (None, load("_transport.connections.route_of")(proxy, verify, transport))
+        path = "_transport.async_backend.AsyncBackend" if self._is_async else "_transport.sync_backend.SyncBackend"
+        self._backend: Once[BackendT] = once(path, *arguments)
+        self._coordinator = once(_COORDINATOR)
+
+    @cached_property
+    def _session(self) -> Session[BackendT]:
+        session: Session[BackendT] = load("_core.session.open_session")(
+            self._backend.get(),
+            self._account,
+            self._budget,
+            self._limits,
+            self._headers,
+            self._observer,
+            None if self._journal is None else self._journal.get,
+        )
+        return session
+
+    @cached_property
+    def _loaded(self) -> dict[str, Any]:
+        return {}
+
+    def _resource(self, path: str, *shared: Once[Any]) -> Any:
+        """Return a group of operations. It is imported at its first use, and made once for each client."""
+        if path not in self._loaded:
+            self._loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
+        return self._loaded[path]
+
+    @property
+    def stk(self) -> momopay.Stk[BackendT]:
+        """STK collections."""
+        stk: momopay.Stk[BackendT] = self._resource("stk.Stk")
+        return stk
+
+    @property
+    def payouts(self) -> momopay.Payouts[BackendT]:
+        """B2C payouts."""
+        payouts: momopay.Payouts[BackendT] = self._resource("payouts.Payouts")
+        return payouts
+
+    @property
+    def transactions(self) -> momopay.Transactions[BackendT]:
+        """Transactions: read, listed, waited for."""
+        transactions: momopay.Transactions[BackendT] = self._resource("transactions.Transactions", self._coordinator)
+        return transactions
+
+    @property
+    def wallet(self) -> momopay.Wallet[BackendT]:
+        """The service wallet."""
+        wallet: momopay.Wallet[BackendT] = self._resource("wallet.Wallet")
+        return wallet
+
+    @property
+    def channels(self) -> momopay.Channels[BackendT]:
+        """Payment channels."""
+        channels: momopay.Channels[BackendT] = self._resource("channels.Channels")
+        return channels
+
+    @property
+    def base_url(self) -> str:
+        """The service's address, without a slash at its end."""
+        return self._account.base_url
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for one attempt."""
+        return self._limits.timeout
+
+    @property
+    def deadline(self) -> float:
+        """Seconds for one call, repeats and pauses included."""
+        return self._limits.deadline
+
+    @property
+    def max_attempts(self) -> int:
+        """Attempts in one call."""
+        return self._limits.max_attempts
+
+    @property
+    def max_wait(self) -> float | None:
+        """Seconds that a call waits for its slot in the rate budget, None if until its deadline."""
+        return self._limits.max_wait
+
+    @property
+    def journal(self) -> momopay.Journal | None:
+        """The journal of the durable calls, opened if it was given by its URL; None if none was given."""
+        return None if self._journal is None else self._journal.get()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connections were closed, by this client or the one that it is a copy of."""
+        backend = self._backend.made
+        return backend is not None and backend.is_closed
+
+    @clears_frames
+    def with_options(
+        self,
+        *,
+        timeout: float | UNCHANGED = UNCHANGED,
+        deadline: float | UNCHANGED = UNCHANGED,
+        max_attempts: int | UNCHANGED = UNCHANGED,
+        max_wait: float | UNCHANGED | None = UNCHANGED,
+        api_key: str | UNCHANGED = UNCHANGED,
+        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | UNCHANGED | None = UNCHANGED,
+        journal: momopay.Journal | str | UNCHANGED | None = UNCHANGED,
+        default_headers: Mapping[str, str] | UNCHANGED = UNCHANGED,
+    ) -> Self:
+        """Return a light copy with other options; it shares the connections and, for the same key, budget and waits.
+
+        Args:
+            timeout: Seconds for one attempt.
+            deadline: Seconds for one call.
+            max_attempts: Attempts in one call.
+            max_wait: Seconds that a call waits for its slot in the rate budget; None until its deadline.
+            api_key: The key of another account at the same address. The copy has that key's own rate budget: a
+                `FileRateBudget` or `RedisRateBudget` of this client, which keep keys apart; None if this client has
+                none; else the one that all clients of that key in the process share.
+            budget: The rate budget.
+            journal: The journal of the durable calls, or its URL. The copy closes one that it opened itself.
+            default_headers: Headers to add to those of this client; they replace those of the same name.
+
+        Returns:
+            The copy, with the same `on_event`, and with everything else that a subclass keeps in its attributes.
+            Closing it closes nothing of the original, which owns the connections.
+
+        Raises:
+            ConfigurationError: An option is out of range or unsafe.
+        """
+        limits = self._limits
+        # Not the constructor: a subclass may have changed its arguments.
+        copy = object.__new__(type(self))
+        vars(copy).update((name, value) for name, value in vars(self).items() if name not in {"_session", "_loaded"})
+        copy._limits = Limits(
+            timeout=limits.timeout if timeout is UNCHANGED else timeout,
+            deadline=limits.deadline if deadline is UNCHANGED else deadline,
+            max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
+            max_wait=limits.max_wait if max_wait is UNCHANGED else max_wait,
+        )
+        # Closing a copy must not close what the original still uses.
+        copy._owns_connections = False
+        copy._owns_journal = journal is not UNCHANGED
+        if journal is not UNCHANGED:
+            copy._journal = None if journal is None else ClientJournal(journal)
+        if api_key is not UNCHANGED and api_key != self._account.api_key:
+            copy._account = self._account.with_key(api_key)
+            copy._coordinator = once(_COORDINATOR)
+            if hasattr(self._budget, "reserve"):  # this budget is one key's; the others tell keys apart
+                copy._budget = SHARED_BUDGET
+        if budget is not UNCHANGED:
+            check_budget(budget)
+            copy._budget = budget
+        if default_headers is not UNCHANGED:
+            copy._headers = merged_headers(self._headers or {}, default_headers)
+        return copy
+
+    def _close_journal(self) -> None:
+        if self._owns_journal and self._journal is not None:
+            self._journal.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled, and to be copied by the module `copy`."""
+        name = type(self).__name__
+        reason = f"a {name} cannot be pickled or copied, because it holds open connections and the key"
+        raise TypeError(f"{reason}; make one in each process, or call with_options() for a copy that shares them")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={self._account.base_url!r})"
+
+
+for _name in ("stk", "payouts", "transactions", "wallet", "channels"):
+    # Here and not by a decorator: editors, type checkers and documentation know `property`.
+    setattr(BaseClient, _name, ClassResource(vars(BaseClient)[_name].fget))
+
+
+class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
@@ -59,8 +288,8 @@ class Client(BaseClient["SyncBackend"]):
             the first use, and closed with the client.
         transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
             bounds each of its network operations, and the body.
-        proxy: The URL of an HTTP proxy to connect through, ``http://`` or ``https://``, with a user and a password if
-            it wants them. The environment's proxies are never used.
+        proxy: The URL of an HTTP proxy to connect through, ``http://``, with a user and a password if it wants them.
+            For one under TLS, give a `transport`. The environment's proxies are never used.
         verify: What TLS trusts, and any certificate of the client's own; by default what httpx trusts.
         default_headers: Headers to add to every request, such as those that a gateway wants. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
@@ -69,37 +298,12 @@ class Client(BaseClient["SyncBackend"]):
             must return quickly and must not block an event loop. An exception in it is logged and changes nothing.
 
     Raises:
-        ConfigurationError: No key or address, an address that does not end in ``/v1``, TLS missing, a live key on
-            loopback, `proxy` or `verify` beside `transport`, an `on_event` that cannot be called or is async, or a
-            senseless option.
+        ConfigurationError: No key or address, a key that is not ``pk_...``, an address that does not end in ``/v1``, a
+            live key on loopback, `proxy` or `verify` beside `transport`, an `on_event` that cannot be called or is
+            async, or a senseless option.
     """
 
-    @clears_frames
-    def __init__(
-        self,
-        api_key: str | None = None,
-        *,
-        base_url: str | None = None,
-        timeout: float = 30.0,
-        deadline: float = 90.0,
-        max_attempts: int = 4,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
-        max_wait: float | None = None,
-        journal: momopay.Journal | str | None = None,
-        transport: httpx.BaseTransport | None = None,
-        proxy: str | None = None,
-        verify: ssl.SSLContext | None = None,
-        default_headers: Mapping[str, str] | None = None,
-        app_info: str | None = None,
-        on_event: Callable[[events.Event], object] | None = None,
-    ) -> None:
-        check_collaborators(budget, transport, "handle_request")
-        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
-        account = Account(api_key, base_url)
-        connections: Connections[SyncBackend] = Connections(
-            "_transport.sync_backend.SyncBackend", transport, proxy, verify
-        )
-        self._configure(account, limits, budget, connections, default_headers, app_info, on_event, journal)
+    _is_async = False
 
     def close(self) -> None:
         """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""
@@ -118,55 +322,16 @@ class Client(BaseClient["SyncBackend"]):
         self.close()
 
 
-class AsyncClient(BaseClient["AsyncBackend"]):
+class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
     """The client for asyncio and trio. Belongs to the event loop that uses it first; make one for each.
 
-    Args:
-        api_key: As for `Client`.
-        base_url: As for `Client`.
-        timeout: As for `Client`.
-        deadline: As for `Client`.
-        max_attempts: As for `Client`.
-        budget: As for `Client`.
-        max_wait: As for `Client`.
-        journal: As for `Client`.
-        transport: An async httpx transport to send through, instead of the SDK's own connections.
-        proxy: As for `Client`.
-        verify: As for `Client`.
-        default_headers: As for `Client`.
-        app_info: As for `Client`.
-        on_event: As for `Client`. A plain function: it is not awaited.
+    Takes what `Client` takes. `transport` is an async one, and `on_event` a plain function: it is not awaited.
 
     Raises:
         ConfigurationError: As for `Client`.
     """
 
-    @clears_frames
-    def __init__(
-        self,
-        api_key: str | None = None,
-        *,
-        base_url: str | None = None,
-        timeout: float = 30.0,
-        deadline: float = 90.0,
-        max_attempts: int = 4,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
-        max_wait: float | None = None,
-        journal: momopay.Journal | str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        proxy: str | None = None,
-        verify: ssl.SSLContext | None = None,
-        default_headers: Mapping[str, str] | None = None,
-        app_info: str | None = None,
-        on_event: Callable[[events.Event], object] | None = None,
-    ) -> None:
-        check_collaborators(budget, transport, "handle_async_request")
-        limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
-        account = Account(api_key, base_url)
-        connections: Connections[AsyncBackend] = Connections(
-            "_transport.async_backend.AsyncBackend", transport, proxy, verify
-        )
-        self._configure(account, limits, budget, connections, default_headers, app_info, on_event, journal)
+    _is_async = True
 
     async def aclose(self) -> None:
         """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""

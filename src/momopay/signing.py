@@ -1,13 +1,12 @@
 """Callback URLs with a token that proves who made them: signing when a payment is sent, the check of a callback. Pure.
 
-Invariants: the message is the reference in hexadecimal, so it needs no escaping and has one spelling only. Tokens of
-earlier versions stay valid, because URLs are in use for as long as payments are open.
+Invariants: the message is the reference in hexadecimal, so it needs no escaping and has one spelling only. A token
+stays valid in all later versions, because URLs are in use for as long as payments are open.
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
 import re
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -17,8 +16,6 @@ from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValid
 from momopay.urls import check_callback_url
 
 __all__ = ["CallbackSigner"]
-
-logger: logging.Logger = logging.getLogger("momopay")
 
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
@@ -41,12 +38,12 @@ class CallbackSigner:
     check the callback with ``transactions.confirm`` too. Sends nothing. May be used from many threads.
 
     Args:
-        secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes from a random source
-            such as ``secrets.token_hex()``. One of fewer than 16 bytes can be guessed, and is logged at WARNING. The
-            signer never shows them and does not keep them as they are.
+        secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes, at least 16 of them,
+            from a random source such as ``secrets.token_hex()``. The signer never shows them and does not keep them as
+            they are.
 
     Raises:
-        ConfigurationError: No secret, or an empty one. Fix the configuration.
+        ConfigurationError: No secret, or one that is too short.
     """
 
     __slots__ = ("_macs",)
@@ -131,10 +128,11 @@ def _key(secret: object) -> bytes:
     key = secret.encode() if isinstance(secret, str) and not _SURROGATE.search(secret) else secret
     if not isinstance(key, bytes):
         raise ConfigurationError("a signing secret must be bytes, or text that can be encoded as UTF-8")
-    if not key:
-        raise ConfigurationError("a signing secret must not be empty")
     if len(key) < _MIN_SECRET_BYTES:
-        logger.warning("a signing secret has fewer than %d bytes and can be guessed; replace it", _MIN_SECRET_BYTES)
+        raise ConfigurationError(
+            f"a signing secret must have at least {_MIN_SECRET_BYTES} bytes, or it can be guessed; make one with"
+            " secrets.token_hex()"
+        )
     return key
 
 

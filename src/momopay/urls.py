@@ -6,7 +6,6 @@ A name may resolve to another address at any moment, so a check of its address h
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -27,30 +26,19 @@ def check_base_url(url: str) -> str:
     return f"{parts.scheme}://{_authority(parts)}{path}"
 
 
-@dataclass(frozen=True)
-class ProxyAddress:
-    """Where a proxy listens."""
-
-    scheme: str
-    host: str
-    port: int
-    credentials: str | None = field(repr=False)  # user:password
-
-
-def check_proxy_url(url: object) -> ProxyAddress:
-    """Return what a proxy's URL says. Raise ValueError if it cannot be used; the message has no part of it."""
+def check_proxy_url(url: object) -> tuple[str, int, str | None]:
+    """Return a proxy's host, port and "user:password". Raise ValueError if it cannot be used, without quoting it."""
     if not isinstance(url, str):
         raise ValueError("must be a URL such as http://proxy.example:3128")  # noqa: TRY004  every refusal is a ValueError
-    if url.startswith("socks"):
-        raise ValueError("must be http:// or https://; for SOCKS pass transport=httpx.HTTPTransport(proxy=...)")
+    if url.startswith(("https:", "socks")):
+        raise ValueError("must be http://; for any other, pass transport=httpx.HTTPTransport(proxy=...)")
     parts = _split(url)
     if "?" in url or "#" in url or parts.path not in {"", "/"}:
         raise ValueError("must have no path, query or fragment")
     credentials = None
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    return ProxyAddress(parts.scheme, parts.hostname or "", port, credentials)
+    return parts.hostname or "", parts.port or 80, credentials
 
 
 @lru_cache(maxsize=64)

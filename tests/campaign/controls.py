@@ -20,7 +20,7 @@ from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import AT_MOST_ONCE, FailureKind
 from momopay._transport import sockets
-from momopay._transport.response import Progress
+from momopay._transport.attempt import Progress
 from momopay._transport.sockets import AttemptSocket
 from momopay.journal import JournalEntry, JournalState, rules, statements
 from momopay.journal import journal as _journal

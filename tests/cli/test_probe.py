@@ -25,7 +25,7 @@ def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self) -> None:
             super().__init__(10_000)
 
-    monkeypatch.setattr("momopay._core.key_state.RateBudget", Wide)
+    monkeypatch.setattr("momopay._core.session.RateBudget", Wide)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from momopay import ConfigurationError
-from momopay._core.config import Account, Limits, check_collaborators
+from momopay._core.config import Account, Limits, check_budget, check_transport
 
 KEY = "pk_test_0123456789"
 BASE = "https://api.example/v1"
@@ -35,6 +35,13 @@ def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Account(key, BASE)
     assert not key or key not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk_live_abc", "sk_test_abc", "pk_abc", "PK_LIVE_abc", "x", "Bearer pk_live_abc"])
+def test_another_kind_of_key_hears_of_ours(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="start with pk_live_ or pk_test_") as caught:
+        Account(key, BASE)
+    assert "abc" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])
@@ -98,10 +105,12 @@ def test_limits_at_their_ends_are_taken() -> None:
 @pytest.mark.parametrize("budget", ["x", 60, object()])
 def test_what_is_no_budget_is_refused(budget: object) -> None:
     with pytest.raises(ConfigurationError, match="budget"):
-        check_collaborators(budget, None, "handle_request")
+        check_budget(budget)
 
 
 @pytest.mark.parametrize("transport", ["x", object()])
 def test_what_is_no_transport_is_refused(transport: object) -> None:
     with pytest.raises(ConfigurationError, match="handle_request"):
-        check_collaborators(None, transport, "handle_request")
+        check_transport(transport, is_async=False)
+    with pytest.raises(ConfigurationError, match="handle_async_request"):
+        check_transport(transport, is_async=True)

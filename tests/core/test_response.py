@@ -19,7 +19,9 @@ from momopay._core.response import (
     check_success,
     failure_from_response,
     failure_without_response,
+    http_date,
     parse_envelope,
+    retry_after,
     transaction_id_in,
 )
 from momopay._core.retry import AttemptFailed, FailureKind
@@ -27,6 +29,7 @@ from momopay._transport import Headers, NoReplyError, NoResponseError, NotSentEr
 from momopay.models.records import Envelope
 from momopay.models.wallet import WalletBalance
 
+URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}
 
 
@@ -41,7 +44,7 @@ def refusal(code: Any, **fields: Any) -> dict[str, Any]:
 
 def failed(answer: RawResponse) -> AttemptFailed:
     with pytest.raises(AttemptFailed) as caught:
-        parse_envelope(answer, Envelope[WalletBalance])
+        parse_envelope(answer, Envelope[WalletBalance], URL)
     return caught.value
 
 
@@ -65,7 +68,7 @@ def test_an_interrupt_while_a_parser_is_built_stays_an_interrupt() -> None:
 @pytest.mark.parametrize("status", [200, 201, 202, 299])
 def test_any_2xx_with_data_is_a_success(status: int) -> None:
     parsed = parse_envelope(
-        response(status, {"success": True, "data": BALANCE, "requestId": "r"}), Envelope[WalletBalance]
+        response(status, {"success": True, "data": BALANCE, "requestId": "r"}), Envelope[WalletBalance], URL
     )
     assert parsed.data.available_balance == 5
     assert parsed.request_id == "r"
@@ -102,7 +105,7 @@ def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.A
 @pytest.mark.parametrize("status", [101, 200, 201, 299, 405, 409, 425, 430, 499])
 def test_a_new_code_elsewhere_refuses_nothing_for_certain(status: int) -> None:
     failure = failed(response(status, refusal("SOMETHING_NEW")))
-    assert (failure.kind, type(failure.error)) == (FailureKind.UNCLEAR_REFUSAL, momopay.APIError)
+    assert (failure.kind, type(failure.error)) == (FailureKind.UNKNOWN_CODE, momopay.APIError)
 
 
 def test_a_rate_limit_is_a_kind_of_its_own() -> None:
@@ -138,7 +141,7 @@ NOT_SPECIFIED = {
 
 @pytest.mark.parametrize("answer", list(NOT_SPECIFIED.values()), ids=list(NOT_SPECIFIED))
 def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) -> None:
-    failure = failure_from_response(answer)
+    failure = failure_from_response(answer, URL)
     assert failure.kind is FailureKind.INVALID_RESPONSE
     assert type(failure.error) is momopay.ProtocolError
     assert failure.error.status_code == answer.status
@@ -171,7 +174,7 @@ def test_a_success_that_does_not_parse_is_not_believed(body: bytes) -> None:
 @given(st.integers(100, 599), st.binary(max_size=200))
 def test_any_response_is_a_record_or_a_failure(status: int, body: bytes) -> None:
     try:
-        parse_envelope(response(status, body), Envelope[WalletBalance])
+        parse_envelope(response(status, body), Envelope[WalletBalance], URL)
     except AttemptFailed as failure:
         assert isinstance(failure.error, momopay.MomoPayError)  # noqa: PT017  either end is right
 
@@ -181,13 +184,13 @@ def test_any_response_is_a_record_or_a_failure(status: int, body: bytes) -> None
     [response(204), response(200, b"later"), response(200, {"success": False}), response(200, b"[" * 100_000)],
 )
 def test_a_call_that_returns_nothing_accepts_any_success(answer: RawResponse) -> None:
-    check_success(answer)
+    check_success(answer, URL)
 
 
 @pytest.mark.parametrize("answer", [response(200, refusal("CHANNEL_IN_USE")), response(302), response(404)])
 def test_a_call_that_returns_nothing_fails_by_status_and_by_refusal(answer: RawResponse) -> None:
     with pytest.raises(AttemptFailed):
-        check_success(answer)
+        check_success(answer, URL)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +202,7 @@ def test_a_call_that_returns_nothing_fails_by_status_and_by_refusal(answer: RawR
     ],
 )
 def test_a_missing_response_is_chained(error: NoResponseError, kind: FailureKind, raised: type[Exception]) -> None:
-    failure = failure_without_response(error)
+    failure = failure_without_response(error, URL)
     assert (failure.kind, type(failure.error), failure.error.__cause__) == (kind, raised, error)
 
 
@@ -262,3 +265,105 @@ def test_a_pause_until_an_http_date() -> None:
     pause = limited({}, format_datetime(when, usegmt=True))
     assert pause is not None
     assert 90 < pause <= 100
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        response(404, b"<html>"),
+        response(200, b"<html>"),
+        response(200, b""),
+        response(200, [1]),
+        response(301, b""),
+        response(302, refusal("X")),
+    ],
+)
+def test_an_answer_that_is_not_the_services_names_the_address_and_asks_whether_it_is_right(answer: RawResponse) -> None:
+    error = failed(answer).error
+    assert str(error).startswith(f"{URL} answered HTTP {answer.status} with")
+    assert "is base_url right" in str(error)
+
+
+def test_an_answer_of_the_service_that_lacks_something_does_not_ask_for_the_address() -> None:
+    error = failed(response(200, {"success": True, "data": {}, "requestId": "r"})).error
+    assert str(error).startswith(f"{URL} answered HTTP 200 with")
+    assert "data.walletId" in str(error)
+    assert "base_url" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (NotSentError("refused"), "not sent to api.example:8443: refused"),
+        (NoReplyError("too late"), "no reply from api.example:8443: too late"),
+        (NoResponseError("a body over 8 MiB"), f"{URL} answered with a body over 8 MiB. That is not this service's"),
+    ],
+)
+def test_a_failure_without_a_response_names_host_and_port(error: NoResponseError, text: str) -> None:
+    assert str(failure_without_response(error, URL).error).startswith(text)
+
+
+# Headers.
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("17", 17.0),
+        (" 17 ", 17.0),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("", None),
+        ("٣", None),
+        ("9" * 400, 1e9),
+        ("Wed, 99 Nov 2026 07:28:00 GMT", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00", 0.0),
+    ],
+)
+def test_retry_after_is_digits_or_a_date_and_junk_is_ignored(text: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": text}) == seconds
+
+
+def test_no_header_is_no_pause() -> None:
+    assert retry_after({}) is None
+
+
+def test_retry_after_as_a_date_to_come() -> None:
+    when = datetime.now(UTC) + timedelta(seconds=100)
+    seconds = retry_after({"retry-after": format_datetime(when, usegmt=True)})
+    assert seconds is not None
+    assert 90 < seconds <= 100
+
+
+@given(st.text())
+def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
+    seconds = retry_after({"retry-after": text})
+    assert seconds is None or seconds >= 0
+
+
+WHEN = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["Sun, 22 Nov 2026 14:00:00 GMT", "Sun, 22 Nov 2026 17:00:00 +0300", "Sun, 22 Nov 2026 14:00:00 -0000"]
+)
+def test_a_date_has_a_zone(text: str) -> None:
+    assert http_date(text) == WHEN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "30",
+        "Sun, 32 Nov 2026 14:00:00 GMT",
+        "Sun, 22 Nov 2026 14:00:00 +99999999999999",
+        "Sun, 99999999999999999999 Nov 2026 14:00:00 GMT",
+    ],
+)
+def test_anything_else_is_none(text: str) -> None:
+    assert http_date(text) is None

@@ -189,7 +189,7 @@ def in_trio(
 
 def callers(client: Any, kind: str = "waits") -> list[Any]:
     """Return the calls that take part in polling. Nothing public shows that a thread waits already."""
-    of_kind: list[Any] = getattr(client._waits.coordinators(), kind).callers()
+    of_kind: list[Any] = getattr(client._coordinator.get(), kind).callers()
     return of_kind
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from momopay import InvalidApiKeyError
-from momopay._transport.response import RawResponse
+from momopay._transport.attempt import RawResponse
 from momopay.probe import ROWS, Cost
 from momopay.sandbox import Channel, Fault
 from probe.kit import Scene

@@ -1,15 +1,13 @@
-"""An HTTP proxy on loopback, with TLS of its own or without. It opens tunnels, forwards requests, or refuses."""
+"""An HTTP proxy on loopback. It opens tunnels, forwards requests, or refuses."""
 
 from __future__ import annotations
 
 import select
 import socket
-import ssl
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import wire
@@ -21,7 +19,6 @@ OPENED = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n"
 class Proxy:
     """A proxy that runs. `answer` is what it says to a CONNECT, None: nothing; anything but a 2xx opens no tunnel."""
 
-    tls: ssl.SSLContext | None = None
     answer: bytes | None = OPENED
     heads: list[bytes] = field(default_factory=list[bytes])
     """The head of each request that it read itself."""
@@ -44,8 +41,6 @@ class Proxy:
     def _serve_one(self, client: socket.socket) -> None:
         client.settimeout(wire.PATIENCE)
         try:
-            if self.tls is not None:
-                client = self.tls.wrap_socket(client, server_side=True)
             self._converse(client)
             self.ends.append("closed")
         except ConnectionResetError:
@@ -84,14 +79,10 @@ class Proxy:
         with socket.create_connection(address, timeout=wire.PATIENCE) as server:
             server.sendall(first)
             while True:
-                waiting = isinstance(client, ssl.SSLSocket) and client.pending() > 0
-                ready = [client] if waiting else select.select([client, server], [], [], wire.PATIENCE)[0]
+                ready = select.select([client, server], [], [], wire.PATIENCE)[0]
                 for source, target in ((client, server), (server, client)):
                     if source not in ready:
                         continue
-                    # The peek sees a reset. TLS would report it as the end of the stream.
-                    if not waiting and not socket.socket.recv(source, 1, socket.MSG_PEEK):
-                        return
                     data = source.recv(65_536)
                     if not data:
                         return
@@ -105,15 +96,11 @@ def _wait_for_end(client: socket.socket) -> None:
 
 
 @contextmanager
-def proxying(certificate: Path | None = None, answer: bytes | None = OPENED) -> Generator[Proxy]:
-    """Run a proxy; with a certificate it speaks TLS."""
+def proxying(answer: bytes | None = OPENED) -> Generator[Proxy]:
+    """Run a proxy."""
     proxy = Proxy(answer=answer)
-    if certificate is not None:
-        proxy.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        proxy.tls.load_cert_chain(certificate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        scheme = "http" if certificate is None else "https"
-        proxy.url = f"{scheme}://localhost:{listener.getsockname()[1]}"
+        proxy.url = f"http://localhost:{listener.getsockname()[1]}"
         thread = threading.Thread(target=proxy.serve, args=(listener,))
         thread.start()
         try:

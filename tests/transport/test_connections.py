@@ -12,6 +12,7 @@ import pytest
 
 import wire
 from drivers import Driver
+from forked import succeeds_in_child
 from momopay._transport import connections
 from momopay._transport.connections import IdleStack
 from momopay._transport.network import AsyncStream, SyncStream
@@ -53,13 +54,17 @@ def test_the_oldest_are_closed_as_soon_as_they_have_expired() -> None:
     assert stack.pop() is None
 
 
-def test_a_child_process_starts_without_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = stack_of(Idle("the parent's"))
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert stack.pop() is None
-    own = Idle("the child's")
-    stack.push(own)
-    assert stack.pop() is own
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_process_starts_without_connections() -> None:
+    stack, own = stack_of(Idle("the parent's")), Idle("the child's")
+
+    def in_child() -> None:
+        assert stack.pop() is None
+        stack.push(own)
+        assert stack.pop() is own
+
+    assert succeeds_in_child(in_child)
+    assert stack.pop() is not None
 
 
 def test_the_tls_context_is_built_once_and_only_for_https() -> None:

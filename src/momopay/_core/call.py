@@ -3,7 +3,7 @@
 Invariants:
 - A payment is handed to the backend only through `_send`, and again only after an attempt whose failure its retry
   policy allows. Nothing else repeats anything.
-- Once an attempt ended ambiguously, `ambiguous` stays set: a later refusal answers the retry, not that attempt.
+- Once an attempt may have executed, `may_have_executed` stays set: a later refusal answers the retry, not that attempt.
 - A call belongs to one task or thread. Only the session's limiter and STK pause are shared.
 
 Times are in seconds, on the backend's monotonic clock.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from math import inf
-from typing import Any, Final, Generic, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from momopay._core import retry
-from momopay._core.call_report import CallReport
-from momopay._core.endpoint import NO_DETAILS, Endpoint, PaymentDetails, R
 from momopay._core.response import (
     build_parser,
     check_success,
@@ -27,10 +27,10 @@ from momopay._core.response import (
     parse_envelope,
     transaction_id_in,
 )
-from momopay._core.retry import AMBIGUOUS, AttemptFailed, FailureKind
+from momopay._core.retry import MAY_HAVE_EXECUTED, AttemptFailed, FailureKind, RetryPolicy
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
-from momopay._redaction import redacted_repr
+from momopay._redaction import redact, redacted_repr
 from momopay._transport import Headers, NoResponseError, NotSentError, Progress, RawResponse
 from momopay.errors import (
     BudgetExhaustedError,
@@ -39,12 +39,48 @@ from momopay.errors import (
     StkTempBannedError,
     TransactionHealthBlockedError,
 )
-from momopay.models.records import Nothing, ResponseInfo, note_response
+from momopay.models.records import Envelope, Nothing, Record, ResponseInfo, note_response
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 # Minimum fraction of the deadline that must remain to start a payment: one cut short has an unknown outcome.
 _MIN_REMAINING: Final = 0.1
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Endpoint(Generic[R]):
+    """What is fixed about an endpoint.
+
+    Attributes:
+        method: The HTTP method.
+        retry_policy: Which failures may be retried.
+        lane: The priority of its requests in the rate budget.
+        envelope: What a success parses into; None where nothing is returned.
+        prompts: Whether it sends an STK prompt, and so respects the pauses that the service orders.
+        has_id: Whether its path ends in an id.
+    """
+
+    method: str
+    retry_policy: RetryPolicy
+    lane: Lane
+    envelope: type[Envelope[R]] | None
+    prompts: bool = False
+    has_id: bool = False
+
+
+@dataclass(frozen=True)
+class PaymentDetails:
+    """What a payment can be found by if its outcome is unknown."""
+
+    reference: str | None = None
+    amount: Decimal | None = None
+    phone: str | None = None
+    idempotency_key: str | None = None
+
+
+NO_DETAILS: Final = PaymentDetails()
 
 
 async def call(
@@ -78,11 +114,8 @@ async def call(
     return await new.run()
 
 
-class Call(CallReport, Generic[R]):
+class Call(Generic[R]):
     """One call under way, over all its attempts."""
-
-    attempts: int
-    request_id: str | None
 
     def __init__(
         self,
@@ -95,8 +128,10 @@ class Call(CallReport, Generic[R]):
         details: PaymentDetails = NO_DETAILS,
         lane: Lane | None = None,
     ) -> None:
-        super().__init__(session, endpoint, path, lane or endpoint.lane)
-        self.endpoint: Endpoint[R] = endpoint
+        self.session = session
+        self.endpoint = endpoint
+        self.path = path
+        self.lane: Lane = lane or endpoint.lane
         self.body = body
         self.headers: Headers = session.headers
         if headers is not None:
@@ -106,9 +141,12 @@ class Call(CallReport, Generic[R]):
         self.started: float = session.backend.now()
         self.deadline: float = self.started + session.limits.deadline
         self.has_slot: bool = False
+        self.attempts: int = 0
+        self.request_id: str | None = None
+        """The service's id of the request that succeeded."""
         self.sent_at: datetime | None = None
         self.last_failure: AttemptFailed | None = None
-        self.ambiguous: bool = False
+        self.may_have_executed: bool = False
         self.progress: Progress | None = None
         self.foreign_error: Exception | None = None
         self.transaction_id: str | None = None
@@ -118,7 +156,7 @@ class Call(CallReport, Generic[R]):
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
         # Public for `SendOnce`, which calls it before it writes SENDING to its journal: a process that dies while it
-        # waits for the budget then leaves nothing in doubt.
+        # waits for the budget then leaves nothing unresolved.
         self._check_stk_pause()
         if self.session.limiter is None or self.has_slot:
             return False
@@ -147,7 +185,8 @@ class Call(CallReport, Generic[R]):
                 self._attempt,
                 first,
                 policy=self.endpoint.retry_policy,
-                clock=self.session.backend,
+                now=self.session.backend.now,
+                sleep=self.session.backend.sleep,
                 max_attempts=self.session.limits.max_attempts,
                 deadline=self.deadline,
                 max_wait=None if self.lane is Lane.POLL else self.session.limits.max_wait,
@@ -161,7 +200,7 @@ class Call(CallReport, Generic[R]):
             # What prevents a retry (an exhausted budget, an STK pause) says nothing about the attempts before it:
             # their outcome decides which error is raised.
             if self.last_failure is None or not (
-                self.ambiguous or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
+                self.may_have_executed or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
             ):
                 raise
             error, cause = self._final_error(self.last_failure)
@@ -172,8 +211,8 @@ class Call(CallReport, Generic[R]):
 
     @property
     def may_have_been_sent(self) -> bool:
-        """Whether a request is being sent, or an earlier attempt ended ambiguously."""
-        return self.ambiguous or (self.progress is not None and not self.progress.is_unsent)
+        """Whether a request is being sent, or an earlier attempt may have executed."""
+        return self.may_have_executed or (self.progress is not None and not self.progress.is_unsent)
 
     async def _attempt(self) -> R:
         """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
@@ -187,7 +226,7 @@ class Call(CallReport, Generic[R]):
             response = await self._send(self.deadline - started)
             record = self._parse(response)
         except NoResponseError as error:
-            failure = failure_without_response(error)
+            failure = failure_without_response(error, self._url())
         except AttemptFailed as error:
             failure = error
         except BaseException as error:
@@ -197,8 +236,8 @@ class Call(CallReport, Generic[R]):
             self._report_attempt(started, response, None)
             return record
         self.last_failure = failure
-        self.ambiguous = self.ambiguous or failure.kind in AMBIGUOUS
-        # Only after `ambiguous` is set: an interrupt between the two lines must find one of them.
+        self.may_have_executed = self.may_have_executed or failure.kind in MAY_HAVE_EXECUTED
+        # Only after `may_have_executed` is set: an interrupt between the two lines must find one of them.
         self.progress = None
         await self._apply_pauses(failure)
         self._report_attempt(started, response, failure)
@@ -251,10 +290,10 @@ class Call(CallReport, Generic[R]):
     def _parse(self, response: RawResponse) -> R:
         envelope = self.endpoint.envelope
         if envelope is None:
-            check_success(response)
+            check_success(response, self._url())
             record = cast("R", Nothing())
         else:
-            parsed = parse_envelope(response, envelope)
+            parsed = parse_envelope(response, envelope, self._url())
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
         note_response(record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed))
@@ -274,10 +313,10 @@ class Call(CallReport, Generic[R]):
     def _final_error(self, failure: AttemptFailed) -> tuple[MomoPayError, BaseException | None]:
         """Return the error to raise for the last failure, and its cause."""
         policy = self.endpoint.retry_policy
-        if policy.needs_reconciliation and self.ambiguous and failure.kind not in policy.raises_own_error:
+        if policy.needs_reconciliation and self.may_have_executed and failure.kind not in policy.raises_own_error:
             return self._outcome_unknown(failure), failure.error
-        # A refusal is definite for the attempt that it answers, and says nothing about an earlier ambiguous one.
-        if policy.has_effect and self.ambiguous:
+        # A refusal is definite for the attempt that it answers, and says nothing about an earlier one.
+        if policy.has_effect and self.may_have_executed:
             failure.error.may_have_executed = True
         return failure.error, failure.error.__cause__
 
@@ -297,3 +336,50 @@ class Call(CallReport, Generic[R]):
                 self._describe(),
                 redacted_repr(self.details.reference),
             )
+
+    # What follows decides nothing.
+
+    def report_retry(self, seconds: float, error: MomoPayError) -> None:
+        """Report that the request is sent again after a pause."""
+        operation = self.session.operation
+        if operation is not None:
+            operation.retry_scheduled(self.endpoint.method, self._route(), self.attempts, seconds, error)
+
+    def _report_attempt(
+        self,
+        started: float,
+        response: RawResponse | None,
+        failed: BaseException | None,
+        *,
+        is_sent: bool = True,
+    ) -> None:
+        """Log and report that an attempt ended; `failed` is an AttemptFailed, or what interrupted it."""
+        operation, is_logged = self.session.operation, logger.isEnabledFor(logging.DEBUG)
+        if operation is None and not is_logged:
+            return
+        seconds = self.session.backend.now() - started
+        status = None if response is None else response.status
+        error, request_id = failed, self.request_id
+        if isinstance(failed, AttemptFailed):
+            error, is_sent = failed.error, failed.kind is not FailureKind.NOT_SENT
+            request_id = getattr(failed.error, "request_id", None)
+        if is_logged:
+            # What interrupted it may be anybody's error, whose text may show anything.
+            outcome = str(error) if isinstance(error, MomoPayError) else type(error).__name__
+            outcome = f"{status}, request {request_id}" if error is None else outcome
+            text = "%s: attempt %d, lane %s, %.3f s: %s"
+            logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
+        if operation is not None:
+            to = self.session.account.base_url, self.endpoint.method, self._route()
+            operation.attempt_ended(*to, self.attempts, seconds, status, error, request_id, is_sent=is_sent)
+
+    def _url(self) -> str:
+        return self.session.account.base_url + self.path.partition("?")[0]
+
+    def _route(self) -> str:
+        path = self.path.partition("?")[0]
+        return path.rpartition("/")[0] + "/{id}" if self.endpoint.has_id else path
+
+    def _describe(self) -> str:
+        """Name the call without its query, which may hold a phone, as may what the caller gave as an id."""
+        return redact(f"{self.endpoint.method} {self.path.partition('?')[0]}")

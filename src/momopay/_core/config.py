@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from typing_extensions import Sentinel
 
+from momopay import __version__
 from momopay._numbers import is_number, is_whole
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
@@ -24,6 +27,27 @@ UNCHANGED = Sentinel("UNCHANGED")
 
 # Sockets and locks refuse much longer times, and they do so too late to tell that nothing was sent.
 _MAX_SECONDS: Final = 1_000_000
+
+# What the SDK itself sends, and what would change where a request ends.
+_RESERVED: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "idempotency-key",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Printable ASCII without spaces at the ends. A line break would begin another header.
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
 
 
 @dataclass(frozen=True)
@@ -64,6 +88,10 @@ class Account:
         except ValueError as error:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
+        if not self.api_key.startswith(("pk_live_", "pk_test_")):  # without the key: it may be another service's secret
+            raise ConfigurationError(
+                "api_key must start with pk_live_ or pk_test_; this is another kind of key, or not a key at all"
+            )
         # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
         # key add headers of its own.
         if not self.api_key.isascii() or any(
@@ -86,15 +114,52 @@ class Account:
         return f"Account(base_url={self.base_url!r})"
 
 
-def check_collaborators(budget: object, transport: object, send_method: str) -> None:
-    """Raise ConfigurationError if one of these is of another kind, or the transport is the other client's."""
-    # By their methods and not their classes: importing the classes would import httpx, which building a client avoids.
+def check_budget(budget: object) -> None:
+    """Raise ConfigurationError if it is none."""
+    # By its methods and not its class: importing the classes would import httpx, which building a client avoids.
     if not (
         budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
     ):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
-    if not (transport is None or _has_method(transport, send_method)):
-        raise ConfigurationError(f"transport must be an httpx transport with {send_method}, which this client calls")
+
+
+def check_transport(transport: object, *, is_async: bool) -> None:
+    """Raise ConfigurationError if it is no httpx transport, or one of the other client's."""
+    method = "handle_async_request" if is_async else "handle_request"
+    if not (transport is None or _has_method(transport, method)):
+        raise ConfigurationError(f"transport must be an httpx transport with {method}, which this client calls")
+
+
+def checked_headers(default_headers: object, app_info: object) -> dict[str, str] | None:
+    """Return the headers that these two options add to every request, None if none; or raise ConfigurationError."""
+    if default_headers is None and app_info is None:
+        return None
+    headers = dict[str, str]()
+    if app_info is not None:
+        if not isinstance(app_info, str) or not app_info or not _HEADER_VALUE.fullmatch(app_info):
+            raise ConfigurationError('app_info must be printable ASCII without spaces at its ends, such as "shop/1.2"')
+        headers["User-Agent"] = f"momopay/{__version__} {app_info}"
+    return headers if default_headers is None else merged_headers(headers, default_headers)
+
+
+def merged_headers(headers: Mapping[str, str], more: object) -> dict[str, str]:
+    """Return these headers with more of them, which replace those of the same name; raise ConfigurationError."""
+    if not isinstance(more, Mapping):
+        raise ConfigurationError("default_headers must be a mapping of names to values")
+    new = dict[str, str]()
+    given: Mapping[object, object] = more  # pyright: ignore[reportUnknownVariableType]
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ConfigurationError("default_headers has a name that is not a header's")
+        if name.lower() in _RESERVED:
+            raise ConfigurationError(f"default_headers must not name {name}, which the SDK or HTTP itself decides")
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):  # without the value: it may be a secret
+            raise ConfigurationError(f"default_headers: {name} must be printable ASCII without spaces at its ends")
+        new[name] = value
+    names = {name.lower() for name in new}
+    if len(names) < len(new):
+        raise ConfigurationError("default_headers has the same name twice")
+    return {name: value for name, value in headers.items() if name.lower() not in names} | new
 
 
 def _has_method(thing: object, name: str) -> bool:

@@ -1,13 +1,13 @@
 """Report what happens to the `on_event` of a client, or of a callback view.
 
 Nothing here runs, and this module is not loaded, without an observer. A client with one gives each call a copy of the
-session that carries its `Operation`. Whatever works for a call gets its session anyway, so an event finds its call in
-every thread and task, without a context variable that threads and generators lose.
+session that carries its `OperationEvents`. Whatever works for a call gets its session anyway, so an event finds its
+call in every thread and task, without a context variable that threads and generators lose.
 
 Invariants:
 - Whatever an observer raises of `Exception` is logged, and the call goes on as if it had not been asked.
 - What it raises besides, such as KeyboardInterrupt, passes through. So nothing is delivered while the request of a
-  durable call may be under way, or its outcome is still to be recorded: see `Operation.held`.
+  durable call may be under way, or its outcome is still to be recorded: see `OperationEvents.held`.
 
 Times are in seconds, on the monotonic clock of the backend.
 """
@@ -74,13 +74,13 @@ class Observer:
             self._failed.add(kind)
             logger.error("on_event failed on %s: %s%s", kind.__name__, type(error).__name__, trace)  # noqa: TRY400  see `trace_of`
 
-    def start(self, name: str, clock: Callable[[], float], reference: object = None) -> Operation:
+    def start(self, name: str, clock: Callable[[], float], reference: object = None) -> OperationEvents:
         """Return a new call of an operation, of which nothing is reported yet."""
-        return Operation(self, name, clock, reference)
+        return OperationEvents(self, name, clock, reference)
 
 
-class Operation:
-    """One call of an operation. It belongs to one task or thread."""
+class OperationEvents:
+    """The events of one call of an operation. It belongs to one task or thread."""
 
     def __init__(self, observer: Observer, name: str, clock: Callable[[], float], reference: object = None) -> None:
         self.name = name
@@ -185,7 +185,7 @@ class Operation:
         self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
     ) -> None:
         """Report that the wait for a transaction ended; `seen` is what was last read of it."""
-        # The service never told an id that was not read: it is whatever the caller gave.
+        # An id that was not read is not the service's, but whatever the caller gave.
         known = _transaction(seen) | {"transaction_id": redact(transaction_id) if seen is None else transaction_id}
         self._emit(WaitEnded, seconds=seconds, polls=polls, error=None if error is None else type(error), **known)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import SchemaError, from_json
 
-from momopay._core.retry import AttemptFailed, FailureKind, retry_after
+from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._transport import NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import (
     ERRORS_BY_CODE,
@@ -24,10 +25,13 @@ from momopay.errors import (
     number_or_none,
 )
 from momopay.models.records import Envelope, describe
+from momopay.urls import host_and_port
 
 T = TypeVar("T")
+_MAX_RETRY_AFTER: Final = 1e9
 # Characters of a foreign text that an error shows.
 _MAX_TEXT: Final = 500
+_QUESTION: Final = ". That is not this service's way to answer: is base_url right, or does a proxy answer for it?"
 # On these statuses a refusal is definite even if its code is new. Elsewhere a new code may mean anything, such as "this
 # payment exists already": 409 and 425 say that of an earlier request, 499 that the caller has gone, and 2xx success.
 _REFUSING_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 410, 413, 415, 422, 429})
@@ -56,27 +60,30 @@ def build_parser(envelope: type[Envelope[Any]]) -> None:
         raise
 
 
-def parse_envelope(response: RawResponse, envelope: type[Envelope[T]]) -> Envelope[T]:
-    """Return the success envelope, or raise AttemptFailed: it refused, failed, or did not answer as specified."""
+def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str) -> Envelope[T]:
+    """Return the success envelope, or raise AttemptFailed: it refused, failed, or did not answer as specified.
+
+    Here and below, `url` is where the request went, without its query.
+    """
     # The status decides between success and failure, so that each body is parsed once.
     if not 200 <= response.status < 300:  # noqa: PLR2004  success
-        raise failure_from_response(response)
+        raise failure_from_response(response, url)
     try:
         return envelope.model_validate_json(response.body)
     except ValidationError as error:
-        failure = failure_from_response(response, describe(error))
+        failure = failure_from_response(response, url, describe(error))
         # The caller gets `failure.error`; the chain leads it to what pydantic found.
         failure.error.__cause__ = error
     raise failure
 
 
-def check_success(response: RawResponse) -> None:
+def check_success(response: RawResponse, url: str) -> None:
     """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses; else raise."""
     if not 200 <= response.status < 300 or _refusal(response.body) is not None:  # noqa: PLR2004  success
-        raise failure_from_response(response)
+        raise failure_from_response(response, url)
 
 
-def failure_from_response(response: RawResponse, problem: str = "not an envelope") -> AttemptFailed:
+def failure_from_response(response: RawResponse, url: str, problem: str = "not an envelope") -> AttemptFailed:
     """Return how a response failed. The service's code chooses the error's class before the HTTP status does."""
     refusal = _refusal(response.body)
     # Whatever it carries: a server that fails while it writes a refusal may have committed the payment before.
@@ -86,8 +93,10 @@ def failure_from_response(response: RawResponse, problem: str = "not an envelope
         return AttemptFailed(FailureKind.SERVER_ERROR, error, retry_after=pause, body=response.body)
     if refusal is None or 300 <= response.status < 400:  # noqa: PLR2004  a redirect is never followed
         content_type = response.headers.get("content-type", "no content type")[:_MAX_TEXT]
+        is_elsewhere = refusal is not None or not _is_envelope(response.body)
         protocol_error = ProtocolError(
-            f"HTTP {response.status} with {len(response.body)} bytes of {content_type}: {problem}",
+            f"{url[:_MAX_TEXT]} answered HTTP {response.status} with {len(response.body)} bytes of {content_type}:"
+            f" {problem}{_QUESTION if is_elsewhere else ''}",
             status_code=response.status,
         )
         return AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error, body=response.body)
@@ -97,19 +106,22 @@ def failure_from_response(response: RawResponse, problem: str = "not an envelope
     elif refusal.code in ERRORS_BY_CODE or response.status in _REFUSING_STATUSES:
         kind = FailureKind.REFUSED
     else:
-        kind = FailureKind.UNCLEAR_REFUSAL
+        kind = FailureKind.UNKNOWN_CODE
     return AttemptFailed(kind, error, retry_after=error.retry_after if isinstance(error, ThrottledError) else None)
 
 
-def failure_without_response(error: NoResponseError) -> AttemptFailed:
+def failure_without_response(error: NoResponseError, url: str) -> AttemptFailed:
     """Return how an attempt failed that brought no whole response."""
     reason = str(error)[:_MAX_TEXT]
+    host, port = host_and_port(url)
     if isinstance(error, NotSentError):
-        failure = AttemptFailed(FailureKind.NOT_SENT, APIConnectionError(f"not sent: {reason}"))
+        failure = AttemptFailed(FailureKind.NOT_SENT, APIConnectionError(f"not sent to {host}:{port}: {reason}"))
     elif isinstance(error, NoReplyError):
-        failure = AttemptFailed(FailureKind.NO_REPLY, APIConnectionError(f"no reply: {reason}"), body=error.partial)
+        connection_error = APIConnectionError(f"no reply from {host}:{port}: {reason}")
+        failure = AttemptFailed(FailureKind.NO_REPLY, connection_error, body=error.partial)
     else:
-        failure = AttemptFailed(FailureKind.INVALID_RESPONSE, ProtocolError(f"unreadable: {reason}"))
+        protocol_error = ProtocolError(f"{url[:_MAX_TEXT]} answered with {reason}{_QUESTION}")
+        failure = AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error)
     failure.error.__cause__ = error
     return failure
 
@@ -125,6 +137,14 @@ def transaction_id_in(body: bytes) -> str | None:
             return found if found.strip() else None
         case _:
             return None
+
+
+def _is_envelope(body: bytes) -> bool:
+    """Return whether a body looks like the service's, though something in it is wrong."""
+    try:
+        return "success" in from_json(body)
+    except (ValueError, TypeError):
+        return False
 
 
 def _refusal(body: bytes) -> _Refusal | None:
@@ -180,3 +200,21 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
     # A point in time depends on two clocks agreeing, so it counts only where no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
     return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), _MAX_RETRY_AFTER)
+    when = http_date(text)
+    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):  # the last two for numbers without measure
+        return None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" means UTC of an unknown zone

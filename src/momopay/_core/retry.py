@@ -7,13 +7,11 @@ to retry every 5xx would pay twice. Times are in seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
-from momopay._core.http_date import http_date
 from momopay.errors import MomoPayError
 
 T = TypeVar("T")
@@ -21,7 +19,6 @@ logger = logging.getLogger("momopay")
 
 BASE_BACKOFF: Final = 0.5
 MAX_BACKOFF: Final = 8.0
-_MAX_RETRY_AFTER: Final = 1e9
 
 
 class FailureKind(Enum):
@@ -39,20 +36,20 @@ class FailureKind(Enum):
     """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
     REFUSED = auto()
     """Any other refusal in the service's envelope whose code or status says that nothing was executed."""
-    UNCLEAR_REFUSAL = auto()
+    UNKNOWN_CODE = auto()
     """A refusal in the envelope whose code and status both leave open whether something was executed."""
 
 
 # After these failures the request may have executed.
-AMBIGUOUS: Final = frozenset(
+MAY_HAVE_EXECUTED: Final = frozenset(
     {
         FailureKind.NO_REPLY,
         FailureKind.SERVER_ERROR,
         FailureKind.INVALID_RESPONSE,
-        FailureKind.UNCLEAR_REFUSAL,
+        FailureKind.UNKNOWN_CODE,
     }
 )
-_REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNCLEAR_REFUSAL})
+_REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNKNOWN_CODE})
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ class RetryPolicy:
 
     Attributes:
         retries_on: The kinds of failure after which the same request may be sent again.
-        needs_reconciliation: Whether an ambiguous end raises OutcomeUnknownError, for the caller to reconcile.
+        needs_reconciliation: Whether it raises OutcomeUnknownError where it may have executed, for the caller to
+            reconcile.
         raises_own_error: The kinds of failure that raise the service's error even so.
         has_effect: Whether the request changes anything at the service.
     """
@@ -109,24 +107,13 @@ class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may s
         self.body = body
 
 
-class Clock(Protocol):
-    """The part of a backend that retrying needs."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        ...
-
-    def now(self) -> float:
-        """Return the monotonic time."""
-        ...
-
-
 async def retry(
     attempt: Callable[[], Awaitable[T]],
     first_failure: AttemptFailed,
     *,
     policy: RetryPolicy,
-    clock: Clock,
+    now: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
     max_attempts: int,
     deadline: float,
     max_wait: float | None,
@@ -155,7 +142,7 @@ async def retry(
         # A pause that a 429 asks for is a wait for the rate budget, too.
         if max_wait is not None and failures[-1].kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
             return True
-        return state.attempt_number >= max_attempts or clock.now() + state.upcoming_sleep >= deadline
+        return state.attempt_number >= max_attempts or now() + state.upcoming_sleep >= deadline
 
     def log(state: tenacity.RetryCallState) -> None:
         logger.warning(
@@ -168,7 +155,7 @@ async def retry(
         on_retry(state.upcoming_sleep, failures[-1].error)
 
     async for trial in tenacity.AsyncRetrying(
-        sleep=clock.sleep,
+        sleep=sleep,
         stop=is_over,
         wait=wait,
         retry=tenacity.retry_if_exception(
@@ -186,12 +173,3 @@ async def retry(
                 failures.append(failure)
                 raise
     raise AssertionError("tenacity ends by a result or an error")
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
-    text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), _MAX_RETRY_AFTER)
-    when = http_date(text)
-    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())

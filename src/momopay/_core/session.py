@@ -1,25 +1,143 @@
-"""What the calls of one client share: backend, account, limits, rate limiter and headers."""
+"""What calls share: those of one client, and those of all clients of one key in this process."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, Self
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import momopay
 from momopay._core.backend import BackendT
-from momopay._core.clock import ServiceClock
 from momopay._core.config import SHARED_BUDGET, Account, Limits
-from momopay._core.key_state import StkPause, hash_of, key_state_for
-from momopay._ratelimit.budget import Budget, Lane
+from momopay._core.response import http_date
+from momopay._ratelimit.budget import Budget, Lane, RateBudget
 from momopay._ratelimit.limiter import RateLimiter, SharedBudget
-from momopay._transport import Headers, common_headers
-from momopay.errors import BudgetExhaustedError, ConfigurationError
+from momopay._transport import Headers, clock, common_headers
+from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
 
 if TYPE_CHECKING:  # a client without an observer does not load it
-    from momopay._core.events import Observer, Operation
+    from momopay._core.events import Observer, OperationEvents
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+
+# Seconds. Less is latency, and the header's resolution of one second.
+_WORTH_A_WARNING: Final = 60.0
+# Seconds. A greater offset is nonsense in the header, by which no search should be led.
+_LARGEST: Final = 10 * 365 * 86_400.0
+
+
+class ServiceClock:
+    """What one client knows of the service's time. Threads share it without a lock: each measures the same."""
+
+    def __init__(self, *, on_loopback: bool = False) -> None:
+        # A service on loopback is a sandbox. Its time is virtual, so a difference is no fault of this machine.
+        self._may_warn: bool = not on_loopback
+        # The service's time, and what this machine's boot clock showed then. Nobody sets that clock, so the two show
+        # the service's time at every later moment, whatever was done to this machine's time of day in between.
+        self._measured: tuple[datetime, float] | None = None
+        self._warned: float = 0.0
+
+    @property
+    def offset(self) -> float | None:
+        """Seconds by which this machine's clock is ahead at this moment; None if no response had a ``Date``."""
+        if self._measured is None:
+            return None
+        return (datetime.now(UTC) - self.service_now()).total_seconds()
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which this machine's clock is ahead, 0 if it is behind or that is not known."""
+        return max(0.0, self.offset or 0.0)
+
+    def service_now(self) -> datetime:
+        """Return the service's time, this machine's where no response showed it."""
+        if self._measured is None:
+            return datetime.now(UTC)
+        date, at = self._measured
+        return date + timedelta(seconds=clock.now() - at)
+
+    def observe(self, headers: Mapping[str, str]) -> None:
+        """Measure the offset by a response that came just now."""
+        # Only for responses that matter, since parsing the date takes a twentieth of a request's time.
+        date = http_date(headers.get("date", ""))
+        if date is None:
+            return
+        offset = (datetime.now(UTC) - date).total_seconds()
+        if abs(offset) > _LARGEST:
+            return
+        self._measured = date, clock.now()
+        # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
+        if self._may_warn and abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
+            self._warned = offset
+            direction = "ahead of" if offset > 0 else "behind"
+            logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(offset), direction)
+
+
+# Seconds, as the service documents them.
+_TEMP_BAN: Final = 3600.0
+_HEALTH_BLOCK: Final = 1800.0
+
+
+class StkPause:
+    """The pause that STK_TEMP_BANNED or TRANSACTION_HEALTH_BLOCKED ordered; only prompts respect it.
+
+    Threads share it without a lock: a race can at worst let one more prompt reach the service, which refuses it.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._refusal: ThrottledError | None = None
+
+    def begin(self, now: float, refusal: ThrottledError) -> None:
+        """Hold prompts back for the seconds that the refusal states, else for those that the service documents."""
+        default = _TEMP_BAN if isinstance(refusal, StkTempBannedError) else _HEALTH_BLOCK
+        until = now + (default if refusal.retry_after is None else refusal.retry_after)
+        # Of two refused prompts that were under way together, the one that answers last may name the shorter pause.
+        if until > self._until:
+            self._until, self._refusal = until, refusal
+
+    def refusal(self, now: float) -> ThrottledError | None:
+        """Return the error again while the pause lasts, with the time that is left of it."""
+        original = self._refusal
+        if original is None or now >= self._until:
+            return None
+        response: dict[str, Any] = {
+            "code": original.code,
+            "details": original.details,
+            "status_code": original.status_code,
+            "request_id": original.request_id,
+        }
+        return type(original)(original.message, retry_after=self._until - now, **response)
+
+
+class KeyState:
+    """The state of one key at one address."""
+
+    def __init__(self) -> None:
+        self.budget = RateBudget()
+        self.stk_pause = StkPause()
+
+
+_key_states: dict[str, KeyState] = {}
+
+
+def hash_of(account: Account) -> str:
+    """Return a name for this key at this address that does not show the key."""
+    return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
+
+
+def key_state_for(account: Account) -> KeyState:
+    """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
+    # Without a lock, which a forked child might inherit held: `setdefault` is one step, and of two threads that come
+    # together both get the state of the first.
+    name = hash_of(account)
+    return _key_states.get(name) or _key_states.setdefault(name, KeyState())
 
 
 class Session(Generic[BackendT]):
@@ -45,7 +163,7 @@ class Session(Generic[BackendT]):
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
         # Of a copy: the call that it is for.
-        self.operation: Operation | None = None
+        self.operation: OperationEvents | None = None
         self.limits = limits
         self._open_journal = open_journal
         # Built once: encoding and sorting them for each request would cost more than sending them.
@@ -63,7 +181,7 @@ class Session(Generic[BackendT]):
         if headers is not None:
             self.headers.update(headers)
 
-    def with_operation(self, operation: Operation) -> Self:
+    def with_operation(self, operation: OperationEvents) -> Self:
         """Return a copy that one call uses, so that its events know their operation. It shares everything."""
         of_call = copy(self)
         of_call.operation = operation

@@ -31,8 +31,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint, call
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._fork import renew_in_child

@@ -7,7 +7,13 @@ httpx's logging of URLs never apply. Times are in seconds.
 
 from httpx import Headers
 
-from momopay._transport.requests import common_headers
-from momopay._transport.response import NoReplyError, NoResponseError, NotSentError, Progress, RawResponse
+from momopay._transport.attempt import (
+    NoReplyError,
+    NoResponseError,
+    NotSentError,
+    Progress,
+    RawResponse,
+    common_headers,
+)
 
 __all__ = ["Headers", "NoReplyError", "NoResponseError", "NotSentError", "Progress", "RawResponse", "common_headers"]

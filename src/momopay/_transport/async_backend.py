@@ -14,10 +14,16 @@ import anyio.lowlevel
 import httpx
 
 from momopay._transport import clock
-from momopay._transport.connections import MAX_CONNECTIONS, AsyncConnection, IdleStack, is_reusable, origin_of
-from momopay._transport.requests import build_request
-from momopay._transport.response import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader
-from momopay._transport.route import DIRECT, Route
+from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
+from momopay._transport.connections import (
+    DIRECT,
+    MAX_CONNECTIONS,
+    AsyncConnection,
+    IdleStack,
+    Route,
+    is_reusable,
+    origin_of,
+)
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
@@ -100,8 +106,7 @@ class AsyncBackend:
     async def _send_on_connection(
         self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
-        if self._route.proxy is not None:
-            self._route.prepare(request)
+        self._route.prepare(request)
         reader.progress.connecting = True
         async with self._slots:
             connection = self._idle.pop() if progress is None else None

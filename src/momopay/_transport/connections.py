@@ -17,7 +17,9 @@ from __future__ import annotations
 import errno
 import os
 import ssl
+from base64 import b64encode
 from collections import deque
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -25,23 +27,69 @@ from typing import Final, Generic, TypeVar
 import httpcore
 import httpx
 
-from momopay._transport.nested_tls import NestedTlsSocket
+from momopay._fork import renew_in_child
+from momopay._transport.attempt import Progress
 from momopay._transport.network import (
     AsyncNetwork,
     AsyncStream,
     SyncNetwork,
     SyncStream,
+    Tunnel,
     wait_blocking,
     wait_suspended,
 )
-from momopay._transport.response import Progress
-from momopay._transport.route import DIRECT, Route, Tunnel
 from momopay._transport.sockets import AttemptSocket
 from momopay.errors import ConfigurationError
+from momopay.urls import check_proxy_url
 
 MAX_CONNECTIONS: Final = 100
 # Seconds. Common servers hang up on an idle connection after five.
 KEEP_ALIVE: Final = 4.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """The options `verify` and `proxy`: whom TLS trusts, and through which proxy the service is reached."""
+
+    tls: ssl.SSLContext | None = None
+    proxy: tuple[str, int] | None = None  # host and port
+    authorization: bytes | None = field(default=None, repr=False)  # for the proxy
+
+    def tunnel_to(self, origin: httpcore.Origin) -> Tunnel | None:
+        """Return what connects to the proxy, or None if there is none."""
+        if self.proxy is None:
+            return None
+        return Tunnel(*self.proxy, self.authorization, forwards=origin.scheme == b"http")
+
+    def prepare(self, request: httpx.Request) -> None:
+        """Make a request without TLS one that a proxy passes on. With TLS, the tunnel needs no change."""
+        if self.proxy is not None and request.url.scheme == "http":
+            request.extensions["target"] = str(request.url).encode("ascii")
+            if self.authorization is not None:
+                request.headers["Proxy-Authorization"] = self.authorization.decode("ascii")
+
+
+DIRECT: Final = Route()
+
+
+def route_of(proxy: object, verify: object, transport: object) -> Route:
+    """Return the route that these options describe.
+
+    Raises:
+        ConfigurationError: One of them is of another kind, or there is a transport, which connects by itself.
+    """
+    if transport is not None:
+        raise ConfigurationError("proxy and verify are for the SDK's own connections; configure the transport instead")
+    if verify is not None and not isinstance(verify, ssl.SSLContext):
+        raise ConfigurationError("verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...)")
+    if proxy is None:
+        return Route(verify)
+    try:
+        host, port, credentials = check_proxy_url(proxy)
+    except ValueError as error:
+        raise ConfigurationError(f"proxy {error}") from error
+    authorization = None if credentials is None else b"Basic " + b64encode(credentials.encode())
+    return Route(verify, (host, port), authorization)
 
 
 class SyncConnection(httpx.HTTPTransport):
@@ -52,9 +100,9 @@ class SyncConnection(httpx.HTTPTransport):
     # sends, is set here. It is the one private attribute of another library that this package touches.
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        self.socket = _socket_for(route)(wait_blocking, progress)
-        tls, tunnel = tls_context(origin, route), _tunnel_to(origin, route)
-        network = SyncNetwork(self.socket, tunnel)
+        self.socket = AttemptSocket(wait_blocking, progress)
+        network = SyncNetwork(self.socket, route.tunnel_to(origin))
+        tls = tls_context(origin, route)
         self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
@@ -73,9 +121,9 @@ class AsyncConnection(httpx.AsyncHTTPTransport):
     """An asynchronous connection; see `SyncConnection`."""
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        self.socket = _socket_for(route)(wait_suspended, progress)
-        tls, tunnel = tls_context(origin, route), _tunnel_to(origin, route)
-        network = AsyncNetwork(self.socket, tunnel)
+        self.socket = AttemptSocket(wait_suspended, progress)
+        network = AsyncNetwork(self.socket, route.tunnel_to(origin))
+        tls = tls_context(origin, route)
         self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
@@ -110,19 +158,6 @@ def tls_context(origin: httpcore.Origin, route: Route = DIRECT) -> ssl.SSLContex
     return _shared_tls_context() if route.tls is None else route.tls
 
 
-def _tunnel_to(origin: httpcore.Origin, route: Route) -> Tunnel | None:
-    if route.proxy is None:
-        return None
-    proxy_tls = None
-    if route.proxy.scheme == "https":
-        proxy_tls = _shared_tls_context() if route.tls is None else route.tls
-    return route.tunnel_to(origin, proxy_tls)
-
-
-def _socket_for(route: Route) -> type[AttemptSocket]:
-    return AttemptSocket if route.proxy is None or route.proxy.scheme == "http" else NestedTlsSocket
-
-
 @cache  # it takes some 15 ms. A failure is not kept: once the file is corrected, the process need not start again
 def _shared_tls_context() -> ssl.SSLContext:
     """Return a context with the CA certificates that httpx takes, or raise `ConfigurationError`."""
@@ -147,21 +182,22 @@ ConnectionT = TypeVar("ConnectionT", SyncConnection, AsyncConnection)
 
 
 class IdleStack(Generic[ConnectionT]):
-    """Idle connections, the last used on top. The caller closes those that are returned as expired.
+    """Idle connections, the last used on top.
 
     Any thread may call any method. The deque's operations are atomic, and whoever removed a connection from it owns
-    that connection, so that `has_expired` is only asked of a connection that no other thread can use.
+    that connection, so that `has_expired` is only asked of a connection that no other thread can use. The caller closes
+    those that are returned as expired. In the child of a fork it is empty: the parent goes on using its sockets.
     """
 
     def __init__(self) -> None:
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
         self._idle: deque[ConnectionT] = deque()
-        self._process_id = os.getpid()
 
     def pop(self) -> ConnectionT | None:
         """Return the last used connection, or None if there is none. It may have expired meanwhile."""
-        if self._process_id != os.getpid():  # after a fork the parent goes on using these sockets
-            self._idle.clear()
-            self._process_id = os.getpid()
         try:
             return self._idle.pop()
         except IndexError:  # empty, or another thread was faster

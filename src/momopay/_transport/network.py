@@ -1,21 +1,27 @@
-"""How httpcore uses our sockets: connecting, and streams that notice bytes behind a response.
+"""How httpcore uses our sockets: connecting, also through a proxy, and streams that notice bytes behind a response.
 
 httpcore keeps bytes that follow a response in its parser and would take them for the response to the next request: one
 payment's success would be returned for another payment. `has_unread` finds them.
 
 httpcore's own timeouts, which bound each read by itself, are ignored: a server that drips one byte at a time would
 outlast any of them. The deadline of the `AttemptSocket` bounds the attempt as a whole.
+
+A proxy's tunnel is opened below httpcore, as a part of connecting. So a proxy that refuses it is a connection that was
+not made: nothing was sent, for every kind of request. The fence holds up to the proxy: what it has taken, it may pass
+on later.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
+from dataclasses import dataclass, field
 from ipaddress import ip_address
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import anyio
@@ -23,11 +29,52 @@ import anyio.lowlevel
 import httpcore
 
 from momopay._transport.blocking import run_blocking
-from momopay._transport.route import Tunnel
 from momopay._transport.sockets import AttemptSocket, poll
 
 # Seconds by which one address of a name is ahead of the next, as RFC 8305 recommends.
 _HEAD_START: Final = 0.25
+_MAX_HEAD: Final = 16 * 1024
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """A connection to a proxy, and through it."""
+
+    host: str
+    port: int
+    authorization: bytes | None = field(repr=False)
+    forwards: bool  # the proxy reads each request, so there is nothing to open
+
+    async def open(self, sock: AttemptSocket, host: str, port: int) -> None:
+        """Have the proxy connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
+        if self.forwards:
+            return
+        target = (f"[{host}]" if ":" in host else host).encode("ascii") + b":%d" % port
+        lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: " + target]
+        if self.authorization is not None:
+            lines.append(b"Proxy-Authorization: " + self.authorization)
+        try:
+            await sock.send(b"\r\n".join([*lines, b"", b""]))
+            await self._read_answer(sock)
+        except httpcore.TimeoutException as error:
+            raise httpcore.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
+        except httpcore.NetworkError as error:
+            raise httpcore.ConnectError(f"the proxy opened no tunnel: {error}") from error
+
+    async def _read_answer(self, sock: AttemptSocket) -> None:
+        head = bytearray()
+        while b"\r\n\r\n" not in head:
+            data = await sock.receive(_MAX_HEAD)
+            head += data
+            if not data or len(head) > _MAX_HEAD:
+                raise httpcore.ConnectError("it gave no answer of HTTP/1.1")
+        status = _STATUS.match(head)
+        if status is None or not status[1].startswith(b"2"):
+            raise httpcore.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
+        if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") > 1:
+            # In TLS the service speaks second. What came with the answer would be taken for its first bytes.
+            raise httpcore.ConnectError("it sent more than its answer")
 
 
 class _Stream:
@@ -104,7 +151,7 @@ class SyncNetwork(httpcore.SyncBackend):
         if tunnel is None:
             self._connect(host, port)
         else:
-            self._connect(tunnel.proxy.host, tunnel.proxy.port)
+            self._connect(tunnel.host, tunnel.port)
             run_blocking(tunnel.open(self._socket, host, port))
         return SyncStream(self._socket)
 
@@ -125,24 +172,40 @@ class SyncNetwork(httpcore.SyncBackend):
 
 def resolve(host: str, port: int, timeout: float) -> list[str]:
     """Return the addresses of a host, each once, in the resolver's order."""
-    found: Future[list[str]] = Future()
+    if _is_address(host):
+        return [host]
+    found: SimpleQueue[list[str] | Exception] = SimpleQueue()
 
     def ask() -> None:
         try:
-            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.set_result(list(dict.fromkeys(str(address[0]) for *_, address in answers)))
+            found.put(_addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
         except Exception as error:  # noqa: BLE001  raised below, also what a test's ban on sockets raises
-            found.set_exception(error)
+            found.put(error)
 
     # getaddrinfo knows no timeout, so it runs in a thread that is left behind if need be. A daemon thread, so that
     # the process can end meanwhile.
     threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
     try:
-        return found.result(timeout)
-    except TimeoutError as error:
-        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from error
-    except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
-        raise httpcore.ConnectError(str(error)) from error
+        answer = found.get(timeout=timeout)
+    except Empty:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+    if isinstance(answer, OSError | UnicodeError):  # UnicodeError: a label is empty or too long
+        raise httpcore.ConnectError(str(answer)) from answer
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _addresses_in(answers: Iterable[tuple[Any, ...]]) -> list[str]:
+    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> None:
@@ -203,7 +266,7 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
                 if tunnel is None:
                     await self._connect(host, port)
                 else:
-                    await self._connect(tunnel.proxy.host, tunnel.proxy.port)
+                    await self._connect(tunnel.host, tunnel.port)
                     await tunnel.open(self._socket, host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout("no connection within the timeout") from error
@@ -216,12 +279,9 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
 
 
 async def _resolve_suspended(host: str, port: int) -> list[str]:
-    try:
-        ip_address(host)
-    except ValueError:
-        answers = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in answers))
-    return [host]  # which needs no thread
+    if _is_address(host):  # which needs no thread
+        return [host]
+    return _addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 import httpcore
 
 from momopay._transport import clock
-from momopay._transport.response import Progress
+from momopay._transport.attempt import Progress
 
 # Whether to abort on close, and after how many seconds. Windows has another struct than everybody else.
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"

@@ -6,18 +6,35 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import httpx
 
+from momopay._fork import renew_in_child
 from momopay._transport import clock
-from momopay._transport.connections import MAX_CONNECTIONS, IdleStack, SyncConnection, is_reusable, origin_of
-from momopay._transport.requests import build_request
-from momopay._transport.response import TRANSPORT_ERRORS, NotSentError, Progress, RawResponse, ResponseReader
-from momopay._transport.route import DIRECT, Route
+from momopay._transport.attempt import (
+    TRANSPORT_ERRORS,
+    NotSentError,
+    Progress,
+    RawResponse,
+    ResponseReader,
+    build_request,
+)
+from momopay._transport.connections import (
+    DIRECT,
+    MAX_CONNECTIONS,
+    IdleStack,
+    Route,
+    SyncConnection,
+    is_reusable,
+    origin_of,
+)
 from momopay.errors import ConfigurationError
 
 T = TypeVar("T")
+
+# Seconds between two looks for a free connection, when all are busy.
+_BUSY_PAUSE: Final = 0.02
 
 
 class SyncBackend:
@@ -29,9 +46,17 @@ class SyncBackend:
         self._transport = transport
         self._route = route
         self.is_closed: bool = False
-        # All that requests share. Both are safe to use from several threads.
+        # All that requests share. Each is safe to use from several threads.
         self._idle: IdleStack[SyncConnection] = IdleStack()
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        # Not a semaphore of `threading`: it is written in Python, and an exception out of a signal handler (Ctrl-C, a
+        # soft time limit) within it leaves its lock held for ever. `with` on a lock, and a set, are safe at every
+        # instruction.
+        self._lock = threading.Lock()
+        self._under_way = set[ResponseReader]()
 
     async def send(
         self,
@@ -71,12 +96,13 @@ class SyncBackend:
     def _send_on_connection(
         self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
     ) -> RawResponse:
-        if self._route.proxy is not None:
-            self._route.prepare(request)
+        self._route.prepare(request)
         reader.progress.connecting = True
-        if not self._slots.acquire(timeout=deadline - clock.now()):
-            raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
         try:
+            while not self._may_connect(reader):
+                if clock.now() >= deadline:
+                    raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
+                time.sleep(_BUSY_PAUSE)
             connection = self._idle.pop() if progress is None else None
             if connection is not None and connection.has_expired():
                 connection.close()
@@ -99,7 +125,15 @@ class SyncBackend:
                     unused.close()
             return answer
         finally:
-            self._slots.release()
+            self._under_way.discard(reader)
+
+    def _may_connect(self, reader: ResponseReader) -> bool:
+        """Count a request as under way, unless as many are as there may be connections."""
+        with self._lock:
+            if len(self._under_way) >= MAX_CONNECTIONS:
+                return False
+            self._under_way.add(reader)
+            return True
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
@@ -146,13 +180,17 @@ def _exchange(
 class SyncSignal:
     """Wakes one thread from another."""
 
+    # A lock that is released to wake, and taken again by whoever wakes up. `threading.Event` is written in Python: an
+    # exception out of a signal handler within it could leave its own lock held, and `set` would never return.
+
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def set(self) -> None:
         """Wake the thread that waits, or the next one that does."""
-        self._event.set()
+        with suppress(RuntimeError):  # it is set already
+            self._lock.release()
 
     async def wait(self, seconds: float) -> None:
-        self._event.wait(seconds)
-        self._event.clear()
+        self._lock.acquire(timeout=max(0.0, seconds))

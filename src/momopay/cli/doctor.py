@@ -19,7 +19,7 @@ from rich.text import Text
 
 import momopay
 from momopay._core.config import Account
-from momopay._core.http_date import http_date
+from momopay._core.response import http_date
 from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key, open_journal
 from momopay.cli.exit_codes import REMEDIES, CommandError, ExitCode, missing_extra, remedy_of
 from momopay.cli.options import BaseUrl, JournalAccount, Json, MaybeJournalAt

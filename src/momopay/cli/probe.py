@@ -16,7 +16,7 @@ import typer
 
 import momopay
 from momopay._core.config import Account
-from momopay._core.key_state import hash_of
+from momopay._core.session import hash_of
 from momopay.cli.credentials import api_key, open_client, open_journal
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import BaseUrl, ConfirmLive, Json, amount

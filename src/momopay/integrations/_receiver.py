@@ -32,7 +32,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeGuard
 
 from momopay._core import handlers
-from momopay._core.events import Observer, Operation, outcome_of
+from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import raise_if_awaitable, trace_of
 from momopay._transport.clock import now
 from momopay._transport.threads import entered_in_thread, in_thread
@@ -82,7 +82,7 @@ class _Reception:
         self.status = status
         return status
 
-    def report(self, operation: Operation) -> None:
+    def report(self, operation: OperationEvents) -> None:
         """Report it, unless it was no POST."""
         callback, error = self.callback, self.error
         if self.changed is not None and callback is not None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import momopay
-from momopay._core.http_date import http_date
 from momopay._core.operation import run_sync
+from momopay._core.response import http_date
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._transport import NoResponseError, NotSentError, Progress

@@ -6,8 +6,7 @@ import builtins
 from http import HTTPStatus
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.call import Endpoint, PaymentDetails, call
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._ratelimit.budget import Lane

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final
 
 from momopay._core.backend import BackendT
-from momopay._core.call import Call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Call, Endpoint
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.errors import BudgetExhaustedError, JournalError, RequestValidationError

@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Final, Generic, TypeAlias
 
 from momopay._core.backend import BackendT
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from momopay._core.backend import BackendT
-from momopay._core.call import Call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Call, Endpoint
 from momopay._core.session import Session
 from momopay.errors import BudgetExhaustedError, DuplicatePayoutError, JournalError
 from momopay.journal.entries import MAY_BE_SENT, JournalEntry

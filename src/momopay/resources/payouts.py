@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.call import Endpoint, PaymentDetails, call
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE, SEARCHED_FIRST
 from momopay._ratelimit.budget import Lane

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from momopay._core.backend import BackendT
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint
 from momopay._core.session import Session
 from momopay.errors import RequestValidationError
 from momopay.journal.journal import Journal

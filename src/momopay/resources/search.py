@@ -9,8 +9,7 @@ from math import inf
 from typing import Final, Protocol
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint
+from momopay._core.call import Endpoint, call
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane

@@ -24,8 +24,7 @@ from random import uniform
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from momopay._core.backend import BackendT
-from momopay._core.call import Call
-from momopay._core.endpoint import PaymentDetails
+from momopay._core.call import Call, PaymentDetails
 from momopay._core.retry import BASE_BACKOFF
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr

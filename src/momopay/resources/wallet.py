@@ -6,8 +6,7 @@ from decimal import Decimal
 from uuid import uuid4
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.endpoint import Endpoint, PaymentDetails
+from momopay._core.call import Endpoint, PaymentDetails, call
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
 from momopay._ratelimit.budget import Lane

@@ -1,4 +1,4 @@
-"""What an attempt returns: a whole response, or the reason why there is none.
+"""One attempt: the request that goes out, how far it came, and the whole response or the reason why there is none.
 
 Pure, apart from the buffer of the one response that a `ResponseReader` reads.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import lru_cache
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -79,6 +80,33 @@ class NoReplyError(NoResponseError):
 
 class UnreadableResponseError(NoResponseError):
     """A response came, and its body is refused: too large, too many parts, or an encoding that was not asked for."""
+
+
+def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
+    """Return the headers of every request to one service."""
+    return httpx.Headers({"Host": httpx.URL(base_url).netloc.decode("ascii"), **headers})
+
+
+def build_request(
+    method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
+) -> httpx.Request:
+    """Return a request, or raise `NotSentError` if the URL is longer than httpx accepts."""
+    # From prepared headers and a cached URL: httpx's own way parses and sorts them for each request.
+    raw = headers.raw
+    if body is not None:
+        raw = [*raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+    stream = httpx.ByteStream(body or b"")
+    request = httpx.Request(method, _parsed_url(url), headers=raw, stream=stream, extensions=extensions)
+    request.read()  # transports of httpx, and mocks, expect that the content can be had at once
+    return request
+
+
+@lru_cache(maxsize=256)
+def _parsed_url(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise NotSentError(str(error)) from error
 
 
 class Progress:

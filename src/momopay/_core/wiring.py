@@ -1,0 +1,94 @@
+"""How a client comes by what it sends with: at the first use, so that building a client imports nothing that sends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Generic, NoReturn, TypeVar
+
+import momopay
+from momopay._fork import renew_in_child
+from momopay.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def load(path: str) -> Any:
+    """Return what a module of this package defines."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"momopay.{module}"), name)
+
+
+class Once(Generic[T]):
+    """Something that is made at its first use, once, whichever thread comes first."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self.made: T | None = None
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def get(self) -> T:
+        """Return it; make it if it was not made."""
+        if self.made is not None:
+            return self.made
+        with self._lock:
+            if self.made is None:
+                self.made = self._make()
+            return self.made
+
+
+def once(path: str, *arguments: object) -> Once[Any]:
+    """Return an object of a class of this package, imported and made at its first use."""
+    return Once(lambda: load(path)(*arguments))
+
+
+class ClientJournal:
+    """The journal of a client and its copies: the user's own, or one that is opened from its URL at the first use."""
+
+    def __init__(self, given: object) -> None:
+        if not isinstance(given, str) and not isinstance(given, momopay.Journal):
+            raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
+        self._given = given
+        self._opened = Once(self._open)
+        self._is_closed = False
+
+    def _open(self) -> momopay.Journal:
+        if self._is_closed:
+            raise ConfigurationError("this client is closed; make another. Nothing was sent")
+        return momopay.Journal(self._given) if isinstance(self._given, str) else self._given
+
+    def get(self) -> momopay.Journal:
+        """Return the journal; open it if it is not."""
+        return self._opened.get()
+
+    def close(self) -> None:
+        """Close the journal if it was opened here. The user's own stays open."""
+        if isinstance(self._given, str):
+            self._is_closed = True
+            if self._opened.made is not None:
+                self._opened.made.close()
+
+
+class ClassResource(property):
+    """A property that its class has, too: `create_autospec(Client)` looks there for the operations."""
+
+    def __get__(self, client: Any, kind: Any = None, /) -> Any:
+        if client is None:  # a client that has operations with their signatures, and can make no call
+            client = object.__new__(kind)
+            client._session = _NoSession(is_async=hasattr(kind, "aclose"))
+            client._coordinator = once("_polling.poll_round.Coordinators")
+        return super().__get__(client, kind)
+
+
+class _NoSession:
+    def __init__(self, *, is_async: bool) -> None:
+        self.backend = SimpleNamespace(is_async=is_async)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError("make a client first: operations belong to it, and not to its class")

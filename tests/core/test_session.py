@@ -1,0 +1,143 @@
+"""What calls share: the budget of a key, the pause of prompts, and the offset of the service's clock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import UTC, datetime, timedelta, tzinfo
+from email.utils import format_datetime
+from typing import Self
+
+import pytest
+
+import momopay
+from forked import succeeds_in_child
+from momopay import RateBudget
+from momopay._core.config import Account
+from momopay._core.session import ServiceClock, StkPause, hash_of, key_state_for
+
+
+def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
+    return momopay.StkTempBannedError("no", retry_after=retry_after, code="STK_TEMP_BANNED", status_code=429)
+
+
+def blocked(retry_after: float | None = None) -> momopay.TransactionHealthBlockedError:
+    return momopay.TransactionHealthBlockedError("no", retry_after=retry_after, code="X", status_code=429)
+
+
+@pytest.mark.parametrize("url", ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/"])
+def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
+    account = Account("pk_test_spelt", "https://api.example/v1")
+    assert key_state_for(Account("pk_test_spelt", url)) is key_state_for(account)
+    assert key_state_for(Account("pk_test_other", url)) is not key_state_for(account)
+    assert "pk_test_spelt" not in hash_of(account)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)]
+)
+def test_a_pause_lasts_as_stated_or_as_documented(refusal: momopay.ThrottledError, seconds: float) -> None:
+    pause = StkPause()
+    pause.begin(100.0, refusal)
+    held = pause.refusal(100.0 + seconds - 1)
+    assert (type(held), held and held.retry_after) == (type(refusal), 1.0)
+    assert pause.refusal(100.0 + seconds) is None
+
+
+def test_the_longer_of_two_pauses_holds() -> None:
+    pause = StkPause()
+    pause.begin(0.0, banned(3600.0))
+    pause.begin(1.0, blocked(1.0))
+    assert isinstance(pause.refusal(3599.0), momopay.StkTempBannedError)
+    pause.begin(3599.0, blocked(10.0))
+    assert isinstance(pause.refusal(3608.0), momopay.TransactionHealthBlockedError)
+
+
+def test_without_a_refusal_nothing_is_held_back() -> None:
+    assert StkPause().refusal(0.0) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_a_thread_makes_the_state_of_a_key_leaves_no_lock_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, may_end = threading.Event(), threading.Event()
+
+    def slow_budget() -> RateBudget:
+        made.set()
+        may_end.wait(30)
+        return RateBudget()
+
+    monkeypatch.setattr("momopay._core.session.RateBudget", slow_budget)
+    thread = threading.Thread(target=key_state_for, args=[Account("pk_test_slow", "https://api.example/v1")])
+    thread.start()
+    assert made.wait(30)
+
+    def in_child() -> None:
+        may_end.set()
+        assert key_state_for(Account("pk_test_forked", "https://api.example/v1")) is not None
+
+    try:
+        assert succeeds_in_child(in_child)
+    finally:
+        may_end.set()
+        thread.join()
+
+
+# The service's clock.
+
+
+def date(seconds: float) -> dict[str, str]:
+    """Return the header of a service whose clock is so many seconds behind this machine's."""
+    return {"date": format_datetime(datetime.now(UTC) - timedelta(seconds=seconds), usegmt=True)}
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(360, 360), (0, 0), (-360, 0)])
+def test_the_offset_is_measured_by_the_date(seconds: int, ahead: int) -> None:
+    clock = ServiceClock()
+    assert (clock.offset, clock.ahead) == (None, 0)
+    clock.observe(date(seconds))
+    assert clock.offset == pytest.approx(seconds, abs=2)
+    assert clock.ahead == pytest.approx(ahead, abs=2)
+
+
+def test_the_offset_follows_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Machine(datetime):
+        ahead = 0.0
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(1e9 + boot + cls.ahead, tz)
+
+    boot = 10.0
+    monkeypatch.setattr("momopay._core.session.datetime", Machine)
+    monkeypatch.setattr("momopay._transport.clock.now", lambda: boot)
+    clock = ServiceClock()
+    clock.observe({"date": format_datetime(Machine.now(UTC), usegmt=True)})
+    boot, Machine.ahead = 500.0, 3600.0
+    assert clock.offset == pytest.approx(3600, abs=1)
+    assert clock.service_now().timestamp() == pytest.approx(1e9 + boot, abs=1)
+
+
+@pytest.mark.parametrize("headers", [{}, {"date": "soon"}, {"date": "Mon, 99 Xyz 2026 10:00:00 GMT"}])
+def test_a_response_without_a_date_says_nothing(headers: dict[str, str]) -> None:
+    clock = ServiceClock()
+    clock.observe(headers)
+    assert clock.offset is None
+
+
+def test_a_clock_that_is_off_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ServiceClock()
+    for seconds in (59, 61, 62, -90, -91):
+        clock.observe(date(seconds))
+    assert [record.message.split("clock is ")[1].split(" s ")[1] for record in caplog.records] == [
+        "ahead of the service's: set it",
+        "behind the service's: set it",
+    ]
+
+
+def test_the_virtual_clock_of_a_sandbox_is_measured_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ServiceClock(on_loopback=True)
+    clock.observe(date(-3600))
+    assert clock.offset == pytest.approx(-3600, abs=2)
+    assert caplog.records == []
