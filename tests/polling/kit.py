@@ -103,10 +103,10 @@ class Sdk:
     def __init__(self, kind: str, service: Service, **options: Any) -> None:
         self._service = service
         self._options = options
-        self._agenda = list[tuple[float, Callable[[Any], object]]]()
+        self._agenda = list[tuple[float, Callable[[Any], None]]]()
         self._blocking = waiting_client(service, **options) if kind == "blocking" else None
 
-    def at(self, seconds: float, action: Callable[[Any], object]) -> None:
+    def at(self, seconds: float, action: Callable[[Any], None]) -> None:
         """Do something with the client when its time comes."""
         if self._blocking is None:
             self._agenda.append((seconds, action))
@@ -121,7 +121,7 @@ class Sdk:
 
         results = list[Any]()
 
-        async def later(seconds: float, action: Callable[[Any], object], client: AsyncClient) -> None:
+        async def later(seconds: float, action: Callable[[Any], None], client: AsyncClient) -> None:
             await anyio.sleep(seconds)
             action(client)
 
@@ -135,8 +135,8 @@ class Sdk:
                 except Exception as error:  # noqa: BLE001  raised outside of the group, which would wrap it
                     errors.append(error)
                 tasks.cancel_scope.cancel()
-            for error in errors:
-                raise error
+            if errors:
+                raise errors[0]
 
         in_trio(self._service, work, **self._options)
         return results[0]

@@ -6,7 +6,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -34,7 +34,7 @@ class StruckError(Exception):
 
 
 @contextmanager
-def strikes() -> Iterator[None]:
+def strikes() -> Generator[None]:
     def strike(*_: object) -> None:
         raise StruckError
 
@@ -106,7 +106,8 @@ def test_a_turn_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: 
         finally:
             if taken:
                 turn.release()
-                self._coordinator.wake()
+                for caller in self._coordinator.callers():
+                    caller.signal.set()
         if not taken:
             await self.signal.wait(max(0.0, min(until - self.now(), 0.5)))
 

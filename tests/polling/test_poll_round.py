@@ -32,7 +32,7 @@ from momopay import (
     WaitTimeoutError,
     parse_callback,
 )
-from momopay._polling.poll_round import is_transient
+from momopay._polling.schedule import is_transient
 from momopay.events import BudgetWaited
 from patience import until
 from polling.kit import (

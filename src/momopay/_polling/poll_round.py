@@ -2,7 +2,6 @@
 
 Why for all: a key has 60 requests a minute, and the service's guidance is a read of each payment every ten seconds,
 which is enough for ten payments. A page of the list costs one request, too, and shows the newest hundred.
-
 Why by a caller, and not by a worker in a thread or task of its own: a client would have to start the worker, stop it
 and survive its failures. A caller waits anyway. If it is cancelled or gives up, another one takes the turn.
 
@@ -25,7 +24,6 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,16 +33,9 @@ from momopay._core.call import Endpoint, call
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._fork import renew_in_child
+from momopay._polling.schedule import is_transient
 from momopay._ratelimit.budget import Lane
-from momopay.errors import (
-    APIConnectionError,
-    APIError,
-    BudgetExhaustedError,
-    MomoPayError,
-    ProtocolError,
-    ServerError,
-    ThrottledError,
-)
+from momopay.errors import APIError, BudgetExhaustedError, MomoPayError, ProtocolError
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, transaction_from
@@ -59,26 +50,12 @@ logger = logging.getLogger("momopay")
 # starve: a key that pays without a pause leaves no slot to reads.
 _GET: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[Transaction], has_id=True)
 _LIST: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[TransactionPage])
-
 # Pages that are read for confirmations. They show every payment of the last five minutes, even if a key spends its
 # whole rate limit on payments. Callbacks are not signed, so an invented one must not cost a walk down the whole list.
 _CONFIRMATION_PAGES: Final = 3
 # Seconds until a caller that found the turn taken tries again, even if nobody woke it: an exception out of a signal
 # handler may have ended the one that had it just before it woke the others.
 _RETRY_TURN: Final = 30.0
-
-_TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
-
-
-def is_transient(error: BaseException) -> bool:
-    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code.
-
-    It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
-    """
-    if isinstance(error, _TRANSIENT):
-        return True
-    status = error.status_code if isinstance(error, APIError) else 0
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class Observation(NamedTuple):
@@ -116,6 +93,7 @@ class Waiter:
     # Written by the owner: what it concluded.
     judged: Observation | None = None
     ended: Transaction | None = None  # a list row that ends the wait, returned if no full read comes
+    full_read_status: str | None = None  # the status for which a full read was requested
     result_deadline: float = inf  # when the full read is no longer waited for
 
     def record(self, observation: Observation, now: float) -> None:
@@ -125,14 +103,15 @@ class Waiter:
         self.was_malformed = False
         if observation.is_full:
             self.needs_full_read = False
-        held, seen = self.observation, observation.transaction
-        # A list row that shows what a full read showed says less. It must not replace a full read that the owner has
-        # not judged yet, nor make the owner ask for another one.
+        held = self.observation
+        # The owner may be busy, so a full read may still be unjudged when the next page comes. A list row of the
+        # same status says less, and replacing the full read with it would lose the result code.
         if (
-            observation.is_full
-            or held is None
+            held is None
+            or held is self.judged
+            or observation.is_full
             or not held.is_full
-            or (held.transaction.status, held.transaction.updated_at) != (seen.status, seen.updated_at)
+            or held.transaction.status != observation.transaction.status
         ):
             self.observation = observation
         # At once: the round may go on for long, and whoever has its answer must not wait for that.
@@ -145,11 +124,6 @@ class Waiter:
         if is_malformed and self.was_malformed and self.ended is None:  # an end that is known is returned
             self.failure = error
         self.was_malformed = is_malformed
-
-    @property
-    def last(self) -> Transaction | None:
-        """What was read last."""
-        return None if self.observation is None else self.observation.transaction
 
     @property
     def answers_by(self) -> float:
@@ -207,11 +181,6 @@ class Coordinator:
             self._turn = held
             return True
 
-    def wake(self) -> None:
-        """Have every caller examine its waiters. Their state is written first, so no wake-up is lost."""
-        for caller in self.callers():
-            caller.signal.set()
-
     def notify(self, transaction_id: str, *, failed: bool = False) -> None:
         """Have a transaction polled for at once, or read in full if it is said to have failed."""
         for caller in self.callers():
@@ -225,22 +194,10 @@ class Coordinator:
                 waiter.signal.set()
 
 
-class Coordinators:
-    """Those of one key. A client shares them with its copies for the same key."""
-
-    def __init__(self) -> None:
-        self.waits = Coordinator()
-        # The service waits only 30 s for the answer to a callback. A confirmation must not queue behind a walk down
-        # the list.
-        self.confirmations = Coordinator()
-
-
 class Caller:
     """A call that waits, for one transaction or many, and polls for all callers when it has the turn.
 
-    It belongs to one thread or task. Others use only `pending` and `signal`.
-
-    A poll round is one of:
+    It belongs to one thread or task. Others use only `pending` and `signal`. A poll round is one of:
     - A full read: one GET by id for a list row that ended without success, because the row has no result code.
     - A read by id, if only one transaction is due. It costs what a page costs and shows all fields.
     - A list round: the newest page, then further pages and reads by id for those that it does not show.
@@ -280,15 +237,15 @@ class Caller:
         finally:
             if taken:
                 # Whatever ended the round, cancellation included, the others must see that the turn is free.
-                self._coordinator.wake()
+                for caller in self._coordinator.callers():
+                    caller.signal.set()
         if not taken:
             await self.signal.wait(max(0.0, min(until - self.now(), _RETRY_TURN)))
 
     async def read_by_id(self, transaction_id: str, until: float) -> Transaction:
         """Read one transaction by its id."""
-        path, has_slot = transaction_path(transaction_id), self._has_slot
-        self._has_slot = False
-        return await call(self.session, _GET, path, until=until, has_slot=has_slot)
+        has_slot, self._has_slot = self._has_slot, False
+        return await call(self.session, _GET, transaction_path(transaction_id), until=until, has_slot=has_slot)
 
     async def _run_round(self) -> None:
         now = self.now()
@@ -318,6 +275,7 @@ class Caller:
             # For good if the wait has ended, else until a list row shows that end again.
             for waiter in waiters:
                 waiter.needs_full_read = False
+                waiter.full_read_status = None
                 waiter.result_deadline = inf if waiter.ended is None else self.now()
 
     async def _poll_for_due(self) -> None:
@@ -327,16 +285,20 @@ class Caller:
         now = self.now()
         waiters = self._coordinator.waiters(now)
         due = [waiter for waiter in waiters if waiter.is_due(now)]
-        polled = _due_soon(waiters, now)
+        polled = [waiter for waiter in waiters if waiter.is_due(now + waiter.every)]  # those due soon share a page
         notified = [waiter for waiter in due if waiter.notified]
+        if not due:  # those for whom the slot was taken have left; the next request uses it
+            return
         try:
             # Cleared before the request: a notification that comes while it is under way must cause another.
             for waiter in notified:
                 waiter.notified = False
-            if _is_one_read(due, polled, now):
+            # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
+            is_early = all(waiter.next_poll_at > now for waiter in due)
+            if len(_by_id(due)) == 1 and (is_early or len(_by_id(polled)) == 1):
                 polled = due
                 await self._read_for(due, self._deadline)
-            elif due:  # else those for whom the slot was taken have left, and the next request uses it
+            else:
                 await self._poll_list(polled, notified)
         except BaseException as error:
             # After a refusal of a page, too, each confirmation is read by id.
@@ -356,7 +318,7 @@ class Caller:
         page = await self._read_page(None, polled)
         waiters = self._coordinator.waiters(self.now())  # also those that began to wait during the request
         missing = _by_id(waiter for waiter in polled if waiter.needs_polling)
-        _record_page(page, waiters, missing, self.now())
+        self._record_page(page, waiters, missing)
         with suppress(BudgetExhaustedError):  # no slot for more, but the first page was read
             # The walk down the list stops at the last page, at a repeated cursor, and when it has read as many pages as
             # transactions are missing: reading those by id costs no more.
@@ -366,7 +328,7 @@ class Caller:
                     break
                 cursors.add(page.next_cursor)
                 page = await self._read_page(page.next_cursor, [each for group in missing.values() for each in group])
-                _record_page(page, waiters, missing, self.now())
+                self._record_page(page, waiters, missing)
             if not self.confirms:
                 await self._read_missing(missing, stop_at)
         for waiter in notified:  # for whom there was no time, and who must not wait for the next poll
@@ -415,32 +377,19 @@ class Caller:
             for waiter in waiters:
                 waiter.record(observation, self.now())
 
+    def _record_page(self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]]) -> None:
+        """Record the rows of a page; remove from `missing` what it shows."""
+        shown = {item.transaction_id: item for item in page.items}
+        for waiter in waiters:
+            item = shown.get(waiter.transaction_id)
+            if item is not None:
+                waiter.record(Observation(transaction_from(item), is_full=False), self.now())
+        for identity in shown:
+            missing.pop(identity, None)
+
     def _is_out_of_time(self, error: BaseException) -> bool:
         """Return whether a request failed because this caller has no time left, which says nothing of the others."""
         return isinstance(error, BudgetExhaustedError) or self.now() >= self._deadline
-
-
-def _record_page(page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]], now: float) -> None:
-    """Record the rows of a page; remove from `missing` what it shows."""
-    shown = {item.transaction_id: item for item in page.items}
-    for waiter in waiters:
-        item = shown.get(waiter.transaction_id)
-        if item is not None:
-            waiter.record(Observation(transaction_from(item), is_full=False), now)
-    for identity in shown:
-        missing.pop(identity, None)
-
-
-def _due_soon(waiters: Iterable[Waiter], now: float) -> list[Waiter]:
-    """Return those that are due, and those that will be within one interval: they share a page."""
-    return [waiter for waiter in waiters if waiter.is_due(now + waiter.every)]
-
-
-def _is_one_read(due: list[Waiter], due_soon: list[Waiter], now: float) -> bool:
-    """Return whether a read by id serves as many as a page would."""
-    # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
-    is_early = all(waiter.next_poll_at > now for waiter in due)
-    return len(_by_id(due)) == 1 and (is_early or len(_by_id(due_soon)) == 1)
 
 
 def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias
 from momopay._core.backend import BackendT
 from momopay._core.operation import OperationIterator
 from momopay._core.session import Session
-from momopay._polling.poll_round import Caller, Coordinator, Observation, Waiter, is_transient
-from momopay._polling.schedule import PollSchedule
+from momopay._polling.poll_round import Caller, Coordinator, Observation, Waiter
+from momopay._polling.schedule import PollSchedule, is_transient
 from momopay.callbacks import check_agreement
 from momopay.errors import APIConnectionError, CallbackMismatchError, MomoPayError, WaitTimeoutError
 from momopay.models.callbacks import Callback
@@ -33,6 +33,15 @@ logger = logging.getLogger("momopay")
 
 # Poll intervals to wait for a failure's result code.
 RESULT_POLLS: Final = 3
+
+
+class Coordinators:
+    """Those of one key. A client shares them with its copies for the same key."""
+
+    def __init__(self) -> None:
+        self.waits = Coordinator()
+        # The service waits only 30 s for the answer to a callback, which must not queue behind a walk down the list.
+        self.confirmations = Coordinator()
 
 
 class TransactionWait(Caller):
@@ -72,7 +81,7 @@ class TransactionWait(Caller):
             self.leave()
             if isinstance(error, Exception):
                 for waiter in self.pending.values():  # none of them is waited for any more
-                    self._report(waiter, waiter.last, error)
+                    self._report(waiter, _last_seen(waiter), error)
             raise
         if not self.pending:
             self.leave()
@@ -122,7 +131,8 @@ class TransactionWait(Caller):
         if not seen.status.ended_without_success:
             return ended
         # A list row has no result code. It is read even if it does not end the wait: `until` may depend on it.
-        if waiter.ended is None:
+        if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
+            waiter.full_read_status = seen.status
             waiter.ended = ended
             waiter.result_deadline = min(waiter.deadline, now + RESULT_POLLS * waiter.every)
             waiter.needs_full_read = True
@@ -133,7 +143,7 @@ class TransactionWait(Caller):
         who = f"transaction {pending[0]} has" if len(pending) == 1 else f"{len(pending)} transactions have"
         return WaitTimeoutError(
             f"{who} not ended after {self._schedule.limit:g} s, and may still succeed: read again later",
-            last=self.pending[pending[0]].last,
+            last=_last_seen(self.pending[pending[0]]),
             pending=pending,
         )
 
@@ -141,6 +151,10 @@ class TransactionWait(Caller):
         operation = self.session.operation
         if operation is not None:  # the client has an observer
             operation.wait_ended(waiter.transaction_id, self.now() - self._started, waiter.reads, seen, error)
+
+
+def _last_seen(waiter: Waiter) -> Transaction | None:
+    return None if waiter.observation is None else waiter.observation.transaction
 
 
 class Confirmation(Caller):

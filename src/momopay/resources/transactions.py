@@ -10,9 +10,8 @@ from typing import Any
 from momopay._core.backend import BackendT
 from momopay._core.operation import as_operation, operation
 from momopay._core.session import Session
-from momopay._polling.poll_round import Coordinators
 from momopay._polling.schedule import PollSchedule, terminal
-from momopay._polling.wait import Confirmation, TransactionWait, WaitIterator
+from momopay._polling.wait import Confirmation, Coordinators, TransactionWait, WaitIterator
 from momopay.callbacks import check_agreement
 from momopay.journal import Journal
 from momopay.models.arguments import TransactionRef
