@@ -62,7 +62,7 @@ LIST = "/transactions"
         (ServerError("no", code=None, status_code=500), True),
         (APIError("no", code="BUSY", status_code=429), True),
         (APIError("no", code="BUSY", status_code=500), True),
-        (APIError("no", code="GONE", status_code=499), False),
+        (APIError("no", code="LOCKED", status_code=499), False),
         (InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False),
         (KeyboardInterrupt(), False),
     ],

@@ -18,7 +18,7 @@ from polling.kit import Concurrent, Service, callback, in_trio
 from virtual import refusal
 
 LIMIT = 300.0
-PATIENCE = 60.0
+NOTICE = 60.0
 """How long before its limit a payment has to end for its wait to see it, seconds."""
 SEEDS = range(25)
 
@@ -96,7 +96,7 @@ class World(Concurrent):
                 yield f"{identity} ended as {seen.status} at {self.ended_at[identity]}, not {self.ends[identity]}"
         for identity, error in self.errors.items():
             ends, _ = self.ends.get(identity, (inf, ""))
-            if not isinstance(error, WaitTimeoutError) or ends < self.begun[identity] + LIMIT - PATIENCE:
+            if not isinstance(error, WaitTimeoutError) or ends < self.begun[identity] + LIMIT - NOTICE:
                 yield f"{identity} gave up at {self.ended_at[identity]}, but ended at {ends}: {error!r}"
 
 
