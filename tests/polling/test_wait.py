@@ -25,7 +25,7 @@ from momopay import (
     settled,
 )
 from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
-from virtual import refusal
+from virtual import envelope, refusal, transaction
 
 HTML = (200, b"<html>")
 
@@ -237,6 +237,14 @@ def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: Mak
     ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b")}
     assert ends["b"].result_desc == "done"
     assert service.paths == ["/transactions", "/transactions/b"]
+
+
+def test_an_end_that_the_list_shows_is_returned_although_a_read_lags_behind(sdk: MakeSdk) -> None:
+    service = Service()
+    service.add_many(2, (0.0, "FAILED"))
+    service.broken["t0"] = (200, envelope(transaction("t0", "PENDING")))
+    ends = {each.transaction_id: each for _, each in sdk(service).ends("t0", "t1")}
+    assert (ends["t0"].status, ends["t0"].result_desc, ends["t1"].result_desc) == ("FAILED", None, "done")
 
 
 def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:

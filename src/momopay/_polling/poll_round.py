@@ -181,7 +181,7 @@ class Coordinator:
             self._turn = held
             return True
 
-    def notify(self, transaction_id: str, *, failed: bool = False) -> None:
+    def notify(self, transaction_id: str, *, failed: bool) -> None:
         """Have a transaction polled for at once, or read in full if it is said to have failed."""
         for caller in self.callers():
             waiter = caller.pending.get(transaction_id)
@@ -323,16 +323,16 @@ class Caller:
             # The walk down the list stops at the last page, at a repeated cursor, and when it has read as many pages as
             # transactions are missing: reading those by id costs no more.
             cursors: set[str | None] = {None}
-            while len(missing) > len(cursors) and page.items and page.next_cursor not in cursors:
-                if self.confirms and len(cursors) == _CONFIRMATION_PAGES:
-                    break
+            most = _CONFIRMATION_PAGES if self.confirms else inf
+            while len(cursors) < min(len(missing), most) and page.items and page.next_cursor not in cursors:
                 cursors.add(page.next_cursor)
                 page = await self._read_page(page.next_cursor, [each for group in missing.values() for each in group])
                 self._record_page(page, waiters, missing)
             if not self.confirms:
                 await self._read_missing(missing, stop_at)
         for waiter in notified:  # for whom there was no time, and who must not wait for the next poll
-            waiter.needs_full_read = waiter.needs_full_read or waiter.transaction_id in missing
+            if waiter.transaction_id in missing:
+                waiter.needs_full_read = True
 
     async def _read_missing(self, missing: dict[str, list[Waiter]], stop_at: float) -> None:
         """Read by id what no page showed, at least one and more until that time; remove it from `missing`."""
