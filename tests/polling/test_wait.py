@@ -209,6 +209,15 @@ def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedu
     assert service.times == [4.0, 15.0]
 
 
+def test_a_callback_for_one_of_many_does_not_delay_the_others(sdk: MakeSdk) -> None:
+    service = Service()
+    service.add_many(2, (14.0, "SUCCESS"))
+    driver = sdk(service)
+    driver.at(8.0, lambda client: client.transactions.notify("t0"))
+    assert len(driver.ends("t0", "t1")) == 2
+    assert service.requests == [(8.0, "/transactions/t0"), (15.0, "/transactions")]
+
+
 def test_a_callback_for_a_transaction_that_nobody_waits_for_sends_nothing() -> None:
     service = Service()
     client, _ = waiting_client(service)
@@ -399,9 +408,10 @@ def test_waits_that_are_over_cost_no_request() -> None:
         next(over)
 
 
-def test_what_has_already_ended_is_returned_at_once() -> None:
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
+def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
     service = Service()
-    service.add("a", (0.0, "SUCCESS"))
+    service.add("a", (0.0, status))
     service.add("b")
     client, backend = waiting_client(service)
     ended = client.transactions.get("a")
