@@ -53,7 +53,7 @@ else:
 
 __all__ = ["AsyncClient", "Client"]
 
-_COORDINATOR: Final = "_polling.coordinator.WaitCoordinator"
+_COORDINATOR: Final = "_polling.wait.Coordinators"
 """Lets all waits on one key poll together."""
 
 TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
