@@ -49,6 +49,23 @@ SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
 ENDED_AT = "2026-11-20T10:00:00+00:00"
 
 
+def entry_of(
+    *statuses: str | None,
+    kind: EntryKind = COLLECTION,
+    state: JournalState = ACCEPTED,
+    amount: int = 100,
+    **fields: Any,
+) -> JournalEntry:
+    """Make the entry of a payment, with a transaction in each of these statuses, without a journal."""
+    fields = {"reference": "o", "attempts": len(statuses), "sent_at": ENDED_AT, "created_at": ENDED_AT, **fields}
+    fields = {"phone": PHONE, "wire_reference": fields["reference"], **fields}
+    made = [
+        {"transaction_id": f"t-{number}", "amount": amount, "phone": PHONE, "status": status, "sent_at": ENDED_AT}
+        for number, status in enumerate(statuses)
+    ]
+    return JournalEntry.model_validate({"kind": kind, "state": state, "amount": amount, "transactions": made} | fields)
+
+
 # Payments, as durable calls write them
 
 
@@ -64,7 +81,7 @@ def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
 
 def draft(reference: str = "r", kind: EntryKind = PAYOUT, *, amount: Decimal | int = 10, **fields: Any) -> Draft:
     """Return what is about to be sent."""
-    known = {"phone": PHONE, "wire_reference": reference, "body_hash": "hash", **fields}
+    known: dict[str, Any] = {"phone": PHONE, "wire_reference": reference, "body_hash": "hash", **fields}
     return Draft(kind=kind, reference=reference, amount=Decimal(amount), **known)
 
 
