@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from journal.kit import before_each, begin, callback, lease_of
+from journal.kit import ACCEPTED, before_each, begin, callback, lease_of, put, record
 from momopay import Journal
 
 
@@ -19,11 +19,11 @@ def say(word: str) -> None:
 
 @contextmanager
 def kill_before(number: int) -> Generator[None]:
-    """Kill this process just before the n-th statement that changes something."""
+    """Kill this process just before its n-th statement."""
     left = [number]
 
-    def count(statement: str) -> None:
-        left[0] -= not statement.lstrip().startswith(("SELECT", "PRAGMA", "BEGIN"))
+    def count(_statement: str) -> None:
+        left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -40,7 +40,7 @@ def main(url: str, kind: str, reference: str) -> None:
             return
         if kind == "killed before":
             with kill_before(int(reference)):
-                journal.get("r")
+                put(journal)
             say("done")
             return
         if kind == "race":
@@ -49,6 +49,8 @@ def main(url: str, kind: str, reference: str) -> None:
             entry = begin(journal, lease, reference)
             say("held" if entry is None else entry.state)
             sys.stdin.read()
+            if kind == "accepted" and entry is None:
+                record(journal, lease, ACCEPTED, reference)
 
 
 if __name__ == "__main__":
