@@ -63,7 +63,7 @@ class Branch:
         identity: str = prompt.transaction_id
         return identity
 
-    def in_doubt(self, reference: str = "DOUBT") -> None:
+    def unresolved(self, reference: str = "UNSURE") -> None:
         self.between.hold_next_post()
         with pytest.raises(OutcomeUnknownError):
             self(pay(self.journal, reference))
@@ -123,12 +123,12 @@ def test_what_was_paid_to_one_cannot_be_refunded_by_the_other(branches: tuple[Br
     assert there.moved("payout") == {}
 
 
-def test_what_is_paid_twice_or_in_doubt_is_told_of_its_own_account(branches: tuple[Branch, Branch]) -> None:
+def test_what_is_paid_twice_or_unresolved_is_reported_of_its_own_account(branches: tuple[Branch, Branch]) -> None:
     here, there = branches
     for branch in branches:
         branch.order_paid()
         branch(pay(branch.journal))
-    here.in_doubt()
+    here.unresolved()
     late = str(
         here(lambda client: client.stk.initiate(amount=100, phone=BY_HAND, account_reference="O-1")).transaction_id
     )
@@ -137,7 +137,7 @@ def test_what_is_paid_twice_or_in_doubt_is_told_of_its_own_account(branches: tup
     here.journal.settle(here(lambda client: client.transactions.get(late)))
     checks = [each.journal.check() for each in branches]
     assert [each.paid_twice for each in checks] == [("O-1",), ()]
-    assert [each.unresolved for each in checks] == [("DOUBT",), ()]
+    assert [each.unresolved for each in checks] == [("UNSURE",), ()]
     assert [each.tenant_id for each in checks] == [here.tenant, there.tenant]
     assert [sum(each.counts.values()) for each in checks] == [3, 2]
     assert [len(each.journal.unresolved()) for each in branches] == [1, 0]
@@ -148,7 +148,7 @@ def test_a_sweep_reads_and_settles_its_own_account(branches: tuple[Branch, Branc
     for branch in branches:
         branch(pay(branch.journal))
         branch(collect(branch.journal))
-        branch.in_doubt()
+        branch.unresolved()
         branch.between.requests.clear()
     here.sandbox.advance(60)
     handled: list[str] = []
@@ -196,11 +196,11 @@ def test_anonymising_one_account_leaves_the_other(branches: tuple[Branch, Branch
 def test_what_the_other_account_paid_resolves_no_doubt(branches: tuple[Branch, Branch]) -> None:
     here, there = branches
     there.order_paid()
-    there(pay(there.journal, "DOUBT"))
-    here.in_doubt()
-    assert entry_of(there.journal, "DOUBT").state is JournalState.ACCEPTED
-    assert entry_of(here.journal, "DOUBT").state is JournalState.UNKNOWN
+    there(pay(there.journal, "UNSURE"))
+    here.unresolved()
+    assert entry_of(there.journal, "UNSURE").state is JournalState.ACCEPTED
+    assert entry_of(here.journal, "UNSURE").state is JournalState.UNKNOWN
     assert here.journal.get("O-1", kind=EntryKind.COLLECTION) is None
     assert order_of(there.journal).status == "SUCCESS"
     here(sweep(here.journal))
-    assert entry_of(here.journal, "DOUBT").state is JournalState.UNKNOWN
+    assert entry_of(here.journal, "UNSURE").state is JournalState.UNKNOWN
