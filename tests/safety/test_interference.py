@@ -36,6 +36,7 @@ class Moment:
         self.path = folder / f"{number:03}.db"
         copy_tables(self.path)
         self.journal = Journal(f"sqlite:///{self.path}")
+        self.journal.get("-", kind=EntryKind.PAYOUT)  # opens it: nobody else can, at the moment when this one does
         self.sdk = drive(api_key=self.key, base_url=sandbox.base_url, deadline=3.0)
 
     def pay_order(self) -> Any:
