@@ -15,7 +15,6 @@ from momopay import EntryKind, Journal, JournalState, OutcomeUnknownError, Reque
 from momopay.sandbox import Sandbox
 from postgresql import PostgresqlServer
 from safety.kit import (
-    BY_HAND,
     PHONE,
     Between,
     callback_for,
@@ -129,17 +128,18 @@ def test_what_is_paid_twice_or_unresolved_is_reported_of_its_own_account(branche
         branch.order_paid()
         branch(pay(branch.journal))
     here.unresolved()
-    late = str(
-        here(lambda client: client.stk.initiate(amount=100, phone=BY_HAND, account_reference="O-1")).transaction_id
-    )
-    here.sandbox.enter_pin(late)
+    second = here(collect(here.journal, "O-2"))
+    here.sandbox.advance(120)
+    third = here(collect(here.journal, "O-2", abandon_after=60))
+    for prompt in (second, third):
+        here.sandbox.enter_pin(prompt.transaction_id)
     here.sandbox.advance(60)
-    here.journal.settle(here(lambda client: client.transactions.get(late)))
+    here(sweep(here.journal))
     checks = [each.journal.check() for each in branches]
-    assert [each.paid_twice for each in checks] == [("O-1",), ()]
+    assert [each.paid_twice for each in checks] == [("O-2",), ()]
     assert [each.unresolved for each in checks] == [("UNSURE",), ()]
     assert [each.tenant_id for each in checks] == [here.tenant, there.tenant]
-    assert [sum(each.counts.values()) for each in checks] == [3, 2]
+    assert [sum(each.counts.values()) for each in checks] == [4, 2]
     assert [len(each.journal.unresolved()) for each in branches] == [1, 0]
 
 
