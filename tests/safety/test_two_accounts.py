@@ -150,6 +150,9 @@ def test_a_sweep_reads_and_settles_its_own_account(branches: tuple[Branch, Branc
         branch(collect(branch.journal))
         branch.unresolved()
         branch.between.requests.clear()
+    opened = [{each.transaction_id for each in branch.journal.open()} for branch in branches]
+    assert [len(each) for each in opened] == [2, 2]
+    assert not opened[0] & opened[1]
     here.sandbox.advance(60)
     handled: list[str] = []
 
@@ -158,6 +161,7 @@ def test_a_sweep_reads_and_settles_its_own_account(branches: tuple[Branch, Branc
 
     here(sweep(here.journal, handle))
     assert there.between.requests == []
+    assert not [path for path in here.between.requests if path.rpartition("/")[2] in opened[1]]
     assert handled == [entry_of(here.journal, "PAY-1").transaction_id]
     assert [entry_of(each.journal, "PAY-1").status for each in branches] == ["SUCCESS", "PENDING"]
     there(sweep(there.journal, handle))
@@ -177,8 +181,23 @@ def test_receipts_and_callbacks_belong_to_one_account(branches: tuple[Branch, Br
     # An id of the other account is no end of this one's payout, though all else is the same.
     there.journal.record(parsed(callback_for(ids[1], "PAY-1", momo_receipt="RECEIPT-1")))
     assert [entry_of(each.journal, "PAY-1").transaction_id for each in branches] == ids
-    first, second = (each.journal.first_seen(parsed(body)) for each in branches)
-    assert (first, second) == (True, True)
+    only_there = there(pay(there.journal, "ONLY-THERE")).transaction_id
+    assert here.journal.by_transaction(parsed(callback_for(only_there, "ONLY-THERE"))) is None
+
+
+def test_each_account_handles_a_callback_once_for_itself(branches: tuple[Branch, Branch]) -> None:
+    """A handler that fails in one account makes nothing come again in the other."""
+    here, there = branches
+    callback = parsed(callback_for("an-id-of-both", "PAY-1"))
+    with there.journal.handling(callback) as first:
+        assert first
+    with pytest.raises(ZeroDivisionError), here.journal.handling(callback) as first:
+        assert first
+        raise ZeroDivisionError
+    for journal, expected in ((there.journal, False), (here.journal, True), (here.journal, False)):
+        with journal.handling(callback) as first:
+            assert first is expected
+    assert [each.journal.first_seen(callback) for each in branches] == [False, False]
 
 
 def test_anonymising_one_account_leaves_the_other(branches: tuple[Branch, Branch]) -> None:
