@@ -29,13 +29,13 @@ def url_of(folder: Path, number: int) -> str:
     return f"sqlite:///{folder / f'{number:03}.db'}"
 
 
-def _copy_tables(folder: Path, number: int) -> None:
-    """Let a journal begin as a copy of an empty one: a crash while the tables are made is another matter."""
-    empty = folder / "empty.db"
+def copy_tables(path: Path) -> None:
+    """Let a journal begin as a copy of an empty one: what happens while the tables are made is another matter."""
+    empty = path.with_name("empty.db")
     if not empty.exists():
         with Journal(f"sqlite:///{empty}") as journal:
             journal.get("-", kind=EntryKind.PAYOUT)
-    shutil.copyfile(empty, folder / f"{number:03}.db")
+    shutil.copyfile(empty, path)
 
 
 def _prepare(scenario: str, sdk: Driver, journal: Journal, base_url: str) -> None:
@@ -69,7 +69,7 @@ def _call(kind: str, scenario: str, base_url: str, key: str, url: str, number: i
 
 def main(kind: str, scenario: str, base_url: str, prefix: str, folder: str) -> None:
     def call(number: int) -> None:
-        _copy_tables(Path(folder), number)
+        copy_tables(Path(folder) / f"{number:03}.db")
         _call(kind, scenario, base_url, key_of(prefix, number), url_of(Path(folder), number), number)
 
     call(0)  # imports, once, all that each child would import

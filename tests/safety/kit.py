@@ -143,7 +143,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._respond(request, content)
 
     async def aclose(self) -> None:
-        """Leave it open: tests look at it after their clients have closed."""
+        """Leave it open: a test may look at it after its client was closed."""
 
     def _respond(self, request: httpx.Request, content: bytes) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")

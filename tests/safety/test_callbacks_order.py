@@ -72,7 +72,7 @@ def test_no_handler_gets_a_status_after_one_that_outranks_it(
         (["SUCCESS", "EXPIRED"], [True, False]),
     ],
 )
-def test_a_shop_that_handles_by_itself_is_told_the_same(
+def test_a_shop_that_handles_by_itself_gets_the_same_answer(
     shop: Shop, statuses: list[str], is_to_be_handled: list[bool]
 ) -> None:
     prompt = shop(collect(shop.journal))
@@ -94,15 +94,15 @@ def test_a_stale_list_takes_nothing_back(shop: Shop) -> None:
             record["status"] = "FAILED"
 
     shop.between.edit = stale
-    told: list[str] = []
+    handled: list[str] = []
 
     def handle(transaction: Any) -> None:
-        told.append(str(transaction.status))
+        handled.append(str(transaction.status))
 
     shop.later(HOUR)
     shop(sweep(shop.journal, handle))
     shop(sweep(shop.journal, handle))
-    assert "FAILED" not in told
+    assert "FAILED" not in handled
     assert entry_of(shop.journal, "PAY-1").status == "SUCCESS"
 
 

@@ -39,7 +39,7 @@ def found_by(shop: Shop) -> str | None:
 
 @pytest.mark.parametrize("hours", [0.0, 5 * HOUR])
 def test_a_first_attempt_beyond_page_one_is_found(shop: Shop, hours: float) -> None:
-    """The service refused it and made it all the same; the search before the second attempt goes back that far."""
+    """The service refused it and made it even so; the search before the second attempt goes back that far."""
     shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.refused_after_commit, status=400)
     with pytest.raises(MomoPayError) as caught:
         shop(pay(shop.journal))
@@ -76,7 +76,9 @@ def test_the_search_goes_back_to_the_first_of_several_attempts(shop: Shop) -> No
 
 
 @pytest.mark.parametrize(("look", "hours"), [(pay, 0.0), (pay, 5 * HOUR), (sweep, 0.0)])
-def test_a_payout_in_doubt_beyond_page_one_is_found(shop: Shop, look: Callable[[Journal], Call], hours: float) -> None:
+def test_an_unresolved_payout_beyond_page_one_is_found(
+    shop: Shop, look: Callable[[Journal], Call], hours: float
+) -> None:
     shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
     with pytest.raises(OutcomeUnknownError):
         shop(pay(shop.journal))
@@ -152,7 +154,7 @@ def test_what_nobody_made_is_paid_after_any_search(shop: Shop) -> None:
     assert shop.payouts == 2
 
 
-def test_a_prompt_in_doubt_beyond_page_one_is_found(shop: Shop) -> None:
+def test_an_unresolved_prompt_beyond_page_one_is_found(shop: Shop) -> None:
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
     with pytest.raises(OutcomeUnknownError):
         shop(collect(shop.journal))

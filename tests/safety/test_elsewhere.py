@@ -93,7 +93,7 @@ def test_the_first_ctrl_c_ends_a_wait(shop: Shop, url: str, tmp_path: Path) -> N
 
     try:
         until(is_accepted, "the payout was accepted")
-        time.sleep(0.5)  # it waits now; if it does not yet, it ends all the same
+        time.sleep(0.5)  # it waits now; if it does not yet, it ends even so
         run.send_signal(signal.SIGINT)
         out, error = run.communicate(timeout=10)
     finally:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -76,19 +74,6 @@ def test_a_journal_that_cannot_be_opened_names_the_path_that_was_given(
     assert "lock" not in text
     assert "-senders" not in text
     assert [each.path for each in sandbox.requests if each.method == "POST"] == []
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
-def test_a_journal_in_a_folder_of_somebody_else(drive: Callable[..., Driver], tmp_path: Path) -> None:
-    folder = tmp_path / "theirs"
-    folder.mkdir(mode=0o500)
-    sdk = drive()
-    with (
-        pytest.raises(ConfigurationError, match="theirs") as caught,
-        Journal(f"sqlite:///{folder / 'x.db'}") as journal,
-    ):
-        sdk(pay(journal))
-    assert not caught.value.may_have_executed
 
 
 @pytest.mark.parametrize("secrets", ["abc", "fifteen letters", ["a secret that is long enough", "abc"], b"abc"])

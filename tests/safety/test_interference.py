@@ -17,7 +17,7 @@ import sqlalchemy.exc
 from drivers import Driver, unique_key
 from momopay import Client, EntryKind, Journal, MomoPayError, OutcomeUnknownError
 from momopay.sandbox import Account, Sandbox
-from safety.crasher import key_of, url_of
+from safety.crasher import copy_tables, key_of, url_of
 from safety.kit import HOUR, TESTS, Call, DatabaseClock, collect, moved, order_of, pay, refund, sweep
 from safety.statements import Statements, each_moment
 
@@ -34,8 +34,9 @@ class Moment:
         self.account: Account = sandbox.account(self.key)
         self.account.rate_limit = None
         self.path = folder / f"{number:03}.db"
+        copy_tables(self.path)
         self.journal = Journal(f"sqlite:///{self.path}")
-        self.journal.get("-", kind=EntryKind.PAYOUT)  # makes the tables: what comes between that is another matter
+        self.journal.get("-", kind=EntryKind.PAYOUT)  # opens it: nobody else can, at the moment when this one does
         self.sdk = drive(api_key=self.key, base_url=sandbox.base_url, deadline=3.0)
 
     def pay_order(self) -> Any:
@@ -175,7 +176,7 @@ def error_of(strike: Statements, here: Moment, call: Call) -> MomoPayError | Non
 def test_no_error_says_that_nothing_was_sent_when_it_was(moment: Callable[[int], Moment], name: str) -> None:
     """The database fails at the k-th statement and stays away, for a new reference."""
     make, path = (pay, "/b2c/payouts") if name == "payout" else (collect, "/payments/stk")
-    told: Counter[bool] = Counter()
+    said: Counter[bool] = Counter()
 
     def attempt(number: int) -> bool:
         here = moment(number)
@@ -183,16 +184,16 @@ def test_no_error_says_that_nothing_was_sent_when_it_was(moment: Callable[[int],
         before = len(here.sandbox.requests)
         error = error_of(strike, here, make(here.journal))
         if error is not None:
-            told[error.may_have_executed] += 1
+            said[error.may_have_executed] += 1
             sent = [each.path for each in here.sandbox.requests[before:]].count(path)
             assert error.may_have_executed or not sent, f"statement {number}: {error!r}"
         here.journal.close()
         return strike.has_struck
 
     moments = each_moment(MOST, attempt)
-    sys.stdout.write(f"{moments} moments, may_have_executed: {dict(told)}\n")
+    sys.stdout.write(f"{moments} moments, may_have_executed: {dict(said)}\n")
     assert moments >= 3
-    assert told[True] > 0
+    assert said[True] > 0
 
 
 @pytest.mark.parametrize("name", ["payout", "order"])
@@ -298,7 +299,7 @@ def test_a_crash_between_two_statements_loses_and_doubles_nothing(
                     sdk(call)
             made = [each.transaction_id for each in sdk(lambda client: client.transactions.list(limit=100)).items]
             if scenario == "pay":
-                # One that died before it sent anything is in doubt, for a person to decide: never two.
+                # One that died before it sent anything is UNKNOWN, for a person to decide: never two.
                 known = journal.get("PAY-1", kind=EntryKind.PAYOUT)
                 assert len(made) <= 1, moment
                 assert not made or (known is not None and known.transaction_id == made[0]), moment

@@ -47,7 +47,7 @@ def in_callback(odd: dict[str, str]) -> dict[str, str]:
 
 
 def is_lost(odd: dict[str, str], url: str, *, of_callback: bool = False) -> bool:
-    """Return whether the journal would keep the value if its database could, so that a WARNING must tell of it."""
+    """Return whether the journal would keep the value if its database could, so that a WARNING must say so."""
     if "updatedAt" in odd:
         return True
     return url.startswith("postgresql") and ("resultCode" in odd or of_callback)

@@ -118,6 +118,7 @@ def test_a_payroll_stops_before_its_first_row(
 
 def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: Opened, sandbox: Sandbox) -> None:
     """The reconciliation that the error asks for works before anything is accepted, and shows what was lost."""
+    day = sandbox.now.date()
     restore(path, open_journal)
     sandbox.advance(60)
     found: list[str] = []
@@ -125,7 +126,8 @@ def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: 
     def look(journal: Journal) -> Call:
         assert journal.get("KEPT") is not None
         found.extend(each.reference for each in journal.entries())
-        return lambda client: client.transactions.reconcile(journal=journal, day=sandbox.now.date(), utc=True)
+        days = {"day": day, "last_day": sandbox.now.date(), "utc": True}
+        return lambda client: client.transactions.reconcile(journal=journal, **days)
 
     report = open_journal(look)
     assert found == ["KEPT"]
@@ -200,7 +202,7 @@ def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
 def test_a_second_name_of_the_file_is_refused(
     path: Path, shop: Shop, opened_by: str, open_journal: Opened, tmp_path: Path
 ) -> None:
-    """Under two names, a file has two WALs and two sets of locks. Once the second is gone, the first goes on."""
+    """Under two names, a file has two WALs and two sets of locks. Once the second is removed, the first works again."""
     open_journal(paying("KEPT"))
     second = tmp_path / "elsewhere" / "same.db"
     second.parent.mkdir()

@@ -45,7 +45,7 @@ def test_reads_go_on_after_any_number_of_strikes(tmp_path: Path) -> None:
 
 
 def test_payments_go_on_after_any_number_of_strikes(tmp_path: Path) -> None:
-    """A tight loop of `pay_once`: nothing is paid twice, and what was struck is found or stays in doubt."""
+    """A tight loop of `pay_once`: nothing is paid twice, and what was struck is found or stays unresolved."""
     result = result_of(run("pay", f"sqlite:///{tmp_path / 'journal.db'}", STRIKES, seed()))
     assert result["strikes"] == STRIKES
     assert result["twice"] == []
