@@ -87,7 +87,7 @@ def test_json(momopay: Shell) -> None:
 
 
 def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, profile: Path, tmp_path: Path) -> None:
-    assert momopay("probe", MOMOPAY_API_KEY="pk_test_mistyped").code == 3
+    assert momopay("probe", MOMOPAY_API_KEY="pk_test_").code == 3
     assert momopay("probe", "--against", str(profile)).code == 2
     for folder in ("nowhere", "x" * 300):
         assert momopay("probe", "--out", str(tmp_path / folder / "service.toml")).code == 2

@@ -97,7 +97,7 @@ def test_a_failure_that_passes_is_asked_about_again(scene: Scene) -> None:
 
 def test_a_refused_key_ends_it(scene: Scene) -> None:
     with (
-        Client("pk_test_wrong", base_url=scene.sandbox.base_url, budget=None) as client,
+        Client("pk_test_", base_url=scene.sandbox.base_url, budget=None) as client,
         pytest.raises(InvalidApiKeyError),
     ):
         probe(client)
