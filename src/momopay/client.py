@@ -78,7 +78,11 @@ class Client(BaseClient["SyncBackend"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        budget: momopay.RateBudget
+        | momopay.FileRateBudget
+        | momopay.RedisRateBudget
+        | SHARED_BUDGET
+        | None = SHARED_BUDGET,
         transport: httpx.BaseTransport | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | None = None,
@@ -138,7 +142,11 @@ class AsyncClient(BaseClient["AsyncBackend"]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        budget: momopay.RateBudget
+        | momopay.FileRateBudget
+        | momopay.RedisRateBudget
+        | SHARED_BUDGET
+        | None = SHARED_BUDGET,
         transport: httpx.AsyncBaseTransport | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | None = None,

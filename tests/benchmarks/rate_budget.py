@@ -12,9 +12,7 @@ import trio
 
 from benchmarks.measure import Row, Scale, cpu
 from momopay import FileRateBudget, Lane, RateBudget
-from momopay._ratelimit.lane import ALONE
-from momopay._transport.sync_backend import SyncBackend
-from ratelimit.kit import Calls, in_virtual_time
+from ratelimit.kit import Caller, Calls, in_virtual_time
 
 LIMIT: Final = 61.0 * 3
 """Seconds until the last of four windows begins."""
@@ -78,11 +76,11 @@ def _slot_of_a_file(calls: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         # A full log, from which a slot goes as often as one comes.
         budget = FileRateBudget(Path(folder) / "budget", window=0.05)
-        slots = budget.slots(SyncBackend(), "benchmark")
+        caller = Caller(budget)
         deadline = time.monotonic() + 10.0
-        while slots.reserve_now(0.0, Lane.PAYMENT, ALONE) == 0 and time.monotonic() < deadline:
+        while caller.reserve() == 0 and time.monotonic() < deadline:
             pass
         try:
-            return cpu(lambda: slots.reserve_now(0.0, Lane.PAYMENT, ALONE), calls)
+            return cpu(caller.reserve, calls)
         finally:
             budget.close()

@@ -13,7 +13,7 @@ import httpx
 import trio
 import trio.testing
 
-from momopay import AsyncClient, Budget, Client, Lane, RateBudget
+from momopay import AsyncClient, Client, Lane, RateBudget
 from scale.simulation import TrioIO
 from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client
 
@@ -126,7 +126,7 @@ def slow_client(service: Service, seconds: float) -> Client:
 def in_trio(
     service: Service,
     work: Callable[[AsyncClient], Awaitable[None]],
-    budget: Budget | None = None,
+    budget: RateBudget | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> float:
     """Run tasks in virtual time that begins at 0; return how long they took."""

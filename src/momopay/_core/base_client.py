@@ -98,7 +98,7 @@ class BaseClient(Generic[BackendT]):
     _connections: Connections[BackendT]
     _waits: Waits
     _account: Account
-    _budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None
+    _budget: momopay.RateBudget | momopay.FileRateBudget | momopay.RedisRateBudget | SHARED_BUDGET | None
     _limits: Limits
     _headers: dict[str, str] | None = None  # that the user adds to every request
     _observer: Any = None  # an Observer, which a client without `on_event` does not load
@@ -108,7 +108,7 @@ class BaseClient(Generic[BackendT]):
         self,
         account: Account,
         limits: Limits,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None,
+        budget: momopay.RateBudget | momopay.FileRateBudget | momopay.RedisRateBudget | SHARED_BUDGET | None,
         connections: Connections[BackendT],
         default_headers: Mapping[str, str] | None,
         app_info: str | None,
@@ -207,7 +207,12 @@ class BaseClient(Generic[BackendT]):
         deadline: float | UNCHANGED = UNCHANGED,
         max_attempts: int | UNCHANGED = UNCHANGED,
         api_key: str | UNCHANGED = UNCHANGED,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | UNCHANGED | None = UNCHANGED,
+        budget: momopay.RateBudget
+        | momopay.FileRateBudget
+        | momopay.RedisRateBudget
+        | SHARED_BUDGET
+        | UNCHANGED
+        | None = UNCHANGED,
         default_headers: Mapping[str, str] | UNCHANGED = UNCHANGED,
     ) -> Self:
         """Return a light copy with other options; it shares the connections and, for the same key, budget and waits.

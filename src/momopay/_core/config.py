@@ -9,6 +9,7 @@ from typing import Final
 from typing_extensions import Sentinel
 
 from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.budget import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
@@ -84,11 +85,9 @@ class Account:
 
 def check_collaborators(budget: object, transport: object, send_method: str) -> None:
     """Raise ConfigurationError if one of these is of another kind, or the transport is the other client's."""
-    # By their methods and not their classes: importing the classes would import httpx, which building a client avoids.
-    if not (
-        budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
-    ):
+    if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
+    # By its method and not its class: importing that would import httpx, which building a client avoids.
     if not (transport is None or _has_method(transport, send_method)):
         raise ConfigurationError(f"transport must be an httpx transport with {send_method}, which this client calls")
 

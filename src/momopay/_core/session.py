@@ -12,8 +12,8 @@ from momopay._core.backend import BackendT
 from momopay._core.clock import ServiceClock
 from momopay._core.config import SHARED_BUDGET, Account, Limits
 from momopay._core.key_state import StkPause, hash_of, key_state_for
-from momopay._ratelimit.budget import Budget, Lane
-from momopay._ratelimit.limiter import RateLimiter, SharedBudget
+from momopay._ratelimit.budget import BaseBudget, Lane
+from momopay._ratelimit.limiter import RateLimiter
 from momopay._transport import Headers, common_headers
 from momopay.errors import BudgetExhaustedError
 
@@ -29,7 +29,7 @@ class Session(Generic[BackendT]):
         backend: BackendT,
         account: Account,
         *,
-        budget: Budget | SharedBudget | None,
+        budget: BaseBudget | None,
         stk_pause: StkPause,
         limits: Limits,
         headers: Mapping[str, str] | None = None,
@@ -96,7 +96,7 @@ class Session(Generic[BackendT]):
 def open_session(
     backend: BackendT,
     account: Account,
-    budget: Budget | SharedBudget | SHARED_BUDGET | None,
+    budget: BaseBudget | SHARED_BUDGET | None,
     limits: Limits,
     headers: Mapping[str, str] | None,
     observer: Observer | None,

@@ -1,64 +1,40 @@
 """Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock.
 
-The budget does the arithmetic and the backend sleeps; no lock is held meanwhile. The budgets of this package let calls
-wait in a `Line` and take a slot when it has come. From a user's own budget a call takes its slot ahead of time.
+The budget does the arithmetic and the backend sleeps; no lock is held meanwhile.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
-from momopay._ratelimit.budget import Budget, Lane, LocalSlots, RateBudget
-from momopay._ratelimit.line import Line, Ticket
+from momopay._ratelimit.budget import BaseBudget, Slots
+from momopay._ratelimit.line import Ticket
+from momopay._ratelimit.slot_log import Lane
 from momopay.errors import BudgetExhaustedError
 
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-else:  # for `typing.get_type_hints`
-    AsyncBackend = SyncBackend = Any
+if TYPE_CHECKING:
+    from momopay._ratelimit.budget import Backend
 
-__all__ = ["SharedBudget"]
+logger = logging.getLogger("momopay")
 
-
-class SlotSource(Protocol):
-    """A shared budget as one client sees it: `Budget`, but asking may take a round trip to a server."""
-
-    async def reserve(self, now: float, lane: Lane, within: float) -> float:
-        """Take the next slot and return the seconds until it; take none if that is more than `within`."""
-        ...
-
-    async def stop(self, now: float, until: float) -> None:
-        """Hand out no slot before `until`, to nobody who shares the budget."""
-
-    async def stopped(self, now: float) -> bool:
-        """Return whether slots handed out for now were revoked by a stop."""
-        ...
-
-    async def close(self) -> None:
-        """Release what this client held open."""
-
-
-@runtime_checkable
-class SharedBudget(Protocol):
-    """A budget that several processes share."""
-
-    def slots(self, backend: SyncBackend | AsyncBackend, account_hash: str) -> SlotSource:
-        """Return the slots of one address and key, asked for through this backend."""
-        ...
+# Seconds: a longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody
+# would know what it waited for.
+_WORTH_A_WARNING: Final = 1.0
+_WAITS: Final = (
+    "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
+)
 
 
 class RateLimiter:
     """Waits on behalf of one client until its budget has a slot. As safe to share as the backend is."""
 
-    def __init__(self, budget: Budget | SharedBudget, backend: SyncBackend | AsyncBackend, account_hash: str) -> None:
+    def __init__(self, budget: BaseBudget, backend: Backend, account_hash: str) -> None:
+        self._budget = budget
         self._backend = backend
-        self._source = budget.slots(backend, account_hash) if isinstance(budget, SharedBudget) else None
-        self._budget: Any = budget if self._source is None else self._source
-        self._slots: Any = LocalSlots(budget) if isinstance(budget, RateBudget) else self._source
+        self._account_hash = account_hash
 
     async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
         """Take a slot, wait until it has come, and return whether the call had to wait.
@@ -66,15 +42,12 @@ class RateLimiter:
         Raises:
             BudgetExhaustedError: There is no slot by the monotonic time `latest`; none was taken.
         """
-        # Asked for each time: after a fork it is another one.
-        line = getattr(self._slots, "line", None)
-        if not isinstance(line, Line):
-            return await self._acquire_ahead(lane, latest, describe)
-        departures = line.departures
-        delay = await self._take(line, lane)
+        slots = self._slots()
+        line, departures = slots.line, slots.line.departures
+        delay = await slots.reserve_now(self._backend, lane, line.place(lane, self._backend.now()))
         if delay <= 0:
             return False
-        ticket = Ticket(lane, self._backend.signal())
+        ticket, is_logged = Ticket(lane, self._backend.signal(), self._backend.now()), False
         line.join(ticket)
         try:
             if departures != line.departures:  # what left just now could not wake this call
@@ -82,45 +55,31 @@ class RateLimiter:
             while delay > 0:
                 now = self._backend.now()
                 _check(delay, latest - now, describe)
-                ticket.looks_at = now + delay
+                if delay > _WORTH_A_WARNING and not is_logged:
+                    is_logged = True
+                    # Polls wait as a matter of course: they have the pace that the budget leaves to them.
+                    level = logging.INFO if lane is Lane.POLL else logging.WARNING
+                    logger.log(level, _WAITS, describe(), delay)
+                ticket.asks_at = now + delay
                 await ticket.signal.wait(delay)
-                ticket.looks_at = inf
-                delay = await self._take(line, lane, ticket)
+                ticket.asks_at = now = self._backend.now()
+                delay = await slots.reserve_now(self._backend, lane, line.place(lane, now, ticket))
         finally:
+            ticket.asks_at = -inf  # so that it holds nobody back, even if an exception keeps it from leaving the line
             line.leave(ticket, self._backend.now())
         return True
 
-    async def _take(self, line: Line, lane: Lane, ticket: Ticket | None = None) -> float:
-        """Take a slot if this call may have one now and return 0, else the seconds until it may."""
-        now = self._backend.now()
-        delay: float = await _answer(self._slots.reserve_now(now, lane, line.place(lane, now, ticket)))
-        return delay
-
-    async def _acquire_ahead(self, lane: Lane, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot of a budget that knows nothing of lines: ahead of time, and then sleep until it comes."""
-        waited = False
-        while True:
-            now = self._backend.now()
-            within = max(0.0, latest - now)
-            delay: float = await _answer(self._budget.reserve(now, lane, within))
-            if delay <= 0:
-                return waited
-            _check(delay, within, describe)
-            await self._backend.sleep(delay)
-            waited = True
-            # A 429 that came while this call slept revoked the slot; then queue for another one.
-            if not await _answer(self._budget.stopped(self._backend.now())):
-                return waited
-
     async def pause(self, seconds: float) -> None:
         """Hand out no slot for so long, because the service answered 429."""
-        now = self._backend.now()
-        await _answer(self._budget.stop(now, now + seconds))
+        await self._slots().stop(self._backend, seconds)
 
     async def close(self) -> None:
-        """Release what this client held open; a budget of this process holds nothing open."""
-        if self._source is not None:
-            await self._source.close()
+        """Close what this client held open."""
+        self._slots().close()
+
+    def _slots(self) -> Slots:
+        # Asked for each time, as they are others after a fork.
+        return self._budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def _check(delay: float, remaining: float, describe: Callable[[], str]) -> None:
@@ -129,9 +88,3 @@ def _check(delay: float, remaining: float, describe: Callable[[], str]) -> None:
         raise BudgetExhaustedError(
             f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent", retry_after=delay
         )
-
-
-async def _answer(asked: Any) -> Any:
-    # A budget of this process answers at once, a shared one after a round trip. So `Budget`, which users may
-    # implement, needs no coroutines and no adapter around it.
-    return await asked if isawaitable(asked) else asked

@@ -5,43 +5,38 @@ it itself. So a call whose thread or event loop is stuck takes no slot that othe
 first whatever was promised to reads before, and a slot is logged at the time at which its request is sent.
 
 Only what lets calls go earlier than they expected must wake them: others that give up. Whoever leaves the line wakes
-the first of each lane, which looks again; it wakes the next when it leaves.
+the first of each lane, which asks again; it wakes the next when it leaves.
 
-Thread safety: one lock, never held while anybody waits. The calls may belong to threads and to event loops.
+Thread safety: one lock, never held while anybody waits. The calls may belong to threads and to event loops. An
+exception out of a signal handler may end a call between any two instructions. The lock is one of C's in a `with`,
+which no such exception can leave held, and a call that was ended before it could leave the line counts as stuck.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from momopay._ratelimit.lane import Lane, Place
+from momopay._ratelimit.slot_log import Lane, Place
 
-# Seconds after which a call that should have looked for its slot holds nobody back: its thread or loop is stuck.
+if TYPE_CHECKING:  # a blocking client must not load the other backend
+    from momopay._transport.async_backend import AsyncSignal
+    from momopay._transport.sync_backend import SyncSignal
+
+# Seconds after which a call that should have asked for its slot holds nobody back: its thread or loop is stuck.
 _STUCK: Final = 1.0
-
-
-class Signal(Protocol):
-    """What a call that waits sleeps on. `set` may be called from any thread."""
-
-    def set(self) -> None:
-        """Wake the call, or let its next sleep end at once."""
-
-    async def wait(self, seconds: float) -> None:
-        """Sleep for so long, or until the signal is set."""
 
 
 class Ticket:
     """A call that waits."""
 
-    __slots__ = ("lane", "looks_at", "signal")
+    __slots__ = ("asks_at", "lane", "signal")
 
-    def __init__(self, lane: Lane, signal: Signal) -> None:
+    def __init__(self, lane: Lane, signal: SyncSignal | AsyncSignal, now: float) -> None:
         self.lane: Lane = lane
-        self.signal: Signal = signal
-        self.looks_at: float = inf  # when it will look for its slot by itself; `inf` while it is looking
+        self.signal = signal
+        self.asks_at: float = now  # when it asks for its slot, or began to
 
 
 class Line:
@@ -78,15 +73,14 @@ class Line:
             self._lanes[ticket.lane].pop(ticket, None)
             self.departures += 1
             first = [next(iter(queue)) for queue in self._lanes.values() if queue]
-            asleep = [each for each in first if each.looks_at > now]
-            for each in asleep:
-                each.looks_at = now
-        for each in asleep:
+            for each in first:
+                each.asks_at = min(each.asks_at, now)
+        for each in first:
             each.signal.set()
 
 
 def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:
-    while queue and (first := next(iter(queue))) is not ticket and first.looks_at + _STUCK < now:
+    while queue and (first := next(iter(queue))) is not ticket and first.asks_at + _STUCK < now:
         del queue[first]
 
 

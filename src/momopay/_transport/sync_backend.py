@@ -147,12 +147,15 @@ class SyncSignal:
     """Wakes one thread from another."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        # Taken while the signal is not set. Not an Event, which is Python code around a lock: an exception out of a
+        # signal handler could leave that lock held, and then whoever sets the signal would hang.
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def set(self) -> None:
         """Wake the thread that waits, or the next one that does."""
-        self._event.set()
+        with suppress(RuntimeError):  # it is set already
+            self._lock.release()
 
     async def wait(self, seconds: float) -> None:
-        self._event.wait(seconds)
-        self._event.clear()
+        self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))

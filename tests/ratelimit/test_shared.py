@@ -1,4 +1,4 @@
-"""What the file holds: it reads back what was written, and nothing else."""
+"""The text that processes share: it reads back what was written, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from momopay import Lane
-from momopay._ratelimit.file_state import SECOND, FileState
-from momopay._ratelimit.lane import ALONE, Place
-from momopay._ratelimit.slot_log import SlotLog
+from momopay._ratelimit.shared import SECOND, SharedState
+from momopay._ratelimit.slot_log import ALONE, Place, SlotLog
 
 REQUESTS = 4
 WINDOW = 60 * SECOND
 NOW = 1000 * SECOND
 
 
-def read(text: bytes, now: int = NOW, window: int = WINDOW, requests: int = REQUESTS) -> FileState:
-    return FileState.parse(text, requests, window, now)
+def read(text: bytes, now: int = NOW, window: int = WINDOW, requests: int = REQUESTS) -> SharedState:
+    state = SharedState.parse(text, requests, window, now)
+    assert state is not None
+    return state
 
 
-def reserve(state: FileState, now: int, lane: Lane = Lane.PAYMENT, place: Place = ALONE, member: str = "me") -> float:
+def reserve(state: SharedState, now: int, lane: Lane = Lane.PAYMENT, place: Place = ALONE, member: str = "me") -> float:
     return state.reserve_now(now, lane, place, member) / SECOND
 
 
 def used() -> bytes:
     """A file in which a window was taken, by a poll and by payments."""
-    state = FileState.empty(REQUESTS, WINDOW)
+    state = SharedState.empty(REQUESTS, WINDOW)
     assert reserve(state, NOW, Lane.POLL) == 0.0
     assert [reserve(state, NOW + SECOND) for _ in range(3)] == [0.0] * 3
     state.log.stop(NOW + SECOND, NOW + 5 * SECOND)
@@ -69,18 +70,20 @@ def test_the_rest_of_a_longer_text_is_not_read() -> None:
         used().replace(b'"stop":', b'"stop":true,"end":'),
         used().replace(b'"now":', b'"then":'),
         used().replace(b'"asked":{', b'"asked":{"a":1},"was":{'),
-        used().replace(b'"waiting":[', b'"waiting":[["a",1],'),
-        used().replace(b'"waiting":[', b'"waiting":[1,'),
+        used().replace(b'"members":[', b'"members":[["a",1,2],'),
+        used().replace(b'"members":[', b'"members":[1,'),
         b"[" * 60_000,
     ],
 )
 def test_what_is_not_ours_is_refused(text: bytes) -> None:
-    with pytest.raises((ValueError, TypeError, KeyError, RecursionError)):
-        read(text)
+    assert SharedState.parse(text, REQUESTS, WINDOW, NOW) is None
 
 
-def test_a_full_state_has_no_slot_for_a_window() -> None:
-    assert reserve(FileState.full(REQUESTS, WINDOW, NOW), NOW) == 60.0
+@pytest.mark.parametrize("requests", [1, REQUESTS, 100])
+def test_a_full_state_has_no_slot_for_a_window_whatever_others_allow(requests: int) -> None:
+    text = SharedState.full(REQUESTS, WINDOW, NOW).dump(NOW)
+    assert reserve(read(text, requests=requests), NOW) == 60.0
+    assert reserve(read(text, NOW + WINDOW, requests=requests), NOW + WINDOW) == 0.0
 
 
 def test_after_a_restart_of_the_machine_the_log_counts_as_written_just_now() -> None:
@@ -100,14 +103,14 @@ def test_who_counts_in_a_shorter_window_forgets_nothing_of_the_others() -> None:
 
 
 def test_who_allows_fewer_requests_counts_all_that_were_sent() -> None:
-    state = FileState.empty(8, WINDOW)
+    state = SharedState.empty(8, WINDOW)
     assert [reserve(state, NOW) for _ in range(3)] == [0.0] * 3
     assert reserve(read(state.dump(NOW), requests=3), NOW) == 60.0
     assert reserve(read(state.dump(NOW), requests=8), NOW) == 0.0
 
 
 def test_payments_that_wait_in_another_process_go_before_reads_and_polls() -> None:
-    state = FileState.full(2, WINDOW, NOW)
+    state = SharedState.full(2, WINDOW, NOW)
     wait = Place(queued=True, payments=2)
     assert reserve(state, NOW, Lane.PAYMENT, wait, "other") == 60.0
     later = NOW + WINDOW
@@ -117,16 +120,26 @@ def test_payments_that_wait_in_another_process_go_before_reads_and_polls() -> No
 
 
 def test_a_payment_of_a_process_that_died_is_believed_for_a_second() -> None:
-    state = FileState.full(1, WINDOW, NOW)
+    state = SharedState.full(1, WINDOW, NOW)
     reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "dead")
     later = NOW + WINDOW + SECOND
     assert reserve(read(state.dump(NOW), requests=1), later - 1, Lane.READ) > 0
     assert reserve(read(state.dump(NOW), requests=1), later, Lane.READ) == 0.0
-    assert json.loads(state.dump(later))["waiting"] == []
+
+
+def test_it_counts_the_processes_that_asked_in_the_last_two_windows() -> None:
+    state = SharedState.empty(REQUESTS, WINDOW)
+    assert state.sharers(NOW) == 1
+    for step, member in enumerate("abbcd"):
+        reserve(state, NOW + step * 30 * SECOND, Lane.READ, member=member)
+    last = NOW + 120 * SECOND
+    state = read(state.dump(last), last)
+    assert [state.sharers(now) for now in (last, last + 60 * SECOND, last + WINDOW * 9)] == [3, 2, 1]
+    assert [member for member, *_ in json.loads(state.dump(last + 90 * SECOND))["members"]] == ["d"]
 
 
 def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> None:
-    state = FileState.full(1, WINDOW, NOW)
+    state = SharedState.full(1, WINDOW, NOW)
     reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "other")
     reserve(state, NOW, Lane.READ, ALONE, "other")
     assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
@@ -137,7 +150,7 @@ def test_the_file_hands_out_the_slots_that_a_budget_of_one_process_would(
     seed: int, requests: int, lanes: list[Lane]
 ) -> None:
     chance, now = random.Random(seed), NOW
-    text, log = FileState.empty(requests, WINDOW).dump(now), SlotLog(requests, WINDOW)
+    text, log = SharedState.empty(requests, WINDOW).dump(now), SlotLog(requests, WINDOW)
     for lane in lanes:
         now += chance.choice([0, 0, chance.randrange(SECOND), chance.randrange(90 * SECOND)])
         state = read(text, now, requests=requests)
@@ -155,12 +168,12 @@ def test_the_file_hands_out_the_slots_that_a_budget_of_one_process_would(
 
 
 def test_a_poll_that_goes_before_payments_reads_back() -> None:
-    state = FileState.empty(16, WINDOW)
+    state = SharedState.empty(16, WINDOW)
     assert [reserve(state, NOW - SECOND) for _ in range(13)] == [0.0] * 13
     assert reserve(state, NOW, Lane.POLL, Place(queued=True, before=100)) == 0.0
     assert read(state.dump(NOW)).log.polls == [NOW]
 
 
 def test_the_text_is_small() -> None:
-    state: Any = FileState.full(58, 61 * SECOND, 10**13)
-    assert len(state.dump(10**13)) < 1500
+    state: Any = SharedState.full(58, 61 * SECOND, 10**13)
+    assert len(state.dump(10**15)) < 1500

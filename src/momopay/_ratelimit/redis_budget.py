@@ -1,0 +1,247 @@
+"""`RedisRateBudget`: one rate budget for every process and machine that uses a key.
+
+Redis holds the text of a `SharedState`, in whole microseconds of the server's clock. A process reads it, does the
+arithmetic, and writes the new text if nobody else has written meanwhile; else it begins again. No process holds a lock
+on the server, so one that dies or freezes holds nobody up.
+
+What Redis has lost must not be taken for a free window. The script that writes has the account's name in it, and Redis
+keeps scripts apart from keys: FLUSHALL and eviction leave them, a restart and a failover lose them. So:
+
+    log and script      the usual case
+    script alone        the log was deleted or evicted: the window counts as full
+    log alone           Redis was started anew, perhaps from an old copy of the log: full
+    neither             for a process that has used the budget: full. For another one this looks like the first use
+                        ever, and it begins with a free window
+
+The lock of a process's threads is held while one of them asks. An `AsyncClient` asks from a worker thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.budget import BaseBudget
+from momopay._ratelimit.shared import SECOND, Change, SharedSlots, SharedState
+from momopay._redaction import clears_frames
+from momopay.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from momopay._ratelimit.budget import Backend
+
+__all__ = ["RedisClient", "RedisRateBudget"]
+
+logger = logging.getLogger("momopay")
+
+_COMPARE_AND_SET: Final = """-- momopay: rate budget of account {account}
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+_ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
+_BUSY: Final = SECOND // 100  # after which to try again if all of them failed
+_RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
+_UNKNOWN_SHARERS: Final = 8  # a cautious guess if Redis never answered
+
+
+class RedisClient(Protocol):
+    """A blocking client of redis-py: a `redis.Redis`."""
+
+    def pipeline(self, transaction: bool = True) -> Any:
+        """Return a pipeline."""
+
+
+class RedisRateBudget(BaseBudget):
+    """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
+
+    Redis keeps `RateBudget`'s log; a request asks in two round trips, and one that has to wait asks again when its slot
+    should have come. Payments go first whichever process they wait in. Pass one object to as many clients as there
+    are. Each account has a log of its own, named by a hash. While Redis is away, requests go on: each process keeps to
+    an even share, and one request in two seconds tries Redis again. The logger ``momopay`` says when Redis goes away or
+    has lost the log (WARNING) and when it is back (INFO). Around an outage the service may answer a 429 to each
+    process. Safe to use from many threads and event loops, and across a fork. Money never moves here.
+
+    Args:
+        url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a `redis.Redis`. Either serves both clients;
+            an `AsyncClient` asks from a worker thread. A client brings its own timeouts and retries; keep them under a
+            second, because a payment waits for them.
+        requests: How many requests a window holds, for all who share it. Two below the service's 60.
+        window: Its length, seconds. One above the service's 60.
+        sharers: Among how many processes the budget is divided while Redis is away; by default as many as had asked in
+            the two windows before Redis last answered, or 8 if it never did.
+        timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
+
+    Raises:
+        ConfigurationError: An argument is out of range, or redis-py is missing (``pip install 'momopay[redis]'``).
+    """
+
+    @clears_frames
+    def __init__(
+        self,
+        url_or_client: str | RedisClient,
+        *,
+        requests: int = 58,
+        window: float = 61.0,
+        sharers: int | None = None,
+        timeout: float = 0.5,
+    ) -> None:
+        if sharers is not None and not (is_whole(sharers) and sharers >= 1):
+            raise ConfigurationError("sharers must be a whole number of processes, at least 1")
+        if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
+            raise ConfigurationError("timeout must be a finite number of seconds above 0")
+        self._sharers = sharers
+        self._server = _Server(url_or_client, timeout)
+        super().__init__(requests, window)
+
+    def __repr__(self) -> str:
+        return f"RedisRateBudget(requests={self.requests}, window={self.window})"
+
+    def _open(self, account_hash: str) -> RedisSlots:
+        return RedisSlots(self._server, account_hash, self.requests, self.window, self._sharers)
+
+
+class RedisSlots(SharedSlots):
+    """The slots of one account, in Redis. Never raises what redis-py raises."""
+
+    def __init__(self, server: _Server, account_hash: str, requests: int, window: float, sharers: int | None) -> None:
+        super().__init__(requests, window)
+        self._server = server
+        self._client: Any = None
+        self._key = "momopay:budget:" + account_hash
+        self._script = _COMPARE_AND_SET.format(account=account_hash)
+        self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
+        self._sharers = sharers
+        self._seen = _UNKNOWN_SHARERS  # how many processes Redis last saw
+        self._last: SharedState | None = None  # as Redis last had it
+        self._ahead = 0  # of the server's clock, microseconds
+        self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
+        self._away_since = 0
+        self._retry_at = -inf
+
+    def close(self) -> None:
+        """Close the idle connection if it is not the user's; the next request opens another one."""
+        # Without the lock, because an event loop may be the caller. A connection in use closes when it is collected.
+        client, self._client = self._client, None
+        if client is not None:
+            self._server.close(client)
+
+    async def _change(self, backend: Backend, change: Change) -> float:
+        delay: float = await backend.in_thread(self._ask, backend, change)
+        return delay / SECOND
+
+    def _ask(self, backend: Backend, change: Change) -> float:
+        """Change the state in Redis, or this process's share while Redis is away, and return the delay."""
+        with self._lock:
+            if self._share is None or backend.now() >= self._retry_at:
+                try:
+                    delay = self._exchange(backend, change)
+                except self._server.error as error:  # nothing wider: what a signal handler raised must pass
+                    self._go_on_without(backend.now(), error)
+                else:
+                    if self._share is not None:
+                        self._share = None
+                        logger.info("the shared rate budget is back")
+                    return delay
+            now = backend.now()
+            return self._apply(change, cast("SharedState", self._share), int(now * SECOND), now)
+
+    def _exchange(self, backend: Backend, change: Change) -> float:
+        # Taken away until all answers were read. After an exception, another request could read those of this one.
+        client, self._client = self._client or self._server.connect(), None
+        for _ in range(_ATTEMPTS):
+            reading = client.pipeline(transaction=False)
+            # The clock last, so that no state which was read is later than it.
+            reading.get(self._key).execute_command("SCRIPT EXISTS", self._script_name).time()
+            text, (has_script,), (seconds, microseconds) = reading.execute()
+            now, at = backend.now(), seconds * SECOND + microseconds
+            state = SharedState.parse(text, *self.size, at) if text and has_script else None
+            is_lost = state is None and bool(text or has_script or self._last)
+            if state is None:
+                state = SharedState.full(*self.size, at) if is_lost else SharedState.empty(*self.size)
+            if self._share is not None:  # Redis must count what was sent while it was away
+                missed = [at - int(now * SECOND) + slot for slot in self._share.log.slots if slot >= self._away_since]
+                state.log.slots = sorted(state.log.slots + missed)
+            delay = self._apply(change, state, at, now)
+            writing = client.pipeline(transaction=True)
+            if not has_script:  # EVAL alone would do, but Redis may forget scripts that only came with it
+                writing.script_load(self._script)
+            writing.eval(self._script, 1, self._key, text or b"", state.dump(at))
+            if writing.execute()[-1]:
+                if is_lost:
+                    logger.warning(
+                        "Redis has lost the log of the rate budget: no request for %g s", self.size[1] / SECOND
+                    )
+                self._last, self._ahead, self._seen = state, int(now * SECOND) - at, state.sharers(at)
+                break
+        else:
+            delay = _BUSY
+        self._client = client
+        return delay
+
+    def _go_on_without(self, now: float, error: Exception) -> None:
+        """Keep to this process's share from now on."""
+        self._retry_at = now + _RETRY
+        if self._share is not None:
+            return
+        requests, window = self.size
+        sharers = self._sharers or self._seen
+        self._share = SharedState.empty(max(1, requests // sharers), window)
+        self._away_since = int(now * SECOND)
+        if self._last is not None:
+            # All processes saw much the same log, so each counts one in so many of its slots, the latest of each group.
+            log = self._last.log
+            self._share.log.slots = [slot + self._ahead for slot in reversed(log.slots[::-sharers])]
+            self._share.log.stopped_until = log.stopped_until + self._ahead
+        # Only the error's class and Redis's own first word: redis-py's messages name addresses.
+        word, reason = str(error).partition(" ")[0], type(error).__name__
+        logger.warning(
+            "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
+            f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,
+            *(self._share.log.requests, requests, window / SECOND),
+        )
+
+
+class _Server:
+    """How to reach Redis: by a URL, with connections of this package's, or by the user's client."""
+
+    def __init__(self, url_or_client: str | RedisClient, timeout: float) -> None:
+        try:
+            import redis  # noqa: PLC0415  a program that shares no budget needs no redis-py
+        except ModuleNotFoundError as error:
+            raise ConfigurationError("a shared budget needs an extra: pip install 'momopay[redis]'") from error
+        self._library: Any = redis
+        self.error: type[Exception] = self._library.RedisError
+        self._given: Any = url_or_client
+        self._timeout = timeout
+        self._is_url = isinstance(url_or_client, str)
+        if self._is_url:
+            self.connect()  # this only checks the URL; redis-py connects at the first command
+        elif not callable(getattr(url_or_client, "pipeline", None)) or inspect.iscoroutinefunction(
+            getattr(url_or_client, "execute_command", None)
+        ):
+            raise ConfigurationError(
+                "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
+                " client serves only one event loop"
+            )
+
+    def connect(self) -> Any:
+        """Return a client of redis-py."""
+        if not self._is_url:
+            return self._given
+        library = self._library
+        # A connection that the server closed while it was idle is worth a second try; a server that is away is not.
+        retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
+        times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), self._timeout)
+        try:
+            return library.Redis.from_pool(library.ConnectionPool.from_url(self._given, retry=retry, **times))
+        except ValueError:  # not chained: its text may quote the password
+            raise ConfigurationError("not a Redis URL: it must begin with redis://, rediss:// or unix://") from None
+
+    def close(self, client: Any) -> None:
+        """Close the idle connections of a client that `connect` returned; the user's own stays open."""
+        if self._is_url:
+            client.connection_pool.disconnect(inuse_connections=False)
