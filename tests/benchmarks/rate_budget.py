@@ -11,8 +11,11 @@ from typing import Final
 import trio
 
 from benchmarks.measure import Row, Scale, cpu
-from momopay import FileRateBudget, Lane, RateBudget
-from ratelimit.kit import Caller, Calls, in_virtual_time
+from momopay import Lane, RateBudget
+from momopay._ratelimit.file_budget import FileSlots
+from momopay._ratelimit.slot_log import ALONE
+from momopay._transport.sync_backend import SyncBackend
+from ratelimit.kit import Calls, finish, in_virtual_time
 
 LIMIT: Final = 61.0 * 3
 """Seconds until the last of four windows begins."""
@@ -75,12 +78,16 @@ def _reserve_behind_many(calls: int) -> float:
 def _slot_of_a_file(calls: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         # A full log, from which a slot goes as often as one comes.
-        budget = FileRateBudget(Path(folder) / "budget", window=0.05)
-        caller = Caller(budget)
+        slots, backend = FileSlots(Path(folder) / "budget", 58, 0.05, is_private=True), SyncBackend()
+
+        def reserve() -> float:
+            delay: float = finish(slots.reserve_now(backend, Lane.PAYMENT, ALONE))
+            return delay
+
         deadline = time.monotonic() + 10.0
-        while caller.reserve() == 0 and time.monotonic() < deadline:
+        while reserve() == 0 and time.monotonic() < deadline:
             pass
         try:
-            return cpu(caller.reserve, calls)
+            return cpu(reserve, calls)
         finally:
-            budget.close()
+            slots.close()
