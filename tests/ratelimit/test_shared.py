@@ -25,8 +25,10 @@ def read(text: bytes, now: int = NOW, window: int = WINDOW, requests: int = REQU
     return state
 
 
-def reserve(state: SharedState, now: int, lane: Lane = Lane.PAYMENT, place: Place = ALONE, member: str = "me") -> float:
-    return state.reserve_now(now, lane, place, member) / SECOND
+def reserve(
+    state: SharedState, now: int, lane: Lane = Lane.PAYMENT, place: Place = ALONE, process: str = "me"
+) -> float:
+    return state.reserve_now(now, lane, place, process) / SECOND
 
 
 def used() -> bytes:
@@ -70,8 +72,8 @@ def test_the_rest_of_a_longer_text_is_not_read() -> None:
         used().replace(b'"stop":', b'"stop":true,"end":'),
         used().replace(b'"now":', b'"then":'),
         used().replace(b'"asked":{', b'"asked":{"a":1},"was":{'),
-        used().replace(b'"members":[', b'"members":[["a",1,2],'),
-        used().replace(b'"members":[', b'"members":[1,'),
+        used().replace(b'"waiting":[', b'"waiting":[["a",1],'),
+        used().replace(b'"waiting":[', b'"waiting":[1,'),
         b"[" * 60_000,
     ],
 )
@@ -125,17 +127,7 @@ def test_a_payment_of_a_process_that_died_is_believed_for_a_second() -> None:
     later = NOW + WINDOW + SECOND
     assert reserve(read(state.dump(NOW), requests=1), later - 1, Lane.READ) > 0
     assert reserve(read(state.dump(NOW), requests=1), later, Lane.READ) == 0.0
-
-
-def test_it_counts_the_processes_that_asked_in_the_last_two_windows() -> None:
-    state = SharedState.empty(REQUESTS, WINDOW)
-    assert state.sharers(NOW) == 1
-    for step, member in enumerate("abbcd"):
-        reserve(state, NOW + step * 30 * SECOND, Lane.READ, member=member)
-    last = NOW + 120 * SECOND
-    state = read(state.dump(last), last)
-    assert [state.sharers(now) for now in (last, last + 60 * SECOND, last + WINDOW * 9)] == [3, 2, 1]
-    assert [member for member, *_ in json.loads(state.dump(last + 90 * SECOND))["members"]] == ["d"]
+    assert json.loads(state.dump(later))["waiting"] == []
 
 
 def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> None:

@@ -45,7 +45,6 @@ return 1
 _ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
 _BUSY: Final = SECOND // 100  # after which to try again if all of them failed
 _RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
-_UNKNOWN_SHARERS: Final = 8  # a cautious guess if Redis never answered
 
 
 class RedisClient(Protocol):
@@ -71,8 +70,7 @@ class RedisRateBudget(BaseBudget):
             second, because a payment waits for them.
         requests: How many requests a window holds, for all who share it. Two below the service's 60.
         window: Its length, seconds. One above the service's 60.
-        sharers: Among how many processes the budget is divided while Redis is away; by default as many as had asked in
-            the two windows before Redis last answered, or 8 if it never did.
+        sharers: Among how many processes the budget is divided while Redis is away.
         timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
 
     Raises:
@@ -86,10 +84,10 @@ class RedisRateBudget(BaseBudget):
         *,
         requests: int = 58,
         window: float = 61.0,
-        sharers: int | None = None,
+        sharers: int = 8,
         timeout: float = 0.5,
     ) -> None:
-        if sharers is not None and not (is_whole(sharers) and sharers >= 1):
+        if not (is_whole(sharers) and sharers >= 1):
             raise ConfigurationError("sharers must be a whole number of processes, at least 1")
         if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
             raise ConfigurationError("timeout must be a finite number of seconds above 0")
@@ -107,7 +105,7 @@ class RedisRateBudget(BaseBudget):
 class RedisSlots(SharedSlots):
     """The slots of one account, in Redis. Never raises what redis-py raises."""
 
-    def __init__(self, server: _Server, account_hash: str, requests: int, window: float, sharers: int | None) -> None:
+    def __init__(self, server: _Server, account_hash: str, requests: int, window: float, sharers: int) -> None:
         super().__init__(requests, window)
         self._server = server
         self._client: Any = None
@@ -115,7 +113,6 @@ class RedisSlots(SharedSlots):
         self._script = _COMPARE_AND_SET.format(account=account_hash)
         self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
         self._sharers = sharers
-        self._seen = _UNKNOWN_SHARERS  # how many processes Redis last saw
         self._last: SharedState | None = None  # as Redis last had it
         self._ahead = 0  # of the server's clock, microseconds
         self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
@@ -175,7 +172,7 @@ class RedisSlots(SharedSlots):
                     logger.warning(
                         "Redis has lost the log of the rate budget: no request for %g s", self.size[1] / SECOND
                     )
-                self._last, self._ahead, self._seen = state, int(now * SECOND) - at, state.sharers(at)
+                self._last, self._ahead = state, int(now * SECOND) - at
                 break
         else:
             delay = _BUSY
@@ -188,13 +185,12 @@ class RedisSlots(SharedSlots):
         if self._share is not None:
             return
         requests, window = self.size
-        sharers = self._sharers or self._seen
-        self._share = SharedState.empty(max(1, requests // sharers), window)
+        self._share = SharedState.empty(max(1, requests // self._sharers), window)
         self._away_since = int(now * SECOND)
         if self._last is not None:
             # All processes saw much the same log, so each counts one in so many of its slots, the latest of each group.
             log = self._last.log
-            self._share.log.slots = [slot + self._ahead for slot in reversed(log.slots[::-sharers])]
+            self._share.log.slots = [slot + self._ahead for slot in reversed(log.slots[:: -self._sharers])]
             self._share.log.stopped_until = log.stopped_until + self._ahead
         # Only the error's class and Redis's own first word: redis-py's messages name addresses.
         word, reason = str(error).partition(" ")[0], type(error).__name__

@@ -28,16 +28,10 @@ _NEVER: Final = -(2**60)  # before any clock's beginning; JSON knows no infinity
 
 @dataclass
 class SharedState:
-    """The log, and the processes that share it.
-
-    Attributes:
-        log: The slots.
-        members: By process, when it last asked, how many payments wait in it, and until when that is believed, as it
-            may have died. Only those that asked in the last two windows.
-    """
+    """The log, and the payments that wait: by process, how many of them, and until when that is believed."""
 
     log: SlotLog
-    members: dict[str, tuple[int, int, int]] = field(default_factory=dict[str, tuple[int, int, int]])
+    waiting: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     @classmethod
     def empty(cls, requests: int, window: int) -> SharedState:
@@ -77,8 +71,8 @@ class SharedState:
         log.polls = sorted(_whole(each) - shift for each in data["polls"])
         log.stopped_until = _whole(data["stop"]) - shift
         log.asked = {lane: _whole(data["asked"][lane.value]) - shift for lane in Lane}
-        for name, asked, payments, until in data["members"]:
-            state.members[str(name)] = (_whole(asked) - shift, _whole(payments), _whole(until) - shift)
+        for process, count, until in data["waiting"]:
+            state.waiting[str(process)] = (_whole(count), _whole(until) - shift)
         return state
 
     def dump(self, now: int) -> bytes:
@@ -92,26 +86,22 @@ class SharedState:
             "polls": [int(slot) for slot in log.polls],
             "stop": int(log.stopped_until),
             "asked": {lane.value: int(asked) for lane, asked in log.asked.items()},
-            "members": [(name, *each) for name, each in self.members.items() if each[0] > now - 2 * log.kept_for],
+            "waiting": [(process, *each) for process, each in self.waiting.items() if each[0] > 0 and each[1] > now],
         }
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
-    def sharers(self, now: int) -> int:
-        """Return how many processes asked for slots in the last two windows, at least 1."""
-        return max(1, sum(asked > now - 2 * self.log.window for asked, _payments, _until in self.members.values()))
-
-    def reserve_now(self, now: int, lane: Lane, place: Place, member: str) -> float:
+    def reserve_now(self, now: int, lane: Lane, place: Place, process: str) -> float:
         """Take a slot if there is one for this call now and return 0; else return the time until there may be one."""
-        others = sum(count for name, (_, count, until) in self.members.items() if name != member and until > now)
+        others = sum(count for name, (count, until) in self.waiting.items() if name != process and until > now)
         if others and lane is not Lane.PAYMENT:  # payments go first, in whatever process they wait
             place = place._replace(queued=True, before=place.before + others)
         delay = self.log.reserve(now, lane, 0, place)
-        payments, until = place.payments, self.members.get(member, (0, 0, _NEVER))[2]
+        count, until = place.payments, self.waiting.get(process, (0, 0))[1]
         if delay <= 0:
-            payments -= lane is Lane.PAYMENT
+            count -= lane is Lane.PAYMENT
         elif lane is Lane.PAYMENT:
             until = max(until, now + int(delay) + _GRACE)
-        self.members[member] = (now, payments, until)
+        self.waiting[process] = (count, until)
         return delay
 
 
@@ -132,13 +122,13 @@ class SharedSlots(Slots):
     def __init__(self, requests: int, window: float) -> None:
         super().__init__()
         self.size: tuple[int, int] = (requests, round(window * SECOND))
-        self._member = secrets.token_hex(4)
+        self._process = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._stopped_until = -inf  # on this machine's clock; kept here until the shared text has it
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
         """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
-        return await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._member))
+        return await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._process))
 
     async def stop(self, backend: Backend, seconds: float) -> None:
         """Hand out no slot for so long, to any process; in this one even if the text cannot be changed now."""
