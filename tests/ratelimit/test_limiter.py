@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, Lane, RateBudget
-from momopay._ratelimit import line
+from momopay._ratelimit import limiter as limiter_module
 from momopay._ratelimit.limiter import RateLimiter
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
@@ -419,7 +419,7 @@ def test_a_thread_that_gives_up_wakes_a_task(loop: str) -> None:
 
 
 def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "_STUCK", 0.1)
+    monkeypatch.setattr(limiter_module, "_STUCK", 0.1)
     budget = RateBudget(requests=1, window=0.2)
     budget.reserve(time.monotonic(), Lane.READ)
     loop = asyncio.new_event_loop()

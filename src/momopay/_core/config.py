@@ -9,7 +9,7 @@ from typing import Final
 from typing_extensions import Sentinel
 
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.budget import BaseBudget
+from momopay._ratelimit.limiter import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 

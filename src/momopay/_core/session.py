@@ -12,8 +12,8 @@ from momopay._core.backend import BackendT
 from momopay._core.clock import ServiceClock
 from momopay._core.config import SHARED_BUDGET, Account, Limits
 from momopay._core.key_state import StkPause, hash_of, key_state_for
-from momopay._ratelimit.budget import BaseBudget, Lane
-from momopay._ratelimit.limiter import RateLimiter
+from momopay._ratelimit.budget import Lane
+from momopay._ratelimit.limiter import BaseBudget, RateLimiter
 from momopay._transport import Headers, common_headers
 from momopay.errors import BudgetExhaustedError
 

@@ -1,93 +1,18 @@
-"""The rate budget of one key in one process, and what it has in common with those of several processes.
-
-Nothing here sleeps or waits. Every lock is one of C's in a `with`, so that no exception out of a signal handler
-(Ctrl-C, Celery's soft time limit) can leave it held.
-"""
+"""The rate budget of one key in one process. Nothing in it sleeps or reads a clock."""
 
 from __future__ import annotations
 
-import os
 import threading
-from math import inf, isfinite
-from typing import TYPE_CHECKING, TypeAlias
-from weakref import WeakValueDictionary
+from math import inf
+from typing import TYPE_CHECKING
 
-from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.line import Line
+from momopay._ratelimit.limiter import BaseBudget, Slots
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
-from momopay.errors import ConfigurationError
 
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-
-    Backend: TypeAlias = SyncBackend | AsyncBackend
+if TYPE_CHECKING:
+    from momopay._ratelimit.limiter import Backend
 
 __all__ = ["Lane", "RateBudget"]
-
-
-class Slots:
-    """The slots of one account, and the line of those who wait for them in this process."""
-
-    def __init__(self) -> None:
-        self.line: Line = Line()
-
-    async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
-        raise NotImplementedError
-
-    async def stop(self, backend: Backend, seconds: float) -> None:
-        """Hand out no slot for so long, to nobody who shares the budget."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close what is open; the next request opens it again."""
-
-    def abandon(self) -> None:
-        """Close, in the child of a fork, what it inherited. A thread of the parent may hold any lock."""
-
-
-class BaseBudget:
-    """A number of requests in any window, and the slots of each account that uses it."""
-
-    def __init__(self, requests: int, window: float) -> None:
-        if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
-            raise ConfigurationError(
-                "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
-            )
-        self.requests = requests
-        self.window = window
-        self._accounts: dict[str, Slots] = {}
-        _budgets[id(self)] = self
-
-    def close(self) -> None:
-        """Close the files or connections that are open; they open again when needed."""
-        for slots in list(self._accounts.values()):
-            slots.close()
-
-    def _slots(self, account_hash: str) -> Slots:
-        """Return this process's slots of one address and key."""
-        return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
-
-    def _open(self, account_hash: str) -> Slots:
-        raise NotImplementedError
-
-    def _start_again(self) -> None:
-        """Share no lock, line, open file or connection with the process that this one was forked from."""
-        inherited, self._accounts = self._accounts, {}
-        for slots in inherited.values():
-            slots.abandon()
-
-    @staticmethod
-    def _start_all_again() -> None:
-        for budget in list(_budgets.values()):
-            budget._start_again()  # noqa: SLF001  this class's own
-
-
-_budgets: WeakValueDictionary[int, BaseBudget] = WeakValueDictionary()  # a subclass may not be hashable
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=BaseBudget._start_all_again)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class RateBudget(BaseBudget):

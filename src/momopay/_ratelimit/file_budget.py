@@ -24,12 +24,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from momopay._ratelimit.budget import BaseBudget
-from momopay._ratelimit.shared import SECOND, Change, SharedSlots, SharedState
+from momopay._ratelimit.limiter import BaseBudget
+from momopay._ratelimit.shared import Change, SharedSlots, SharedState
+from momopay._ratelimit.slot_log import SlotLog
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from momopay._ratelimit.budget import Backend
+    from momopay._ratelimit.limiter import Backend
 
 if sys.platform != "win32":
     import fcntl
@@ -121,7 +122,7 @@ class FileSlots(SharedSlots):
                     f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
                     " FileRateBudget another path. Nothing was sent"
                 ) from error
-        return delay / SECOND
+        return delay
 
     def _try_change(self, backend: Backend, change: Change) -> float | None:
         """Change the file, or return None if it has been deleted or replaced meanwhile."""
@@ -131,16 +132,16 @@ class FileSlots(SharedSlots):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             now = backend.now()  # before the next line, so that no slot of a deleted file is later than it
             if self._is_current():
-                self._refusals, at = 0, int(now * SECOND)
-                state = self._read(at)
-                delay = self._apply(change, state, at, now)
-                os.pwrite(self._descriptor, state.dump(at), 0)
+                self._refusals = 0
+                state = self._read(now)
+                delay = self._apply(change, state, now, now)
+                os.pwrite(self._descriptor, state.dump(now), 0)
                 self._is_known = True
                 return delay
         except BlockingIOError:
             # Never waits: an event loop may be the caller, and whoever holds the lock may be stopped.
             self._refusals += 1
-            return min(SECOND // 4, (SECOND // 1000) << min(self._refusals - 1, 8))
+            return min(0.25, 0.001 * 2.0 ** min(self._refusals - 1, 8))
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.abandon()
@@ -163,17 +164,17 @@ class FileSlots(SharedSlots):
             return os.path.samestat(found, os.fstat(self._descriptor))
         return False
 
-    def _read(self, now: int) -> SharedState:
+    def _read(self, now: float) -> SharedState:
         text = os.pread(self._descriptor, _MAX_BYTES, 0)
         # Each process asks, since what cleans temporary folders may have deleted the marker of an old budget.
         is_first_use = not self._is_known and self._mark_as_used()
         if not text and is_first_use:
-            return SharedState.empty(*self.size)
+            return SharedState(SlotLog(*self.size))
         state = SharedState.parse(text, *self.size, now)
         if state is None:
             logger.warning(
                 "the rate budget's file %s was damaged or deleted: no request for %g s",
-                *(self._path, self.size[1] / SECOND),
+                *(self._path, self.size[1]),
             )
             return SharedState.full(*self.size, now)
         return state

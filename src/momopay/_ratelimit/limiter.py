@@ -1,31 +1,176 @@
-"""Wait for slots of a rate budget. Times are in seconds, on the backend's monotonic clock.
+"""Waiting for slots of a rate budget. Times are in seconds, on the backend's monotonic clock.
 
-The budget does the arithmetic and the backend sleeps; no lock is held meanwhile.
+Nobody hands out slots: each call sleeps until its slot may come, as its place in the line lets expect, and then takes
+it itself. So a call whose thread or event loop is stuck takes no slot that others could use, a payment that joins goes
+first whatever was promised to reads before, and a slot is logged at the time at which its request is sent.
+
+Only what lets calls go earlier than they expected must wake them: others that give up. Whoever leaves the line wakes
+the first of each lane, which asks again; it wakes the next when it leaves.
+
+Thread safety: no lock is held while anybody waits; the calls may belong to threads and to event loops. An exception out
+of a signal handler (Ctrl-C, Celery's soft time limit) may end a call between any two instructions. Every lock is one of
+C's in a `with`, which no such exception can leave held, and a call that could not leave the line counts as stuck.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
-from math import inf
-from typing import TYPE_CHECKING, Final
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import WeakValueDictionary
 
-from momopay._ratelimit.budget import BaseBudget, Slots
-from momopay._ratelimit.line import Ticket
-from momopay._ratelimit.slot_log import Lane
-from momopay.errors import BudgetExhaustedError
+from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.slot_log import Lane, Place
+from momopay.errors import BudgetExhaustedError, ConfigurationError
 
-if TYPE_CHECKING:
-    from momopay._ratelimit.budget import Backend
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend, AsyncSignal
+    from momopay._transport.sync_backend import SyncBackend, SyncSignal
+
+    Backend: TypeAlias = SyncBackend | AsyncBackend
 
 logger = logging.getLogger("momopay")
 
-# Seconds: a longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody
-# would know what it waited for.
+# Seconds after which a call that should have asked for its slot holds nobody back: its thread or loop is stuck.
+_STUCK: Final = 1.0
+# A longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody would
+# know what it waited for.
 _WORTH_A_WARNING: Final = 1.0
 _WAITS: Final = (
     "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
 )
+
+
+class Ticket:
+    """A call that waits."""
+
+    __slots__ = ("asks_at", "lane", "signal")
+
+    def __init__(self, lane: Lane, signal: SyncSignal | AsyncSignal, now: float) -> None:
+        self.lane: Lane = lane
+        self.signal = signal
+        self.asks_at: float = now  # when it asks for its slot, or began to
+
+
+class Line:
+    """Who waits, and who goes first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes: dict[Lane, OrderedDict[Ticket, None]] = {lane: OrderedDict() for lane in Lane}
+        self.departures: int = 0
+
+    def place(self, lane: Lane, now: float, ticket: Ticket | None = None) -> Place:
+        """Return the place of a call that waits, or that of one which would join now."""
+        if ticket is None and not any(self._lanes.values()):
+            return Place(payments=int(lane is Lane.PAYMENT))
+        with self._lock:
+            before, queue = 0, self._lanes[lane]
+            for other in Lane:
+                _skip_stuck(self._lanes[other], now, ticket)
+                if other is lane:
+                    break
+                before += len(self._lanes[other])
+            same = len(queue) if ticket is None else _position(queue, ticket)
+            payments = len(self._lanes[Lane.PAYMENT]) + (ticket is None and lane is Lane.PAYMENT)
+        return Place(ticket is not None or before + same > 0, before, same, payments)
+
+    def join(self, ticket: Ticket) -> None:
+        """Begin to wait, as the last of the lane."""
+        with self._lock:
+            self._lanes[ticket.lane][ticket] = None
+
+    def leave(self, ticket: Ticket, now: float) -> None:
+        """End a wait, with a slot or without one."""
+        with self._lock:
+            self._lanes[ticket.lane].pop(ticket, None)
+            self.departures += 1
+            first = [next(iter(queue)) for queue in self._lanes.values() if queue]
+            for each in first:
+                each.asks_at = min(each.asks_at, now)
+        for each in first:
+            each.signal.set()
+
+
+def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:
+    while queue and (first := next(iter(queue))) is not ticket and first.asks_at + _STUCK < now:
+        del queue[first]
+
+
+def _position(queue: OrderedDict[Ticket, None], ticket: Ticket) -> int:
+    """Return how many go before the call. One that was taken for stuck is the first again."""
+    if ticket not in queue:
+        queue[ticket] = None
+        queue.move_to_end(ticket, last=False)
+    return next(place for place, other in enumerate(queue) if other is ticket)
+
+
+class Slots:
+    """The slots of one account, and the line of those who wait for them in this process."""
+
+    def __init__(self) -> None:
+        self.line: Line = Line()
+
+    async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
+        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
+        raise NotImplementedError
+
+    async def stop(self, backend: Backend, seconds: float) -> None:
+        """Hand out no slot for so long, to nobody who shares the budget."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close what is open; the next request opens it again."""
+
+    def abandon(self) -> None:
+        """Close, in the child of a fork, what it inherited. A thread of the parent may hold any lock."""
+
+
+class BaseBudget:
+    """A number of requests in any window, and the slots of each account that uses it."""
+
+    def __init__(self, requests: int, window: float) -> None:
+        if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
+            raise ConfigurationError(
+                "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
+            )
+        self.requests = requests
+        self.window = window
+        self._accounts: dict[str, Slots] = {}
+        _budgets[id(self)] = self
+
+    def close(self) -> None:
+        """Close the files or connections that are open; they open again when needed."""
+        for slots in list(self._accounts.values()):
+            slots.close()
+
+    def _slots(self, account_hash: str) -> Slots:
+        """Return this process's slots of one address and key."""
+        return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
+
+    def _open(self, account_hash: str) -> Slots:
+        raise NotImplementedError
+
+    def _start_again(self) -> None:
+        """Share no lock, line, open file or connection with the process that this one was forked from."""
+        inherited, self._accounts = self._accounts, {}
+        for slots in inherited.values():
+            slots.abandon()
+
+    @staticmethod
+    def _start_all_again() -> None:
+        for budget in list(_budgets.values()):
+            budget._start_again()  # noqa: SLF001  this class's own
+
+
+_budgets: WeakValueDictionary[int, BaseBudget] = WeakValueDictionary()  # a subclass may not be hashable
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=BaseBudget._start_all_again)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class RateLimiter:

@@ -1,6 +1,6 @@
 """`RedisRateBudget`: one rate budget for every process and machine that uses a key.
 
-Redis holds the text of a `SharedState`, in whole microseconds of the server's clock. A process reads it, does the
+Redis holds the text of a `SharedState`, by the server's clock. A process reads it, does the
 arithmetic, and writes the new text if nobody else has written meanwhile; else it begins again. No process holds a lock
 on the server, so one that dies or freezes holds nobody up.
 
@@ -19,19 +19,20 @@ The lock of a process's threads is held while one of them asks. An `AsyncClient`
 from __future__ import annotations
 
 import hashlib
-import inspect
 import logging
+from functools import partial
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.budget import BaseBudget
-from momopay._ratelimit.shared import SECOND, Change, SharedSlots, SharedState
+from momopay._ratelimit.limiter import BaseBudget
+from momopay._ratelimit.shared import Change, SharedSlots, SharedState
+from momopay._ratelimit.slot_log import SlotLog
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from momopay._ratelimit.budget import Backend
+    from momopay._ratelimit.limiter import Backend
 
 __all__ = ["RedisClient", "RedisRateBudget"]
 
@@ -43,7 +44,7 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
 _ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
-_BUSY: Final = SECOND // 100  # after which to try again if all of them failed
+_BUSY: Final = 0.01  # seconds after which to try again if all of them failed
 _RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
 
 
@@ -92,43 +93,44 @@ class RedisRateBudget(BaseBudget):
         if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
             raise ConfigurationError("timeout must be a finite number of seconds above 0")
         self._sharers = sharers
-        self._server = _Server(url_or_client, timeout)
+        self._connect = partial(_connected, url_or_client, timeout)
+        self._connect()  # to check the URL
         super().__init__(requests, window)
 
     def __repr__(self) -> str:
         return f"RedisRateBudget(requests={self.requests}, window={self.window})"
 
     def _open(self, account_hash: str) -> RedisSlots:
-        return RedisSlots(self._server, account_hash, self.requests, self.window, self._sharers)
+        return RedisSlots(self._connect, account_hash, (self.requests, self.window), self._sharers)
 
 
 class RedisSlots(SharedSlots):
     """The slots of one account, in Redis. Never raises what redis-py raises."""
 
-    def __init__(self, server: _Server, account_hash: str, requests: int, window: float, sharers: int) -> None:
-        super().__init__(requests, window)
-        self._server = server
+    def __init__(self, connect: partial[Any], account_hash: str, size: tuple[int, float], sharers: int) -> None:
+        super().__init__(*size)
+        self._connect = connect
+        self._error: type[Exception] = _library().RedisError
         self._client: Any = None
         self._key = "momopay:budget:" + account_hash
         self._script = _COMPARE_AND_SET.format(account=account_hash)
         self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
         self._sharers = sharers
         self._last: SharedState | None = None  # as Redis last had it
-        self._ahead = 0  # of the server's clock, microseconds
+        self._ahead = 0.0  # of the server's clock
         self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
-        self._away_since = 0
-        self._retry_at = -inf
+        self._away_since = self._retry_at = -inf
 
     def close(self) -> None:
-        """Close the idle connection if it is not the user's; the next request opens another one."""
+        """Close the idle connection; the next request opens another one."""
         # Without the lock, because an event loop may be the caller. A connection in use closes when it is collected.
         client, self._client = self._client, None
-        if client is not None:
-            self._server.close(client)
+        if client is not None and client not in self._connect.args:  # the user's own stays open
+            client.connection_pool.disconnect(inuse_connections=False)
 
     async def _change(self, backend: Backend, change: Change) -> float:
         delay: float = await backend.in_thread(self._ask, backend, change)
-        return delay / SECOND
+        return delay
 
     def _ask(self, backend: Backend, change: Change) -> float:
         """Change the state in Redis, or this process's share while Redis is away, and return the delay."""
@@ -136,7 +138,7 @@ class RedisSlots(SharedSlots):
             if self._share is None or backend.now() >= self._retry_at:
                 try:
                     delay = self._exchange(backend, change)
-                except self._server.error as error:  # nothing wider: what a signal handler raised must pass
+                except self._error as error:  # nothing wider: what a signal handler raised must pass
                     self._go_on_without(backend.now(), error)
                 else:
                     if self._share is not None:
@@ -144,23 +146,23 @@ class RedisSlots(SharedSlots):
                         logger.info("the shared rate budget is back")
                     return delay
             now = backend.now()
-            return self._apply(change, cast("SharedState", self._share), int(now * SECOND), now)
+            return self._apply(change, cast("SharedState", self._share), now, now)
 
     def _exchange(self, backend: Backend, change: Change) -> float:
         # Taken away until all answers were read. After an exception, another request could read those of this one.
-        client, self._client = self._client or self._server.connect(), None
+        client, self._client = self._client or self._connect(), None
         for _ in range(_ATTEMPTS):
             reading = client.pipeline(transaction=False)
             # The clock last, so that no state which was read is later than it.
             reading.get(self._key).execute_command("SCRIPT EXISTS", self._script_name).time()
             text, (has_script,), (seconds, microseconds) = reading.execute()
-            now, at = backend.now(), seconds * SECOND + microseconds
+            now, at = backend.now(), seconds + microseconds / 1e6
             state = SharedState.parse(text, *self.size, at) if text and has_script else None
             is_lost = state is None and bool(text or has_script or self._last)
             if state is None:
-                state = SharedState.full(*self.size, at) if is_lost else SharedState.empty(*self.size)
+                state = SharedState.full(*self.size, at) if is_lost else SharedState(SlotLog(*self.size))
             if self._share is not None:  # Redis must count what was sent while it was away
-                missed = [at - int(now * SECOND) + slot for slot in self._share.log.slots if slot >= self._away_since]
+                missed = [slot - now + at for slot in self._share.log.slots if slot >= self._away_since]
                 state.log.slots = sorted(state.log.slots + missed)
             delay = self._apply(change, state, at, now)
             writing = client.pipeline(transaction=True)
@@ -169,10 +171,8 @@ class RedisSlots(SharedSlots):
             writing.eval(self._script, 1, self._key, text or b"", state.dump(at))
             if writing.execute()[-1]:
                 if is_lost:
-                    logger.warning(
-                        "Redis has lost the log of the rate budget: no request for %g s", self.size[1] / SECOND
-                    )
-                self._last, self._ahead = state, int(now * SECOND) - at
+                    logger.warning("Redis has lost the log of the rate budget: no request for %g s", self.size[1])
+                self._last, self._ahead = state, now - at
                 break
         else:
             delay = _BUSY
@@ -185,59 +185,43 @@ class RedisSlots(SharedSlots):
         if self._share is not None:
             return
         requests, window = self.size
-        self._share = SharedState.empty(max(1, requests // self._sharers), window)
-        self._away_since = int(now * SECOND)
+        share = SlotLog(max(1, requests // self._sharers), window)
         if self._last is not None:
             # All processes saw much the same log, so each counts one in so many of its slots, the latest of each group.
-            log = self._last.log
-            self._share.log.slots = [slot + self._ahead for slot in reversed(log.slots[:: -self._sharers])]
-            self._share.log.stopped_until = log.stopped_until + self._ahead
+            share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
+            share.stopped_until = self._last.log.stopped_until + self._ahead
+        self._share, self._away_since = SharedState(share), now
         # Only the error's class and Redis's own first word: redis-py's messages name addresses.
         word, reason = str(error).partition(" ")[0], type(error).__name__
         logger.warning(
             "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
             f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,
-            *(self._share.log.requests, requests, window / SECOND),
+            *(share.requests, requests, window),
         )
 
 
-class _Server:
-    """How to reach Redis: by a URL, with connections of this package's, or by the user's client."""
+def _library() -> Any:
+    try:
+        import redis  # noqa: PLC0415  a program that shares no budget needs no redis-py
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("a shared budget needs an extra: pip install 'momopay[redis]'") from error
+    return redis
 
-    def __init__(self, url_or_client: str | RedisClient, timeout: float) -> None:
-        try:
-            import redis  # noqa: PLC0415  a program that shares no budget needs no redis-py
-        except ModuleNotFoundError as error:
-            raise ConfigurationError("a shared budget needs an extra: pip install 'momopay[redis]'") from error
-        self._library: Any = redis
-        self.error: type[Exception] = self._library.RedisError
-        self._given: Any = url_or_client
-        self._timeout = timeout
-        self._is_url = isinstance(url_or_client, str)
-        if self._is_url:
-            self.connect()  # this only checks the URL; redis-py connects at the first command
-        elif not callable(getattr(url_or_client, "pipeline", None)) or inspect.iscoroutinefunction(
-            getattr(url_or_client, "execute_command", None)
-        ):
-            raise ConfigurationError(
-                "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
-                " client serves only one event loop"
-            )
 
-    def connect(self) -> Any:
-        """Return a client of redis-py."""
-        if not self._is_url:
-            return self._given
-        library = self._library
-        # A connection that the server closed while it was idle is worth a second try; a server that is away is not.
-        retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
-        times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), self._timeout)
-        try:
-            return library.Redis.from_pool(library.ConnectionPool.from_url(self._given, retry=retry, **times))
-        except ValueError:  # not chained: its text may quote the password
-            raise ConfigurationError("not a Redis URL: it must begin with redis://, rediss:// or unix://") from None
-
-    def close(self, client: Any) -> None:
-        """Close the idle connections of a client that `connect` returned; the user's own stays open."""
-        if self._is_url:
-            client.connection_pool.disconnect(inuse_connections=False)
+def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
+    """Return a client of redis-py, which connects at the first command."""
+    library = _library()
+    if not isinstance(url_or_client, str):
+        if isinstance(url_or_client, library.Redis):
+            return url_or_client
+        raise ConfigurationError(
+            "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
+            " client serves only one event loop"
+        )
+    # A connection that the server closed while it was idle is worth a second try; a server that is away is not.
+    retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
+    times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout)
+    try:
+        return library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
+    except ValueError:  # not chained: its text may quote the password
+        raise ConfigurationError("not a Redis URL: it must begin with redis://, rediss:// or unix://") from None
