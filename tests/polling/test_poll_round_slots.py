@@ -228,15 +228,9 @@ def test_without_a_slot_for_more_than_the_first_page_all_are_due_again_after_an_
     service.unlisted.update(service.add_many(2, (20.0, "SUCCESS")))
     slots = iter([True, False, True, True, True])
 
-    class Scripted:
+    class Scripted(RateBudget):
         def reserve(self, now: float, lane: Lane, within: float = 0.0) -> float:
             return 0.0 if next(slots) else 1e6
-
-        def stop(self, now: float, until: float) -> None:
-            raise AssertionError
-
-        def stopped(self, now: float) -> bool:
-            return False
 
     in_trio(service, lambda client: wait_for_each(client, list(service.moves)), Scripted())
     assert service.times == [15.0, 25.0, 25.0, 25.0]

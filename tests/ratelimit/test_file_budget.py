@@ -23,7 +23,7 @@ import httpx
 import pytest
 
 from drivers import Driver, unique_key
-from momopay import AsyncClient, BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, Lane
+from momopay import AsyncClient, BudgetExhaustedError, Client, ConfigurationError, FileRateBudget
 from momopay.sandbox import Sandbox
 from ratelimit.kit import ACCOUNT, Caller, Slot, most_in_a_window, take_at_random
 
