@@ -498,7 +498,7 @@ def test_a_file_that_everybody_may_write_is_refused(private: Path) -> None:
 
 def test_what_is_no_file_is_refused(path: Path) -> None:
     os.mkfifo(path, 0o600)
-    with pytest.raises(ConfigurationError, match="not a file"):
+    with pytest.raises(ConfigurationError, match="is not a file"):
         process(path).reserve()
     path.unlink()
     caller = process(path)

@@ -1,13 +1,11 @@
 """`FileRateBudget`: one rate budget for the processes of a machine, without a server.
 
-The file holds a `SharedState`, in whole microseconds of the machine's clock, under a lock. What may happen to it:
+The file holds a `SharedState`, by the machine's clock, under a lock. What may happen to it:
     - A process dies with the lock: the kernel releases it. One that is stopped with the lock: nobody gets a slot until
       it goes on or ends; nobody blocks on the lock, so calls keep their deadlines.
-    - The machine restarts, and its clock begins anew: the log counts as if it had been written just now.
     - It is damaged or deleted: the window counts as full, whoever comes first. A second, empty file beside it shows
       that the budget was used before. Only if that one was deleted too, a process that never used the budget begins
       with a free window.
-    - It is another's, or a link: ConfigurationError, and nothing is sent.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
 out of a signal handler leaves neither held: both are released by functions of C, called directly.
@@ -15,6 +13,7 @@ out of a signal handler leaves neither held: both are released by functions of C
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -78,8 +77,12 @@ class FileRateBudget(BaseBudget):
 
     def _open(self, account_hash: str) -> FileSlots:
         path = self.path
-        if path is None or path.is_dir():
-            path = (path or _default_folder()) / f"momopay-{account_hash[:32]}.budget"
+        if path is None:
+            path = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+            if not (path.is_absolute() and path.is_dir()):
+                path = Path(tempfile.gettempdir())
+        if path.is_dir():
+            path /= f"momopay-{account_hash[:32]}.budget"
         return FileSlots(path, self.requests, self.window, is_private=self.path is None)
 
 
@@ -120,7 +123,7 @@ class FileSlots(SharedSlots):
                     raise
                 raise ConfigurationError(
                     f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
-                    " FileRateBudget another path. Nothing was sent"
+                    " FileRateBudget another path, in a folder where only you may write. Nothing was sent"
                 ) from error
         return delay
 
@@ -149,13 +152,15 @@ class FileSlots(SharedSlots):
 
     def _open_file(self) -> None:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        reason = _fault(os.fstat(self._descriptor), is_private=self._is_private)
-        if reason:
-            self.abandon()
-            raise ConfigurationError(
-                f"the rate budget's file {self._path} {reason}: remove it, or give FileRateBudget a path in a folder"
-                " where only you may write. Nothing was sent"
-            )
+        found = os.fstat(self._descriptor)
+        for is_so, reason in (
+            (not stat.S_ISREG(found.st_mode), "it is not a file"),
+            (found.st_mode & stat.S_IWOTH, "it can be written by everybody"),
+            (self._is_private and found.st_uid != os.geteuid(), "it belongs to another user"),
+            (self._is_private and found.st_nlink > 1, "it has another name, too"),
+        ):
+            if is_so:
+                raise PermissionError(errno.EPERM, reason)
 
     def _is_current(self) -> bool:
         """Return whether the open file is still the one at the path."""
@@ -166,41 +171,15 @@ class FileSlots(SharedSlots):
 
     def _read(self, now: float) -> SharedState:
         text = os.pread(self._descriptor, _MAX_BYTES, 0)
-        # Each process asks, since what cleans temporary folders may have deleted the marker of an old budget.
-        is_first_use = not self._is_known and self._mark_as_used()
-        if not text and is_first_use:
-            return SharedState(SlotLog(*self.size))
+        if not self._is_known:
+            # Beside a good log, too: what cleans temporary folders may have deleted the marker of an old budget.
+            with suppress(FileExistsError, PermissionError):
+                self._marker.touch(0o600, exist_ok=False)
+                if not text:  # nobody has used this budget before
+                    return SharedState(SlotLog(*self.size))
         state = SharedState.parse(text, *self.size, now)
         if state is None:
-            logger.warning(
-                "the rate budget's file %s was damaged or deleted: no request for %g s",
-                *(self._path, self.size[1]),
-            )
+            name, window = self._path, self.size[1]
+            logger.warning("the rate budget's file %s was damaged or deleted: no request for %g s", name, window)
             return SharedState.full(*self.size, now)
         return state
-
-    def _mark_as_used(self) -> bool:
-        """Make the marker; return False if there was one, or if this user may not write in the folder."""
-        try:
-            self._marker.touch(0o600, exist_ok=False)
-        except (FileExistsError, PermissionError):
-            return False
-        return True
-
-
-def _fault(found: os.stat_result, *, is_private: bool) -> str:
-    """Return what is wrong with a file, or nothing."""
-    if not stat.S_ISREG(found.st_mode):
-        return "is not a file"
-    if found.st_mode & stat.S_IWOTH:
-        return "can be written by everybody"
-    if is_private and found.st_uid != os.geteuid():
-        return "belongs to another user"
-    if is_private and found.st_nlink > 1:
-        return "has another name, too"
-    return ""
-
-
-def _default_folder() -> Path:
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    return Path(folder) if Path(folder).is_absolute() and Path(folder).is_dir() else Path(tempfile.gettempdir())

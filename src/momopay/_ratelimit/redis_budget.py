@@ -58,12 +58,12 @@ class RedisClient(Protocol):
 class RedisRateBudget(BaseBudget):
     """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
 
-    Redis keeps `RateBudget`'s log; a request asks in two round trips, and one that has to wait asks again when its slot
-    should have come. Payments go first whichever process they wait in. Pass one object to as many clients as there
-    are. Each account has a log of its own, named by a hash. While Redis is away, requests go on: each process keeps to
-    an even share, and one request in two seconds tries Redis again. The logger ``momopay`` says when Redis goes away or
-    has lost the log (WARNING) and when it is back (INFO). Around an outage the service may answer a 429 to each
-    process. Safe to use from many threads and event loops, and across a fork. Money never moves here.
+    Redis keeps `RateBudget`'s log; a request asks in two round trips. Payments go first whichever process they wait in.
+    Pass one object to as many clients as there are. Each account has a log of its own, named by a hash. While Redis is
+    away, requests go on: each process keeps to an even share, and one request in two seconds tries Redis again. The
+    logger ``momopay`` says when Redis goes away or has lost the log (WARNING) and when it is back (INFO). Around an
+    outage the service may answer a 429 to each process. Safe to use from many threads and event loops, and across a
+    fork. Money never moves here.
 
     Args:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a `redis.Redis`. Either serves both clients;

@@ -34,19 +34,12 @@ class Lane(Enum):
 
 
 class Place(NamedTuple):
-    """Where a call is in the line of its process.
+    """Where a call is in the line of its process."""
 
-    Attributes:
-        queued: Whether it has waited already, or others go before it.
-        before: How many calls of the lanes before its own wait.
-        same: How many calls of its own lane wait and go before it.
-        payments: How many payments wait in this process, the call itself included.
-    """
-
-    queued: bool = False
-    before: int = 0
-    same: int = 0
-    payments: int = 0
+    queued: bool = False  # it has waited already, or others go before it
+    before: int = 0  # how many calls of the lanes before its own wait
+    same: int = 0  # how many calls of its own lane wait and go before it
+    payments: int = 0  # how many payments wait in this process, the call itself included
 
 
 ALONE: Final = Place()
