@@ -27,9 +27,6 @@ class RateBudget(BaseBudget):
     Args:
         requests: How many requests a window holds. Two below the service's 60, for clocks that differ.
         window: Its length, seconds. One above the service's 60, for requests that travel at different speeds.
-
-    Raises:
-        ConfigurationError: Not at least one request, or a window that is not a positive number.
     """
 
     def __init__(self, requests: int = 58, window: float = 61.0) -> None:

@@ -3,7 +3,7 @@
 The file holds a `SharedState`, by the machine's clock, under a lock. What may happen to it:
     - A process dies with the lock: the kernel releases it. One that is stopped with the lock: nobody gets a slot until
       it goes on or ends; nobody blocks on the lock, so calls keep their deadlines.
-    - It is damaged or deleted: the window counts as full, whoever comes first. A second, empty file beside it shows
+    - It is damaged or deleted: the window counts as full, whichever process comes first. A second, empty file beside it shows
       that the budget was used before. Only if that one was deleted too, a process that never used the budget begins
       with a free window.
 
@@ -59,8 +59,8 @@ class FileRateBudget(BaseBudget):
         window: Its length, seconds. One above the service's 60.
 
     Raises:
-        ConfigurationError: An argument is out of range, or the system has no file locks of this kind (Windows). At a
-            call: the file cannot be used, because it belongs to another user or is a link. Then nothing is sent.
+        ConfigurationError: The system has no file locks of this kind (Windows). At a call: the file cannot be used,
+            because it belongs to another user or is a link. Then nothing is sent.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, requests: int = 58, window: float = 61.0) -> None:

@@ -184,8 +184,7 @@ class RateLimiter:
     async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
         """Take a slot, wait until it has come, and return whether the call had to wait.
 
-        Raises:
-            BudgetExhaustedError: There is no slot by the monotonic time `latest`; none was taken.
+        Raise BudgetExhaustedError at once, with nothing taken, if there is no slot by the monotonic time `latest`.
         """
         slots = self._slots()
         line, departures = slots.line, slots.line.departures

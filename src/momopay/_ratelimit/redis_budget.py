@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from functools import partial
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -73,9 +72,6 @@ class RedisRateBudget(BaseBudget):
         window: Its length, seconds. One above the service's 60.
         sharers: Among how many processes the budget is divided while Redis is away.
         timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
-
-    Raises:
-        ConfigurationError: An argument is out of range, or redis-py is missing (``pip install 'momopay[redis]'``).
     """
 
     @clears_frames
@@ -93,23 +89,26 @@ class RedisRateBudget(BaseBudget):
         if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
             raise ConfigurationError("timeout must be a finite number of seconds above 0")
         self._sharers = sharers
-        self._connect = partial(_connected, url_or_client, timeout)
-        self._connect()  # to check the URL
+        _connected(url_or_client, timeout)  # this only checks the URL; redis-py connects at the first command
+        self._given = url_or_client
+        self._timeout = timeout
         super().__init__(requests, window)
 
     def __repr__(self) -> str:
         return f"RedisRateBudget(requests={self.requests}, window={self.window})"
 
     def _open(self, account_hash: str) -> RedisSlots:
-        return RedisSlots(self._connect, account_hash, (self.requests, self.window), self._sharers)
+        size = (self.requests, self.window)
+        return RedisSlots(self._given, self._timeout, account_hash, size, self._sharers)
 
 
 class RedisSlots(SharedSlots):
     """The slots of one account, in Redis. Never raises what redis-py raises."""
 
-    def __init__(self, connect: partial[Any], account_hash: str, size: tuple[int, float], sharers: int) -> None:
+    def __init__(self, given: Any, timeout: float, account_hash: str, size: tuple[int, float], sharers: int) -> None:
         super().__init__(*size)
-        self._connect = connect
+        self._given = given  # a URL or a client
+        self._timeout = timeout
         self._error: type[Exception] = _library().RedisError
         self._client: Any = None
         self._key = "momopay:budget:" + account_hash
@@ -125,7 +124,7 @@ class RedisSlots(SharedSlots):
         """Close the idle connection; the next request opens another one."""
         # Without the lock, because an event loop may be the caller. A connection in use closes when it is collected.
         client, self._client = self._client, None
-        if client is not None and client not in self._connect.args:  # the user's own stays open
+        if client is not None and client is not self._given:  # the user's own stays open
             client.connection_pool.disconnect(inuse_connections=False)
 
     async def _change(self, backend: Backend, change: Change) -> float:
@@ -150,7 +149,7 @@ class RedisSlots(SharedSlots):
 
     def _exchange(self, backend: Backend, change: Change) -> float:
         # Taken away until all answers were read. After an exception, another request could read those of this one.
-        client, self._client = self._client or self._connect(), None
+        client, self._client = self._client or _connected(self._given, self._timeout), None
         for _ in range(_ATTEMPTS):
             reading = client.pipeline(transaction=False)
             # The clock last, so that no state which was read is later than it.
