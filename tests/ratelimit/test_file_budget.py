@@ -514,6 +514,20 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
         process(tmp_path / "nowhere" / "budget").reserve()
 
 
+def test_an_exception_of_a_signal_handler_is_not_taken_for_a_broken_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> int:
+        raise TimeoutError  # as many a handler of SIGALRM does; it is an OSError
+
+    caller = process(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", end)
+        with pytest.raises(TimeoutError):
+            caller.reserve()
+    assert process(path).reserve() > 0.25  # the lock is free; the file is new and has a marker, so it counts as full
+
+
 # Who has the lock.
 
 

@@ -3,9 +3,9 @@
 The file holds a `SharedState`, by the machine's clock, under a lock. What may happen to it:
     - A process dies with the lock: the kernel releases it. One that is stopped with the lock: nobody gets a slot until
       it goes on or ends; nobody blocks on the lock, so calls keep their deadlines.
-    - It is damaged or deleted: the window counts as full, whichever process comes first. A second, empty file beside it shows
-      that the budget was used before. Only if that one was deleted too, a process that never used the budget begins
-      with a free window.
+    - It is damaged or deleted: the window counts as full, whichever process comes first. A second, empty file beside
+      it shows that the budget was used before. Only if that one was deleted too, a process that never used the budget
+      begins with a free window.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
 out of a signal handler leaves neither held: both are released by functions of C, called directly.
