@@ -46,7 +46,7 @@ def measure(scale: Scale) -> list[Row]:
     ]
     for work, side, goal in (
         ("reserve behind 1,000", _reserve_behind_many, 20.0),
-        ("FileRateBudget, a slot", _slot_of_a_file, 60.0),
+        ("FileRateBudget, a slot", _slot_of_a_file, 80.0),
     ):
         ours = [side(scale.of(2000)) for _ in range(scale.rounds)]
         rows.append(Row(work, "us CPU a slot", ours, "the goal", [goal] * scale.rounds, 1.0))

@@ -49,8 +49,8 @@ class SharedState:
             shift = max(0.0, data["now"] - now)
             log = SlotLog(requests, window)
             log.kept_for = max(window, data["window"])
-            log.slots = sorted(each - shift for each in data["slots"])
-            log.polls = sorted(each - shift for each in data["polls"])
+            log.slots = [each - shift for each in data["slots"]]
+            log.polls = [each - shift for each in data["polls"]]
             log.stopped_until = data["stop"] - shift
             log.asked = {lane: data["asked"][lane.value] - shift for lane in Lane}
             return cls(log, {process: (count, until - shift) for process, count, until in data["waiting"]})
