@@ -152,13 +152,16 @@ def test_a_wait_of_more_than_a_second_is_logged_at_once(
     assert "'Rate limits' in the docs" in logged[0]
 
 
-def test_a_wait_of_a_second_is_not_logged(limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("seconds", "is_logged"), [(1.0, False), (1.25, True)])
+def test_a_wait_of_up_to_a_second_is_not_logged(
+    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
+) -> None:
     acquire(limiter)
-    clock.time += 9.0
+    clock.time += 10.0 - seconds
     acquire(limiter)
     assert acquire(limiter)
-    assert clock.slept == [1.0]
-    assert not caplog.records
+    assert clock.slept == [seconds]
+    assert bool(caplog.records) == is_logged
 
 
 def test_a_call_that_a_429_pushes_back_is_logged_once(
