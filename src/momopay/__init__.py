@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     )
     from momopay._polling.wait import WaitIterator as WaitIterator
     from momopay._ratelimit.budget import (
-        Budget as Budget,
         Lane as Lane,
         RateBudget as RateBudget,
     )
     from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
-    from momopay._ratelimit.limiter import SharedBudget as SharedBudget
+    from momopay._ratelimit.redis_budget import (
+        RedisClient as RedisClient,
+        RedisRateBudget as RedisRateBudget,
+    )
     from momopay.callbacks import (
         AsyncCallbackHandler as AsyncCallbackHandler,
         CallbackHandler as CallbackHandler,
@@ -114,10 +116,6 @@ if TYPE_CHECKING:
         WalletBalance as WalletBalance,
     )
     from momopay.phones import normalise_phone as normalise_phone
-    from momopay.redis import (
-        RedisClient as RedisClient,
-        RedisRateBudget as RedisRateBudget,
-    )
     from momopay.resources.channels import Channels as Channels
     from momopay.durable.day_report import (
         BookedOrder as BookedOrder,
@@ -152,9 +150,9 @@ else:
         "_core.config": "SHARED_BUDGET UNCHANGED",
         "_polling.schedule": "PollSchedule settled terminal",
         "_polling.wait": "WaitIterator",
-        "_ratelimit.budget": "Budget Lane RateBudget",
+        "_ratelimit.budget": "Lane RateBudget",
         "_ratelimit.file_budget": "FileRateBudget",
-        "_ratelimit.limiter": "SharedBudget",
+        "_ratelimit.redis_budget": "RedisClient RedisRateBudget",
         "callbacks": "AsyncCallbackHandler CallbackHandler parse_callback",
         "client": "AsyncClient Client",
         "errors": """
@@ -178,7 +176,6 @@ else:
         "models.transactions": "Transaction TransactionOverview TransactionPage TransactionSummary",
         "models.wallet": "TopUp WalletBalance",
         "phones": "normalise_phone",
-        "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
         "durable.day_report": "BookedOrder DayReport Difference",
         "durable.delivery": "AsyncTransactionHandler TransactionHandler",

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import momopay
 from momopay._ratelimit.budget import LocalSlots
-from momopay._ratelimit.lane import Place
+from momopay._ratelimit.slot_log import Place
 from momopay._transport import clock
 from momopay.cli.output import Output, stderr
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from momopay import RedisRateBudget
-from redis_server import Caller, RedisServer, need_redis
+from ratelimit.kit import Caller
+from redis_server import RedisServer, need_redis
 
 
 @pytest.fixture(scope="session")
