@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from momopay.cli.credentials import open_client
-from momopay.cli.options import BaseUrl, Json, Utc
-from momopay.cli.output import Output, fields, kes, table
+from momopay.cli.options import ServiceOptions
+from momopay.cli.output import fields, kes, table
 
 
-def balance(base_url: BaseUrl = None, _utc: Utc = False, as_json: Json = False) -> None:
+def balance(options: ServiceOptions) -> None:
     """Show the service wallet, from which fees are paid.
 
     The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
@@ -15,24 +14,24 @@ def balance(base_url: BaseUrl = None, _utc: Utc = False, as_json: Json = False) 
     Examples:
         momopay balance
     """
-    with open_client(base_url) as client:
+    with options.client() as client:
         wallet = client.wallet.balance()
     shown = {
         "Available": f"{wallet.currency} {kes(wallet.available_balance)}",
         "Ledger": f"{wallet.currency} {kes(wallet.ledger_balance)}",
         "Updated": wallet.updated_at,
     }
-    Output(as_json).result(wallet, "Service wallet", fields(shown))
+    options.output.result(wallet, "Service wallet", fields(shown))
 
 
-def channels(base_url: BaseUrl = None, as_json: Json = False) -> None:
+def channels(options: ServiceOptions) -> None:
     """List the payment channels, the default one first.
 
     Examples:
         momopay channels --json
     """
-    output = Output(as_json)
-    with open_client(base_url) as client:
+    output = options.output
+    with options.client() as client:
         found = client.channels.list()
     rows = [
         (

@@ -18,18 +18,16 @@ from momopay.cli import (
     listen,
     payouts,
     probe,
-    reconcile,
+    records,
     sandbox,
-    stk,
-    sweep,
     transactions,
 )
-from momopay.cli.command import DEBUG, JSON, Command, Group
+from momopay.cli.command import DEBUG, JSON, App, Command, command
 from momopay.cli.exit_codes import ExitCode
 
 _EPILOG = "\n".join(
     [
-        "[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument) and MOMOPAY_BASE_URL.\n",
+        "[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
         "[bold]Exit codes[/bold]",
         *(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
     ]
@@ -37,28 +35,27 @@ _EPILOG = "\n".join(
 
 app: typer.Typer = typer.Typer(
     name="momopay",
-    cls=Group,
+    cls=App,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they would show the locals of frames, with keys and phones
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
-# In the order of the help: first what a newcomer runs.
-app.command(cls=Command)(sandbox.sandbox)
-app.command(cls=Command)(doctor.doctor)
-app.command(cls=Command)(probe.probe)
-app.command(cls=Command)(account.balance)
-app.command(cls=Command)(account.channels)
-app.command(cls=Command)(stk.stk)
-app.command(cls=Command)(collect.collect)
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(payouts.app, name="payouts")
-app.add_typer(journal.app, name="journal")
-app.command(cls=Command)(sweep.sweep)
-app.command(cls=Command)(reconcile.reconcile)
-app.command(cls=Command)(listen.listen)
-app.add_typer(callback.app, name="callback")
+_PAYMENTS, _RECORDS, _DEVELOPMENT = ({"rich_help_panel": name} for name in ("Payments", "Records", "Development"))
+command(app, **_PAYMENTS)(collect.collect)
+app.add_typer(payouts.app, name="payouts", **_PAYMENTS)
+app.add_typer(transactions.app, name="transactions", **_PAYMENTS)
+command(app, **_PAYMENTS)(account.balance)
+command(app, **_PAYMENTS)(account.channels)
+command(app, **_RECORDS)(records.sweep)
+command(app, **_RECORDS)(records.reconcile)
+app.add_typer(journal.app, name="journal", **_RECORDS)
+app.command(cls=Command, **_DEVELOPMENT)(sandbox.sandbox)
+command(app, **_DEVELOPMENT)(listen.listen)
+app.add_typer(callback.app, name="callback", **_DEVELOPMENT)
+command(app, **_DEVELOPMENT)(doctor.doctor)
+app.command(cls=Command, **_DEVELOPMENT)(probe.probe)
 
 
 def _show_version(wanted: bool) -> None:
@@ -84,8 +81,8 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
-    # Without --debug too, the log of a payment whose outcome is unknown reaches the terminal.
-    handler.setLevel(logging.DEBUG if debug else logging.ERROR)
+    # Without --debug too: a wait for the rate budget, and a payment whose outcome is unknown, must not be silent.
+    handler.setLevel(logging.DEBUG if debug else logging.WARNING)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
     # A process that runs several commands, such as a test, would otherwise log each line several times.

@@ -35,9 +35,9 @@ def api_key() -> str:
 
 
 def open_client(
-    base_url: str | None, *, key: str | None = None, budget: momopay.RateBudget | None = None
+    base_url: str | None, *, key: str | None = None, journal: momopay.Journal | None = None
 ) -> momopay.Client:
-    """Return a client; without a budget of its own it has the default one.
+    """Return a client, whose durable calls use the journal.
 
     Raises:
         CommandError: No key, or no address.
@@ -46,8 +46,7 @@ def open_client(
     if not base_url:
         raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
     # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
-    key = api_key() if key is None else key
-    return momopay.Client(key, base_url=base_url, budget=momopay.SHARED_BUDGET if budget is None else budget)
+    return momopay.Client(api_key() if key is None else key, base_url=base_url, journal=journal)
 
 
 def open_journal(where: str, account: str, *, create: bool = False) -> momopay.Journal:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, Protocol, TextIO, cast, runtime_checkable
+from typing import Any, Final, Protocol, TextIO, TypeVar, cast, runtime_checkable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -22,6 +22,8 @@ from rich.text import Text
 from momopay._redaction import mask_phone, redact
 from momopay.cli.times import local
 from momopay.money import format_amount
+
+ItemT = TypeVar("ItemT")
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 # A status that the service adds later is shown without a colour.
@@ -177,6 +179,24 @@ class Output:
         console = stdout()
         for each in shown:
             console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
+
+    def each(
+        self,
+        items: Iterable[ItemT],
+        headings: Sequence[str],
+        row: Callable[[ItemT], Sequence[object]],
+        *,
+        document: Callable[[ItemT], object] | None = None,
+    ) -> int:
+        """Show a list, and return its length: a line of JSON for each item as it comes, or a table for people."""
+        if not self.as_json:
+            rows = [row(item) for item in items]
+            self.result(None, table(headings, rows, right=("KES",)))
+            return len(rows)
+        count = 0
+        for count, item in enumerate(items, start=1):  # noqa: B007  the length
+            self.result(item if document is None else document(item))
+        return count
 
     def note(self, text: str | Text | Table) -> None:
         """Tell people something that is not a result, on stderr."""

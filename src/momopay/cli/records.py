@@ -1,7 +1,8 @@
-"""Compare a day of the service with the journal and the orders."""
+"""The journal against the service: sweep it, and compare a day with the journal and the orders."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,15 +11,53 @@ from typing import Annotated
 import typer
 
 import momopay
-from momopay.cli.credentials import open_client, open_journal
-from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, JournalAccount, JournalAt, Json, Utc
-from momopay.cli.output import Output, fields, kes, plain, stderr, table
+from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from momopay.cli.options import AccountOptions, finite
+from momopay.cli.output import fields, kes, plain, stderr, table
+from momopay.errors import MomoPayError
+
+
+def sweep(
+    options: AccountOptions,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", metavar="SECONDS", min=1, callback=finite, help="Sweep again and again, until Ctrl-C."),
+    ] = None,
+) -> None:
+    """Record how the journal's payments ended, also those whose answer or callback was lost.
+
+    One pass of at most 15 requests; what it does not reach is left to the next one. Safe to run in several places at
+    once. It has no handler: an application that sweeps too still gets each end that is recorded here. With --json, one
+    document for each pass.
+
+    Examples:
+        momopay sweep --journal shop.db
+        momopay sweep --journal shop.db --every 60
+    """
+    output = options.output
+    headings = ("Settled now", "Open", "In doubt")
+    with options.open_journal() as journal, options.client(journal) as client:
+        while True:
+            try:
+                report = client.transactions.sweep()
+                counts = table(headings, [(report.settled, report.open, report.unknown)], right=headings)
+                hint = ["`momopay payouts status` shows what is in doubt."] if report.unknown else []
+                output.result(asdict(report), counts, *hint)
+            except MomoPayError as error:
+                if every is None or exit_code_of(error) is not ExitCode.TRY_LATER:
+                    raise
+                output.note(f"The next sweep goes on: {plain(error)}")
+            if every is None:
+                return
+            time.sleep(every)
 
 
 def reconcile(
+    options: AccountOptions,
     day: Annotated[str, typer.Option(metavar="DAY", help="2026-11-30, or 2026-11 for the whole month.")],
-    journal: JournalAt,
+    last_day: Annotated[
+        str | None, typer.Option("--last-day", metavar="DAY", help="The last of several days, or months.")
+    ] = None,
     orders: Annotated[
         Path | None,
         typer.Option(
@@ -29,11 +68,7 @@ def reconcile(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
-    utc: Utc = False,
-    account: JournalAccount = "default",
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """Compare a day of the service's list with the journal and your orders.
 
     Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
@@ -44,17 +79,19 @@ def reconcile(
         momopay reconcile --day 2026-11-30 --journal shop.db
         momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
     """
-    output = Output(as_json)
-    first, last = _days(day)
+    output = options.output
+    first, last = _days(day, "--day")
+    if last_day is not None:
+        last = _days(last_day, "--last-day")[1]
     booked = None if orders is None else momopay.BookedOrder.read_csv(orders)
     if out is not None:
         _check_writable(out)
     with (
-        open_client(base_url) as client,
-        open_journal(journal, account) as opened,
+        options.open_journal() as journal,
+        options.client(journal) as client,
         stderr().status("Reading the service's list"),
     ):
-        report = client.transactions.reconcile(journal=opened, day=first, last_day=last, orders=booked, utc=utc)
+        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.utc)
     if out is not None:
         report.write_csv(out)
     sums = {
@@ -67,15 +104,16 @@ def reconcile(
     rows = [
         (output.text(each.reference), output.text(each.ours), each.theirs, each.remedy) for each in report.differences
     ]
-    shown = table(("Reference", "Ours", "Theirs", "What to do"), rows) if rows else "No differences."
     counts = {"Transactions": report.transactions, "Not ended": report.open}
     output.result(
-        _document(report), fields(counts | {name: f"KES {kes(amount)}" for name, amount in sums.items()}), shown
+        {**asdict(report), "agrees": report.agrees},
+        fields(counts | {name: f"KES {kes(amount)}" for name, amount in sums.items()}),
+        table(("Reference", "Ours", "Theirs", "What to do"), rows) if rows else "No differences.",
     )
-    raise typer.Exit(ExitCode.OK if report.agrees else ExitCode.REFUSED)
+    return ExitCode.OK if report.agrees else ExitCode.REFUSED
 
 
-def _days(text: str) -> tuple[date, date]:
+def _days(text: str, option: str) -> tuple[date, date]:
     """Return the first and the last day of a day, or of a month."""
     try:
         if text.count("-") == 1:
@@ -85,7 +123,7 @@ def _days(text: str) -> tuple[date, date]:
     except (ValueError, OverflowError):
         kind = "month" if text.count("-") == 1 else "date"
         remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
-        raise CommandError(f"--day: {text or repr(text)} is not a {kind}", remedy=remedy) from None
+        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None
 
 
 def _check_writable(out: Path) -> None:
@@ -98,7 +136,3 @@ def _check_writable(out: Path) -> None:
     except OSError as error:
         remedy = "give a file that can be written"
         raise CommandError(f"--out {plain(out)}: {error.strerror}", remedy=remedy) from error
-
-
-def _document(report: momopay.DayReport) -> dict[str, object]:
-    return {**asdict(report), "agrees": report.agrees}
