@@ -1,13 +1,15 @@
-"""One answer of the service as it came, whatever it is: nothing here raises for an answer of another shape. Pure."""
+"""One answer of the service as it came: its records, and how their values are written. Pure.
+
+Nothing here raises for an answer of another shape.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -15,87 +17,36 @@ from momopay._redaction import redact
 
 _MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
 _REQUEST_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
+UNAUTHORIZED: Final = 401
+THROTTLED: Final = 429
 
 
-@dataclass(frozen=True)
 class Answer:
-    """One answer.
+    """One answer; what it does not have is empty. Without a `status` no whole response came."""
 
-    Attributes:
-        status: The HTTP status; None if no whole response came.
-        headers: By name, in lower case.
-        body: Decompressed.
-        problem: Why no whole response came.
-    """
-
-    status: int | None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes = b""
-    problem: str | None = None
-
-    @cached_property
-    def envelope(self) -> Mapping[str, Any]:
-        """The JSON object that the body is; empty if it is none."""
-        try:
-            value: object = json.loads(self.body, parse_float=Decimal)
-        except (ValueError, ArithmeticError, RecursionError):
-            return {}
-        return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the service did what was asked: 2xx, and the body does not say otherwise, nor is it a page."""
-        return self._is_2xx and not self.is_page and self.envelope.get("success") is not False
-
-    @property
-    def is_page(self) -> bool:
-        """Whether the body is no JSON object, such as the page of a proxy. An empty body may be the service's."""
-        return bool(self.body.strip()) and not self.envelope
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether the service looked at the request and refused it: 4xx, apart from timeouts and throttling.
-
-        A 2xx whose body says that it failed is a refusal too.
-        """
-        if self.status is None or self.status in {408, 429}:
-            return False
-        return 400 <= self.status < 500 or (self._is_2xx and self.envelope.get("success") is False)  # noqa: PLR2004
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """The record of a success; empty if there is none."""
-        data = self.envelope.get("data") if self.is_success else None
-        return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-
-    @property
-    def items(self) -> list[Mapping[str, Any]]:
-        """The records of a list; empty if there are none."""
-        items = self.data.get("items")
-        records = cast("list[object]", items) if isinstance(items, list) else []
-        return [cast("dict[str, Any]", record) for record in records if isinstance(record, dict)]
-
-    @property
-    def error(self) -> Mapping[str, Any]:
-        """The error of a refusal; empty if there is none."""
-        error = self.envelope.get("error")
-        return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-
-    @property
-    def _is_2xx(self) -> bool:
-        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """The details of a refusal; empty if there are none."""
-        details = self.error.get("details")
-        return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
-
-    @property
-    def code(self) -> str | None:
-        """The code of a refusal."""
-        code = self.error.get("code")
-        return quoted(code) if isinstance(code, str) and code.strip() else None
+    def __init__(self, status: int | None, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
+        self.is_empty = not body.strip()
+        self.envelope = _parsed(body)  # the JSON object that the body is
+        # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
+        is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
+        says_no = self.envelope.get("success") is False
+        self.is_success = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
+        # The service looked at the request and refused it, apart from timeouts and throttling.
+        is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
+        self.is_refusal = is_4xx or (is_2xx and says_no)
+        self.is_failure = status is None or status >= 500  # noqa: PLR2004
+        self.data = _object(self.envelope.get("data")) if self.is_success else {}
+        items: object = self.data.get("items")
+        self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
+        # Newest first.
+        self.transactions = [seen for seen in map(Transaction, self.items) if seen.id]
+        self.error = _object(self.envelope.get("error"))
+        self.details = _object(self.error.get("details"))
+        code: object = self.error.get("code")
+        self.code = _quoted(code) if isinstance(code, str) else ""
 
     @property
     def request_id(self) -> str | None:
@@ -110,14 +61,47 @@ class Answer:
         """What came, in a few words that hold nothing personal."""
         if self.status is None:
             return "no answer"
-        if not self.body.strip():
-            return f"{self.status} with an empty body"
-        if self.code:
+        if self.code.strip():
             return f"{self.status} {self.code}"
-        return f"{self.status}" if "success" in self.envelope else f"{self.status} with a body that is no envelope"
+        body = " with an empty body" if self.is_empty else " with a body that is no envelope"
+        return f"{self.status}{'' if 'success' in self.envelope else body}"
 
 
-def quoted(text: str) -> str:
+class Transaction:
+    """One transaction as one answer shows it, in either naming style. A text is "" where there is none."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.id = self._text("transactionId", "transaction_id", "id")
+        self.type = self._text("type").upper()
+        self.status = self._text("status").upper()
+        self.phone = self._text("phone", "phoneNumber", "phone_number")
+        self.reference = self._text(
+            "accountReference", "account_reference", "externalReference", "external_reference", "reference"
+        )
+        self.result_code = self._text("resultCode", "result_code")
+        self.created = self._text("createdAt", "created_at")
+        self.amount = amount_of(record.get("amount"))
+        self.fee = amount_of(field_of(record, "transactionFee", "transaction_fee"))
+        self.is_prompt = self.type.startswith("STK")
+
+    def _text(self, *names: str) -> str:
+        value = field_of(self.record, *names)
+        return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        return _object(json.loads(body, parse_float=Decimal))
+    except (ValueError, ArithmeticError, RecursionError):
+        return {}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _quoted(text: str) -> str:
     """Return a text of the service as a profile may hold it: short, printable, without keys and phones."""
     return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
 
@@ -144,3 +128,51 @@ def amount_of(value: object) -> Decimal | None:
     except ArithmeticError:
         return None
     return amount if amount.is_finite() else None
+
+
+def instant(text: str) -> datetime | None:
+    """Return a time; without a zone, if it has none; None if it is not ISO 8601."""
+    try:
+        return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
+    except ValueError:
+        return None
+
+
+def style_of_time(value: object) -> str:
+    """Return how a time is written: with Z, with an offset, without a zone, or since 1970."""
+    since_1970 = amount_of(value)
+    if since_1970 is not None:
+        unit = "seconds" if since_1970 < _FIRST_MILLISECONDS else "milliseconds"
+        return f"{unit} since 1970{', as text' if isinstance(value, str) else ''}"
+    when = instant(str(value))
+    if when is None:
+        return _pattern(value)
+    return "no zone" if when.tzinfo is None else "Z" if str(value).endswith("Z") else "an offset"
+
+
+def style_of_phone(value: object) -> str:
+    """Return how a phone is written: whole as it is specified, masked, or its pattern."""
+    if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
+        return "whole"
+    return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
+
+
+def style_of_amount(value: object) -> str:
+    """Return how an amount is written: as a number or text, or its pattern."""
+    if amount_of(value) is None:
+        return re.sub("#+", "#", _pattern(value))  # 1,000 KES and 500,000 KES are written alike
+    return "text" if isinstance(value, str) else "numbers"
+
+
+def style_of_word(word: object, specified: Container[str]) -> str:
+    """Return how a word is written that the service page lists; a word that it does not list, as it is."""
+    text = str(word)
+    if text.upper() not in specified:
+        return _quoted(text)
+    return "as specified" if text.isupper() else "in lower case" if text.islower() else "in mixed case"
+
+
+def _pattern(value: object) -> str:
+    """Return a value with every digit as # and every word as a, which holds nothing personal."""
+    pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
+    return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"

@@ -1,28 +1,97 @@
-"""A profile: what a probe learned of a service, as a TOML file, and what changed between two of them."""
+"""What a probe found: a value for each row with its evidence, as a TOML file, and what changed between two of them."""
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 from momopay import __version__
+from momopay._redaction import redact
 from momopay.errors import ConfigurationError
-from momopay.probe.findings import Finding, Value
-from momopay.probe.table import BY_NAME
-from momopay.probe.toml import table
+from momopay.probe.answers import Answer
+from momopay.probe.rows import BY_NAME, ROWS, VARYING
 
+Value: TypeAlias = bool | int | str | list[str]
+
+UNKNOWN: Final = "unknown"
+_MOST_REQUESTS: Final = 5
 _FORMAT: Final = 1
 _HEAD: Final = "# What the service does where its description leaves it open. Written by `momopay probe`.\n"
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What was found about one row.
+
+    Attributes:
+        value: What the service does; ``"unknown"`` if the probe could not tell, or the sandbox's switch has no value
+            for it.
+        sentence: What was seen, or what it would take to see it.
+        request_ids: The requests whose answers show it.
+        unnamed: What the service does, if the sandbox's switch has no value for it.
+    """
+
+    value: Value
+    sentence: str
+    request_ids: tuple[str, ...] = ()
+    unnamed: Value | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the probe could tell, and the sandbox can do the same."""
+        return self.value != UNKNOWN
+
+    @property
+    def seen(self) -> Value | None:
+        """What the service does, also if no switch has a value for it; None if the probe could not tell."""
+        return self.value if self.is_known else self.unnamed
+
+
+class Findings:
+    """The findings of one run, by the name of the row. The key gets past it in no answer of the service."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._found: dict[str, Finding] = {}
+
+    def add(self, name: str, seen: Value | None, sentence: str, *answers: Answer) -> None:
+        """Keep what was seen; None, which says nothing, does not replace what does."""
+        if seen is None and self.seen(name) is not None:
+            return
+        if isinstance(seen, str | list):
+            seen = self._clean(seen) if isinstance(seen, str) else [self._clean(each) for each in seen]
+        ids = dict.fromkeys(each.request_id for each in answers if each.request_id is not None)
+        shown = tuple(self._without_key(each) for each in list(ids)[:_MOST_REQUESTS])
+        values = BY_NAME[name].values
+        if seen is not None and (not values or any(seen == each for each in values)):
+            self._found[name] = Finding(seen, self._clean(sentence), shown)
+        else:
+            self._found[name] = Finding(UNKNOWN, self._clean(sentence), shown, seen)
+
+    def seen(self, name: str) -> Value | None:
+        """Return what was seen about a row, None if nothing was."""
+        return self._found[name].seen if name in self._found else None
+
+    def all(self) -> Mapping[str, Finding]:
+        """Return a finding for each row, in the order of the table."""
+        return {row.name: self._found.get(row.name) or Finding(UNKNOWN, row.needs) for row in ROWS}
+
+    def _clean(self, text: str) -> str:
+        return redact(self._without_key("".join(each if each.isprintable() else "?" for each in text)))
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "*****")  # `redact` could take the digits of a UUID for a phone
+
+
+@dataclass(frozen=True)
 class Change:
-    """A row whose value is another one than before.
+    """A row about which something else was seen than before.
 
     Attributes:
         name: The name of the switch or fact.
@@ -57,7 +126,7 @@ class Profile:
 
     @property
     def switches(self) -> dict[str, Value]:
-        """The values of the sandbox's switches, ``"unknown"`` where the probe could not tell."""
+        """The values of all of the sandbox's switches, ``"unknown"`` where the probe could not tell."""
         return {name: each.value for name, each in self.findings.items() if _is_switch(name)}
 
     @property
@@ -66,19 +135,23 @@ class Profile:
         return {name: each.value for name, each in self.findings.items() if not _is_switch(name)}
 
     def changes_since(self, before: Profile) -> list[Change]:
-        """Return what has another value than in an earlier profile. What either of them does not know is no change."""
-        pairs = [(name, before.findings[name].value, self.findings[name].value) for name in self.compared(before)]
-        return [Change(name, then, now) for name, then, now in pairs if then != now]
+        """Return what is answered differently than in an earlier profile, also if no switch has a value for it."""
+        pairs = [(name, before.findings[name].seen, self.findings[name].seen) for name in self.compared(before)]
+        return [
+            Change(name, then, now)
+            for name, then, now in pairs
+            if then is not None and now is not None and not _is_same(name, then, now)
+        ]
 
     def compared(self, before: Profile) -> list[str]:
-        """Return the names that both profiles know."""
-        known = [name for name, each in self.findings.items() if each.is_known]
-        return [name for name in known if name in before.findings and before.findings[name].is_known]
+        """Return the names about which both profiles saw something."""
+        seen = [name for name, each in self.findings.items() if each.seen is not None]
+        return [name for name in seen if name in before.findings and before.findings[name].seen is not None]
 
     def not_compared(self, before: Profile) -> list[str]:
-        """Return the names that an earlier profile knows and this one does not."""
-        compared = set(self.compared(before))
-        return [name for name, each in before.findings.items() if each.is_known and name not in compared]
+        """Return the names about which an earlier profile saw something and this one did not."""
+        compared = self.compared(before)
+        return [name for name, each in before.findings.items() if each.seen is not None and name not in compared]
 
     def to_toml(self) -> str:
         """Return the text of the file: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""
@@ -90,18 +163,15 @@ class Profile:
             "key": self.key,
             "asked": list(self.asked),
         }
-        tables = [table("probe", about), table("switches", self.switches), table("facts", self.facts)]
+        tables = [_table("probe", about), _table("switches", self.switches), _table("facts", self.facts)]
         for name, each in self.findings.items():
-            shown = {"sentence": each.sentence, "request_ids": list(each.request_ids)}
-            tables.append(table(f"evidence.{name}", shown))
+            unnamed = {} if each.unnamed is None else {"unnamed": each.unnamed}
+            shown = {"sentence": each.sentence, "request_ids": list(each.request_ids), **unnamed}
+            tables.append(_table(f"evidence.{name}", shown))
         return _HEAD + "\n".join(tables)
 
     def save(self, path: str | Path) -> None:
-        """Write the file; a crash leaves the old one or the new one.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write the file; a crash leaves the old one or the new one."""
         target = Path(path)
         written = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
@@ -118,27 +188,48 @@ class Profile:
             ConfigurationError: It cannot be read, or is no profile, or one of a newer format.
         """
         try:
-            document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return cls._parsed(document)
+            document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            about = document["probe"]
+            if about["format"] != _FORMAT or not isinstance(about["date"], datetime):
+                raise ValueError(f"its format is {about['format']}, and this version reads {_FORMAT}")
+            findings = dict[str, Finding]()
+            for name, value in {**document["switches"], **document["facts"]}.items():
+                seen = document["evidence"].get(name, {})
+                ids = tuple(map(str, seen.get("request_ids", ())))
+                findings[name] = Finding(value, str(seen.get("sentence", "")), ids, seen.get("unnamed"))
+            return cls(findings, about["host"], about["key"], tuple(about["asked"]), about["date"], about["momopay"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"it has no {error}" if isinstance(error, KeyError) else error
             raise ConfigurationError(f"{path} is no profile of momopay probe: {problem}") from error
 
-    @classmethod
-    def _parsed(cls, document: Mapping[str, Any]) -> Self:
-        about = document["probe"]
-        if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']}, and this version reads {_FORMAT}")
-        findings = dict[str, Finding]()
-        for name, value in {**document["switches"], **document["facts"]}.items():
-            evidence = cast("dict[str, Any]", document.get("evidence", {}).get(name, {}))
-            ids = tuple(map(str, evidence.get("request_ids", ())))
-            findings[name] = Finding(value, str(evidence.get("sentence", "")), ids)
-        date = about["date"]
-        if not isinstance(date, datetime):
-            raise TypeError("its date is no time")
-        return cls(findings, about["host"], about["key"], tuple(about["asked"]), date, about["momopay"])
-
 
 def _is_switch(name: str) -> bool:
     return name in BY_NAME and BY_NAME[name].is_switch
+
+
+def _is_same(name: str, then: Value, now: Value) -> bool:
+    if name in VARYING:
+        return _set_of(now) <= _set_of(then)
+    return then == now
+
+
+def _set_of(value: Value) -> set[str]:
+    return set(value) if isinstance(value, list) else {str(value)}
+
+
+def _table(name: str, values: Mapping[str, object]) -> str:
+    """Return a table of TOML. Names are bare keys: letters, digits, dashes and underscores."""
+    return "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""])
+
+
+def _toml(value: object) -> str:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case str():
+            # JSON's escapes are TOML's, apart from DEL, which TOML wants escaped.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list():
+            return f"[{', '.join(map(_toml, cast('list[object]', value)))}]"
+        case _:
+            return str(value).lower()  # a flag or a number
