@@ -124,6 +124,7 @@ class _Order:
             seen = f"{error.status_code} {error.code}"
         except OutcomeUnknownError as error:
             if error.transaction_id != first:
+                self._findings.add("duplicate_reference", None, f"A second prompt with one reference: {error}")
                 raise
             seen = "the first transaction"
         self._findings.add("duplicate_reference", seen, f"A second prompt with one reference got {seen}.")
