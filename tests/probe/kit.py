@@ -82,7 +82,7 @@ class Scene:
                 return None
             document = response.json()
             data = document["data"]
-            for record in data["items"] if "items" in data else [data]:
+            for record in data.get("items", [data]):
                 change(record)
             return httpx.Response(response.status_code, headers={"date": response.headers["date"]}, json=document)
 

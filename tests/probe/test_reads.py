@@ -141,7 +141,7 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
     (WALLET, "balance_times", put("updatedAt", 1_763_632_800), "seconds since 1970"),
     (LIST, "list_fields", renamed("transactionId", "txId"), None),
     (READ, "read_fields", renamed("createdAt", "created"), None),
-    (READ, "naming", lambda record: (renamed("createdAt", "created_at")(record)), "both styles"),
+    (READ, "naming", renamed("createdAt", "created_at"), "both styles"),
 ]
 
 
@@ -245,9 +245,7 @@ FORMATS = {
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("others", ["everything", "nothing", "failure"])
-def test_formats_of_times(
-    service: OtherService, monkeypatch: pytest.MonkeyPatch, format_: str, others: str
-) -> None:
+def test_formats_of_times(service: OtherService, monkeypatch: pytest.MonkeyPatch, format_: str, others: str) -> None:
     listed = OtherService.list
 
     def answer(self: OtherService, query: dict[str, str]) -> Listed:

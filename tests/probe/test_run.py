@@ -84,7 +84,7 @@ def test_endpoints_that_fail_are_facts(scene: Scene) -> None:
         scene.sandbox.fail_next("GET", path, Fault.html_502, times=100)
     found = scene.probe()
     failed = ("balance_read", "channels_read", "list_read", "transaction_not_found")
-    assert {found.facts[name] for name in failed} == {"502 with a body that is no envelope"}
+    assert [found.facts[name] for name in failed] == ["502 with a body that is no envelope"] * 4
     assert found.facts["unknown_path"] == "404 NOT_FOUND"
     assert found.facts["invalid_cursor"] == "unknown"  # the list fails in any case
     assert len(scene.sent) < 30  # a service that is down is not asked three times about each row
@@ -175,7 +175,9 @@ def test_a_429_is_waited_for(scene: Scene) -> None:
     assert scene.time.slept == [60.0]
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt(), APIConnectionError("gone")], ids=lambda stop: type(stop).__name__)
+@pytest.mark.parametrize(
+    "stop", [KeyboardInterrupt(), APIConnectionError("gone")], ids=lambda stop: type(stop).__name__
+)
 def test_what_was_found_is_kept_at_each_step(
     scene: Scene, journal: Journal, stop: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +190,7 @@ def test_what_was_found_is_kept_at_each_step(
     assert [profile.asked[-1] for profile in scene.saved][:3] == ["reads", "write", "spend"]
     assert scene.saved[-1].switches["delete_answer"] == "envelope"
     # An error of one step does not keep it from the next.
-    assert scene.saved[-1].asked[-1] == ("spend" if isinstance(stop, KeyboardInterrupt) else "rate")
+    assert ("rate" in scene.saved[-1].asked) is not isinstance(stop, KeyboardInterrupt)
 
 
 def test_a_sandbox_with_the_profile_is_probed_to_the_same(scene: Scene, journal: Journal, tmp_path: Path) -> None:

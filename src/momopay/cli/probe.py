@@ -47,7 +47,9 @@ def probe(
     write: Annotated[
         bool, typer.Option("--write", help="Also create, change and delete a channel of its own.")
     ] = False,
-    rate: Annotated[bool, typer.Option("--rate", help="Also use up a minute's requests, in three minutes.")] = False,
+    rate: Annotated[
+        bool, typer.Option("--rate", help="Also use up a minute's requests, in three to six minutes.")
+    ] = False,
     spend: Annotated[
         Decimal | None,
         typer.Option("--spend", metavar="KES", parser=amount, help="Also send a prompt for KES 1; with 2, two."),
@@ -65,8 +67,9 @@ def probe(
     """Find out what the service does where its description leaves it open.
 
     By default it only reads: about 40 of the 60 requests a minute. With --against, exits with 1 if something is
-    answered in another way, and names it; what one of the two does not know is no change. `momopay sandbox --profile FILE`
-    behaves as the file says. With a live key, it asks before --write and --rate; before --spend it always asks.
+    answered in another way, and names it; what one of the two does not know is no change. What was found is written
+    after each step. `momopay sandbox --profile FILE` behaves as the file says. With a live key, it asks before --write
+    and --rate; before --spend it always asks.
 
     Examples:
         momopay probe --out service.toml

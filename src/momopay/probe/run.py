@@ -63,7 +63,8 @@ def probe(
     def found() -> Profile:
         add_what_is_common(findings, wire.reads)
         kind = "test" if wire.key.startswith("pk_test_") else "live"
-        return Profile(findings.all(), wire.host, kind, tuple(dict.fromkeys(asked)), datetime.now(UTC))
+        options = tuple(option for option in ("reads", "write", "rate", "spend") if option in asked)
+        return Profile(findings.all(), wire.host, kind, options, datetime.now(UTC))
 
     def step(option: str, ask: Callable[[], object]) -> None:
         asked.append(option)
