@@ -197,7 +197,7 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
     )
     assert done.code == 0, done.err
     document = tomllib.loads(profile.read_text())
-    assert document["probe"]["asked"] == ["reads", "write", "rate", "spend"]
+    assert document["probe"]["asked"] == ["rate", "reads", "spend", "write"]
     known = [name for name, value in document["switches"].items() if value != "unknown"]
     assert len(known) == 14
     for secret in (key, "712349932"):

@@ -21,12 +21,18 @@ from probe.kit import Scene
 Value = bool | int | str | list[str]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), TEXTS, st.lists(TEXTS, max_size=3))
-WHEN = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
+ABOUT = {
+    "format": 1,
+    "momopay": "0.3.0",
+    "date": datetime(2026, 11, 22, tzinfo=UTC),
+    "host": "api.example",
+    "asked": ["reads"],
+}
 
 
 def profile(**values: Value) -> Profile:
     findings = {name: Finding(value, f'It is "{value}".', ("r-1",)) for name, value in values.items()}
-    return Profile(findings, "api.example", "test", ("reads",), WHEN, "0.3.0")
+    return Profile(findings, ABOUT)
 
 
 def test_a_file_is_read_back(tmp_path: Path) -> None:
@@ -45,7 +51,7 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.tuples(VALUES, TEXTS, VALUES)))
 def test_whatever_was_found_is_read_back(found: dict[str, tuple[Value, str, Value]]) -> None:
     findings = {name: Finding(value, text, (text,), unnamed) for name, (value, text, unnamed) in found.items()}
-    written = Profile(findings, "api.example", "test", ("reads",), WHEN, "0.3.0")
+    written = Profile(findings, ABOUT)
     with TemporaryDirectory() as folder:
         (path := Path(folder) / "service.toml").write_text(written.to_toml(), encoding="utf-8", newline="")
         assert Profile.load(path) == written
@@ -70,7 +76,7 @@ def test_changes() -> None:
     now = profile(naming="snake_case", rate_limit=60, retry_after="seconds", delete_status="unknown", new=1)
     assert now.changes_since(before) == [Change("naming", "camelCase", "snake_case")]
     assert now.not_compared(before) == ["delete_status", "gone"]
-    later = replace(before, date=WHEN.replace(year=2027))
+    later = replace(before, about={**ABOUT, "date": datetime(2027, 11, 22, tzinfo=UTC)})
     assert later.changes_since(before) == before.changes_since(later) == []
 
 

@@ -49,7 +49,6 @@ def test_another_service(service: OtherService) -> None:
     }
     expected = {
         "read_statuses": ["200", "203"],
-        "request_id": "not always a UUID",
         "envelope_fields": ["data", "requestId", "success"],
         "balance_amounts": "text",
         "balance_fields": ["available_balance", "ledger_balance"],
@@ -74,7 +73,7 @@ def test_another_service(service: OtherService) -> None:
         "changed_shortcode": "ignore",
     }
     assert {name: found.facts[name] for name in expected} == expected
-    assert (found.host, found.key, service.channels) == ("api.example", "live", [])
+    assert (found.about["host"], found.about["key"], service.channels) == ("api.example", "live", [])
     text = found.to_toml()
     assert "secretkey" not in text
     assert PHONE not in text

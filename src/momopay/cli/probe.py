@@ -215,8 +215,8 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
     if before is None:
         output.result(document, *_tables(profile))
         return []
-    if before.host != profile.host:
-        output.note(f"The earlier profile is of another host, {plain(before.host)}.")
+    if before.about["host"] != profile.about["host"]:
+        output.note(f"The earlier profile is of another host, {plain(before.about['host'])}.")
     changes, missed = profile.changes_since(before), profile.not_compared(before)
     document |= {
         "changes": [{"name": each.name, "before": each.before, "now": each.now} for each in changes],
@@ -248,7 +248,7 @@ def _tables(profile: Profile) -> list[object]:
         unknown = [row.name for row in ROWS if row.cost is cost and not profile.findings[row.name].is_known]
         if unknown:
             option = cost.value.removeprefix("--")
-            why = _COSTS["READS" if option in profile.asked else cost.name]
+            why = _COSTS["READS" if option in profile.about["asked"] else cost.name]
             shown.append(Text.assemble((f"Unknown ({why}): ", "bold"), ", ".join(unknown)))
     return shown
 

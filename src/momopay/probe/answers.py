@@ -1,7 +1,4 @@
-"""One answer of the service as it came: its records, and how their values are written. Pure.
-
-Nothing here raises for an answer of another shape.
-"""
+"""One answer of the service as it came: its records, and how their values are written. Any answer is one. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from collections.abc import Container, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, cast
-from uuid import UUID
 
 from momopay._redaction import redact
 
 _MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
-_REQUEST_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
 _FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
 UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
@@ -46,22 +43,21 @@ class Answer:
         self.error = _object(self.envelope.get("error"))
         self.details = _object(self.error.get("details"))
         code: object = self.error.get("code")
-        self.code = _quoted(code) if isinstance(code, str) else ""
+        self.code = _quoted(code.strip()) if isinstance(code, str) else ""
 
     @property
     def request_id(self) -> str | None:
         """The request's id, if it is one that may be shown."""
-        found = self.envelope.get("requestId") or self.headers.get("x-request-id")
-        if not isinstance(found, str) or not _REQUEST_ID.fullmatch(found):
-            return None
-        return found if is_uuid(found) else redact(found)
+        found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
+        # In a UUID, `redact` could take digits for a phone.
+        return found if _UUID.fullmatch(found) else redact(found) if _REQUEST_ID.fullmatch(found) else None
 
     @property
     def summary(self) -> str:
         """What came, in a few words that hold nothing personal."""
         if self.status is None:
             return "no answer"
-        if self.code.strip():
+        if self.code:
             return f"{self.status} {self.code}"
         body = " with an empty body" if self.is_empty else " with a body that is no envelope"
         return f"{self.status}{'' if 'success' in self.envelope else body}"
@@ -75,10 +71,6 @@ class Transaction:
         self.id = self._text("transactionId", "transaction_id", "id")
         self.type = self._text("type").upper()
         self.status = self._text("status").upper()
-        self.phone = self._text("phone", "phoneNumber", "phone_number")
-        self.reference = self._text(
-            "accountReference", "account_reference", "externalReference", "external_reference", "reference"
-        )
         self.result_code = self._text("resultCode", "result_code")
         self.created = self._text("createdAt", "created_at")
         self.amount = amount_of(record.get("amount"))
@@ -102,16 +94,8 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text of the service as a profile may hold it: short, printable, without keys and phones."""
+    # As a profile may hold a text of the service.
     return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
-
-
-def is_uuid(value: object) -> bool:
-    """Return whether a value is the text of a UUID."""
-    try:
-        return isinstance(value, str) and str(UUID(value)) == value.lower()
-    except ValueError:
-        return False
 
 
 def field_of(record: Mapping[str, Any], *names: str) -> Any:
@@ -173,6 +157,6 @@ def style_of_word(word: object, specified: Container[str]) -> str:
 
 
 def _pattern(value: object) -> str:
-    """Return a value with every digit as # and every word as a, which holds nothing personal."""
+    # Every digit as #, and every word as a: it holds nothing personal.
     pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
     return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"

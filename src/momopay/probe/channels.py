@@ -11,12 +11,13 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 from uuid import uuid4
 
 from momopay.probe.answers import Answer, field_of
 from momopay.probe.profile import Findings
-from momopay.probe.reads import CHANNELS, add_created, add_outcome
-from momopay.probe.wire import Wire, segment
+from momopay.probe.reads import CHANNELS
+from momopay.probe.wire import Wire
 
 Note: TypeAlias = Callable[[str], object]
 
@@ -45,10 +46,9 @@ def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -
         if _is_default(channel):
             note("It was the default channel: choose the one that is to be it in the account console.")
     unknown = wire.change("PATCH", f"{CHANNELS}/{uuid4()}", {"name": "momopay probe"})
-    seen = unknown.code or ("accepted" if unknown.is_success and unknown.envelope else unknown.summary)
-    is_told = unknown.is_refusal or seen == "accepted" or bool(unknown.code)
-    sentence = f"A PATCH of a channel that does not exist got {unknown.summary}."
-    findings.add("patch_unknown_channel", seen if is_told else None, sentence, unknown)
+    findings.add_outcome("patch_unknown_channel", unknown)
+    if unknown.code:
+        findings.add("patch_unknown_channel", unknown.code, unknown)
     name = "momopay probe " + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
     # Before it exists: whoever kills this process must be able to read what is left.
     note(
@@ -66,7 +66,7 @@ def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -
 
 def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> None:
     empty = wire.change("POST", CHANNELS, {})
-    add_outcome(findings, "invalid_body", "A new channel from an empty object", empty)
+    findings.add_outcome("invalid_body", empty)
     if empty.data.get("id"):
         _delete(wire, empty.data["id"])
     shortcode, other = _SHORTCODES[:2]
@@ -75,36 +75,28 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
     if created.status in _INVALID:
         shortcode, other = _SHORTCODES[2:]
         created = wire.change("POST", CHANNELS, body | {"shortcode": shortcode})
-    add_created(findings, "channel_created_status", "A new channel", created)
+    findings.add_created("channel_created_status", created)
     if not created.data.get("id"):
         return
-    is_default = _is_default(created.data)
-    sentence = "The answer to a new channel that is not to be the default shows whether it is."
-    findings.add("new_channel_is_default", is_default, sentence, created)
-    if is_default and default is not None:
+    findings.add("new_channel_is_default", _is_default(created.data), created)
+    if _is_default(created.data) and default is not None:
         _make_default(wire, default)  # at once: payments go through the default channel meanwhile
-    path = f"{CHANNELS}/{segment(str(created.data['id']))}"
+    path = f"{CHANNELS}/{quote(str(created.data['id']), safe='')}"
     # Its own name: another one would hide the channel from the next run, if this one is killed.
-    renamed = wire.change("PATCH", path, {"name": name})
-    _add_status(findings, "channel_changed_status", "A PATCH of a channel", renamed)
+    findings.add_status("channel_changed_status", wire.change("PATCH", path, {"name": name}))
     changed = wire.change("PATCH", path, {"shortcode": other})
-    answers, seen, effect = [changed], changed.summary, "refuse"
     if changed.is_success:
-        answers.append(wire.get(path))
-        seen = effect = {shortcode: "ignore", other: "change"}.get(str(answers[-1].data.get("shortcode")), "")
-    is_told = bool(seen) and (changed.is_success or changed.is_refusal)
-    sentence = f"A PATCH with another shortcode got {changed.summary}."
-    findings.add("changed_shortcode", seen if is_told else None, sentence, *answers)
-    findings.add("immutable_channel_fields", effect if is_told else None, sentence, *answers)
+        read = wire.get(path)
+        effect = {shortcode: "ignore", other: "change"}.get(str(read.data.get("shortcode")))
+        findings.add("changed_shortcode", effect, changed, read)
+        findings.add("immutable_channel_fields", effect, changed, read)
+    elif changed.is_refusal:
+        findings.add_outcome("changed_shortcode", changed)
+        findings.add("immutable_channel_fields", "refuse", changed)
     deleted = _delete(wire, created.data["id"])
-    _add_status(findings, "delete_status", "The deletion of a channel", deleted)
+    findings.add_status("delete_status", deleted)
     style = "envelope" if "success" in deleted.envelope else "empty" if deleted.is_empty else "another body"
-    sentence = f"The deletion of a channel got {deleted.summary}."
-    findings.add("delete_answer", style if deleted.is_success else None, sentence, deleted)
-
-
-def _add_status(findings: Findings, name: str, what: str, answer: Answer) -> None:
-    findings.add(name, answer.status if answer.is_success else None, f"{what} got {answer.summary}.", answer)
+    findings.add("delete_answer", style if deleted.is_success else None, deleted)
 
 
 def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> None:
@@ -143,8 +135,8 @@ def _is_default(channel: Mapping[str, Any]) -> bool:
 
 
 def _make_default(wire: Wire, identity: str) -> None:
-    wire.change("PATCH", f"{CHANNELS}/{segment(identity)}", {"isDefault": True})
+    wire.change("PATCH", f"{CHANNELS}/{quote(identity, safe='')}", {"isDefault": True})
 
 
 def _delete(wire: Wire, identity: object) -> Answer:
-    return wire.change("DELETE", f"{CHANNELS}/{segment(str(identity))}")
+    return wire.change("DELETE", f"{CHANNELS}/{quote(str(identity), safe='')}")

@@ -7,11 +7,10 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, cast
 
-from momopay import __version__
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
 from momopay.probe.answers import Answer
@@ -21,7 +20,7 @@ Value: TypeAlias = bool | int | str | list[str]
 
 UNKNOWN: Final = "unknown"
 _MOST_REQUESTS: Final = 5
-_FORMAT: Final = 1
+FORMAT: Final = 1
 _HEAD: Final = "# What the service does where its description leaves it open. Written by `momopay probe`.\n"
 
 
@@ -54,25 +53,45 @@ class Finding:
 
 
 class Findings:
-    """The findings of one run, by the name of the row. The key gets past it in no answer of the service."""
+    """The findings of one run, by the name of the row. No answer of the service gets the key past it."""
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._found: dict[str, Finding] = {}
 
-    def add(self, name: str, seen: Value | None, sentence: str, *answers: Answer) -> None:
+    def add(self, name: str, seen: Value | None, *answers: Answer, sentence: str = "") -> None:
         """Keep what was seen; None, which says nothing, does not replace what does."""
         if seen is None and self.seen(name) is not None:
             return
+        summaries = ", then ".join(dict.fromkeys(answer.summary for answer in answers))
+        shown = self._clean(sentence or f"The service answered {summaries}.")
         if isinstance(seen, str | list):
             seen = self._clean(seen) if isinstance(seen, str) else [self._clean(each) for each in seen]
-        ids = dict.fromkeys(each.request_id for each in answers if each.request_id is not None)
-        shown = tuple(self._without_key(each) for each in list(ids)[:_MOST_REQUESTS])
-        values = BY_NAME[name].values
+        ids = dict.fromkeys(each.request_id.replace(self._key, "*****") for each in answers if each.request_id)
+        values, evidence = BY_NAME[name].values, (shown, tuple(ids)[:_MOST_REQUESTS])
         if seen is not None and (not values or any(seen == each for each in values)):
-            self._found[name] = Finding(seen, self._clean(sentence), shown)
+            self._found[name] = Finding(seen, *evidence)
         else:
-            self._found[name] = Finding(UNKNOWN, self._clean(sentence), shown, seen)
+            self._found[name] = Finding(UNKNOWN, *evidence, seen)
+
+    def add_outcome(self, name: str, answer: Answer) -> None:
+        """Keep how the service answered a request that it may refuse."""
+        # A page with 200, or a throttled request, says nothing about the service.
+        told = answer.summary if answer.is_refusal or answer.is_failure else None
+        self.add(name, "accepted" if answer.is_success and answer.envelope else told, answer)
+
+    def add_status(self, name: str, answer: Answer) -> None:
+        """Keep the HTTP status of a success."""
+        self.add(name, answer.status if answer.is_success else None, answer)
+
+    def add_created(self, name: str, answer: Answer) -> None:
+        """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
+        self.add_status(name, answer)
+        earlier = self.seen("created_status")
+        if answer.is_success and earlier not in {None, answer.status}:
+            self.add("created_status", f"{earlier}, {answer.status}", answer)
+        else:
+            self.add_status("created_status", answer)
 
     def seen(self, name: str) -> Value | None:
         """Return what was seen about a row, None if nothing was."""
@@ -83,10 +102,7 @@ class Findings:
         return {row.name: self._found.get(row.name) or Finding(UNKNOWN, row.needs) for row in ROWS}
 
     def _clean(self, text: str) -> str:
-        return redact(self._without_key("".join(each if each.isprintable() else "?" for each in text)))
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "*****")  # `redact` could take the digits of a UUID for a phone
+        return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
 
 
 @dataclass(frozen=True)
@@ -110,19 +126,12 @@ class Profile:
 
     Attributes:
         findings: By the name of the row, each with its evidence.
-        host: The service's host.
-        key: ``test`` or ``live``: the kind of the key that was used.
-        asked: What was allowed: ``reads``, and ``write``, ``rate``, ``spend``.
-        date: When.
-        version: The version of momopay.
+        about: The table ``[probe]``: ``format``, ``momopay`` (its version), ``date``, ``host``, ``key`` (``test`` or
+            ``live``) and ``asked`` (``reads``, and ``write``, ``rate``, ``spend`` as far as the run had come).
     """
 
     findings: Mapping[str, Finding]
-    host: str
-    key: str
-    asked: tuple[str, ...]
-    date: datetime
-    version: str = __version__
+    about: Mapping[str, Any]
 
     @property
     def switches(self) -> dict[str, Value]:
@@ -155,15 +164,7 @@ class Profile:
 
     def to_toml(self) -> str:
         """Return the text of the file: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""
-        about = {
-            "format": _FORMAT,
-            "momopay": self.version,
-            "date": self.date.astimezone(UTC).replace(microsecond=0),
-            "host": self.host,
-            "key": self.key,
-            "asked": list(self.asked),
-        }
-        tables = [_table("probe", about), _table("switches", self.switches), _table("facts", self.facts)]
+        tables = [_table("probe", self.about), _table("switches", self.switches), _table("facts", self.facts)]
         for name, each in self.findings.items():
             unnamed = {} if each.unnamed is None else {"unnamed": each.unnamed}
             shown = {"sentence": each.sentence, "request_ids": list(each.request_ids), **unnamed}
@@ -189,15 +190,13 @@ class Profile:
         """
         try:
             document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            about = document["probe"]
-            if about["format"] != _FORMAT or not isinstance(about["date"], datetime):
-                raise ValueError(f"its format is {about['format']}, and this version reads {_FORMAT}")
+            if document["probe"]["format"] != FORMAT:
+                raise ValueError(f"this version reads the format {FORMAT}")
             findings = dict[str, Finding]()
             for name, value in {**document["switches"], **document["facts"]}.items():
-                seen = document["evidence"].get(name, {})
-                ids = tuple(map(str, seen.get("request_ids", ())))
-                findings[name] = Finding(value, str(seen.get("sentence", "")), ids, seen.get("unnamed"))
-            return cls(findings, about["host"], about["key"], tuple(about["asked"]), about["date"], about["momopay"])
+                shown = document["evidence"][name]
+                findings[name] = Finding(value, shown["sentence"], tuple(shown["request_ids"]), shown.get("unnamed"))
+            return cls(findings, document["probe"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"it has no {error}" if isinstance(error, KeyError) else error
             raise ConfigurationError(f"{path} is no profile of momopay probe: {problem}") from error

@@ -15,7 +15,7 @@ from momopay.errors import APIError, ConfigurationError, OutcomeUnknownError
 from momopay.probe.answers import Answer, Transaction, amount_of, field_of
 from momopay.probe.channels import Note
 from momopay.probe.profile import Findings
-from momopay.probe.reads import BALANCE, add_created, look_at_list, look_at_read, read_list, read_one
+from momopay.probe.reads import BALANCE, look_at_list, look_at_read, read_list, read_one
 from momopay.probe.wire import Wire
 
 _PREFIX: Final = "PROBE"
@@ -60,7 +60,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
         )
     # Letters alone: digits could be taken for a phone, and masked.
     new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
-    order = _Order(client, wire, findings, spend.journal, earlier.reference if earlier else new, phone)
+    order = _Order(client, wire, findings, spend, earlier.reference if earlier else new)
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
     note(
         f"{does} for KES {_AMOUNT} to {mask_phone(phone)}, reference {order.reference}."
@@ -79,17 +79,9 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
 class _Order:
     """The order of one run. Its prompts are sent one after another, each after the last one ended."""
 
-    def __init__(
-        self,
-        client: momopay.Client,
-        wire: Wire,
-        findings: Findings,
-        journal: momopay.Journal,
-        reference: str,
-        phone: str,
-    ) -> None:
-        self._client, self._wire, self._findings, self._journal = client, wire, findings, journal
-        self.reference, self._phone = reference, phone
+    def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> None:
+        self._client, self._wire, self._findings, self._spend = client, wire, findings, spend
+        self.reference = reference
         self._optional: tuple[str | None, str | None] = (None, None)
 
     def send(self) -> str | None:
@@ -108,9 +100,9 @@ class _Order:
             else:
                 if self._is_new:
                     sentence = f"Accepted {'with' if refusals else 'without'} a description and a callback URL."
-                    self._findings.add("strict_fields", bool(refusals), sentence)
+                    self._findings.add("strict_fields", bool(refusals), sentence=sentence)
                 return identity
-        self._findings.add("strict_fields", None, f"The prompt was refused: {', then '.join(refusals)}.")
+        self._findings.add("strict_fields", None, sentence=f"The prompt was refused: {', then '.join(refusals)}.")
         return None
 
     def send_again(self, first: str) -> str | None:
@@ -124,10 +116,10 @@ class _Order:
             seen = f"{error.status_code} {error.code}"
         except OutcomeUnknownError as error:
             if error.transaction_id != first:
-                self._findings.add("duplicate_reference", None, f"A second prompt with one reference: {error}")
+                self._findings.add("duplicate_reference", None, sentence=str(error))
                 raise
             seen = "the first transaction"
-        self._findings.add("duplicate_reference", seen, f"A second prompt with one reference got {seen}.")
+        self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
         return identity
 
     def _collect(self, earlier: str | None = None) -> str:
@@ -136,18 +128,18 @@ class _Order:
         description, callback_url = self._optional
         try:
             sent = self._client.stk.collect_once(
-                journal=self._journal,
+                journal=self._spend.journal,
                 reference=self.reference,
                 amount=_AMOUNT,
-                phone=self._phone,
+                phone=self._spend.phone,
                 transaction_desc=description,
                 callback_url=callback_url,
             )
         except OutcomeUnknownError:
             self._wire.sleep(momopay.PollSchedule().every)
             # Not by the same call, which would send another prompt if this one has ended without success meanwhile.
-            self._client.transactions.sweep(journal=self._journal)
-            entry = self._journal.get(self.reference, momopay.EntryKind.COLLECTION)
+            self._client.transactions.sweep(journal=self._spend.journal)
+            entry = self._spend.journal.get(self.reference, momopay.EntryKind.COLLECTION)
             if entry is None or entry.status is None or entry.transaction_id in {None, earlier}:
                 raise
             return str(entry.transaction_id)
@@ -156,7 +148,7 @@ class _Order:
             self._is_new = True
             headers = {"x-request-id": record.response.request_id or ""}
             answer = Answer(record.response.status_code, headers, b'{"success": true}')
-            add_created(self._findings, "prompt_created_status", "A prompt", answer)
+            self._findings.add_created("prompt_created_status", answer)
         return str(sent.transaction_id)
 
     def follow(self, identity: str) -> bool:
@@ -183,9 +175,9 @@ class _Order:
         if self._is_new:
             for name in ("list_delay", "read_delay"):
                 seen = f"up to {delays[name]} s" if name in delays else f"over {look} s"
-                self._findings.add(name, seen, f"A new prompt was not shown for {seen}.", listed)
+                self._findings.add(name, seen, listed, sentence=f"A new prompt was not shown for {seen}.")
         self._conclude(read, statuses, answer)
-        self._client.transactions.sweep(journal=self._journal)
+        self._client.transactions.sweep(journal=self._spend.journal)
         is_unpaid = momopay.TransactionStatus(read.status).ended_without_success
         if is_unpaid and fee and charged is not None and self._balance_before == charged + fee:
             self._watch_the_fee(identity, charged)
@@ -196,12 +188,12 @@ class _Order:
         end, code = last.status, last.result_code
         sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, result code {code or 'none'}."
         if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):
-            self._findings.add("cancel_ends_as", end, sentence, answer)
+            self._findings.add("cancel_ends_as", end, answer, sentence=sentence)
         is_timeout = end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses
         if end == "EXPIRED" or is_timeout:
-            self._findings.add("expired_reads_as", end, sentence, answer)
+            self._findings.add("expired_reads_as", end, answer, sentence=sentence)
             if len(statuses) > 1:
-                self._findings.add("expires_from", statuses[-2], sentence, answer)
+                self._findings.add("expires_from", statuses[-2], answer, sentence=sentence)
 
     def _watch_the_fee(self, identity: str, charged: Decimal) -> None:
         """Record whether the fee comes back, if nobody else moves the wallet meanwhile."""
@@ -217,7 +209,7 @@ class _Order:
                 seen = True if is_alone else None
                 sentence = f"The fee was {'back' if is_alone else 'lost among other payments'} {look} s after the end."
                 break
-        self._findings.add("fee_refunded_on_failure", seen, sentence)
+        self._findings.add("fee_refunded_on_failure", seen, sentence=sentence)
 
     def _balance(self) -> Decimal | None:
         return amount_of(field_of(self._wire.get(BALANCE).data, "availableBalance", "available_balance"))

@@ -7,6 +7,7 @@ from datetime import UTC, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 from uuid import uuid4
 
 from momopay import ResultCode, TransactionStatus, TransactionType
@@ -17,14 +18,13 @@ from momopay.probe.answers import (
     Answer,
     Transaction,
     instant,
-    is_uuid,
     style_of_amount,
     style_of_phone,
     style_of_time,
     style_of_word,
 )
 from momopay.probe.profile import Findings
-from momopay.probe.wire import Wire, key_refused, segment
+from momopay.probe.wire import Wire, key_refused
 
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
@@ -106,26 +106,28 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     balance, channels, listed = wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)
     if {answer.status for answer in wire.reads} == {UNAUTHORIZED}:
         raise key_refused(balance)
-    missing = wire.get(f"{LIST}/{uuid4()}")
-    malformed, nowhere = wire.get(f"{LIST}/momopay-probe"), wire.get("/momopay-probe")
+    missing, malformed = wire.get(f"{LIST}/{uuid4()}"), wire.get(f"{LIST}/momopay-probe")
+    nowhere = wire.get("/momopay-probe")
     # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
     shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
     if all(answer.is_failure for answer in wire.reads):
         raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
     if not any("success" in answer.envelope for answer in wire.reads):
         raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
-    add_outcome(findings, "balance_read", "A read of the service wallet", balance)
+    for name, answer in (
+        ("balance_read", balance),
+        ("channels_read", channels),
+        ("list_read", listed),
+        ("transaction_not_found", missing),
+        ("malformed_transaction_id", malformed),
+        ("unknown_path", nowhere),
+    ):
+        findings.add_outcome(name, answer)
+    is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
+    findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
     _add_records(findings, "balance_fields", [balance.data], balance, _BALANCE_STYLES)
-    add_outcome(findings, "channels_read", "A list of the channels", channels)
     _add_records(findings, "channel_page_fields", [channels.data], channels)
     _add_records(findings, "channel_fields", channels.items, channels, _CHANNEL_STYLES)
-    add_outcome(findings, "list_read", "A list of the transactions", listed)
-    add_outcome(findings, "transaction_not_found", "A transaction that does not exist", missing)
-    is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
-    sentence = f"A read of a transaction that does not exist got {missing.summary}."
-    findings.add("transaction_not_found_status", missing.status if is_service else None, sentence, missing)
-    add_outcome(findings, "malformed_transaction_id", "An id that is no UUID", malformed)
-    add_outcome(findings, "unknown_path", "A path that does not exist", nowhere)
     return channels, listed
 
 
@@ -136,7 +138,7 @@ def read_list(wire: Wire) -> Answer:
 
 def read_one(wire: Wire, transaction_id: str) -> tuple[Transaction, Answer]:
     """Read one transaction by its id."""
-    answer = wire.get(f"{LIST}/{segment(transaction_id)}")
+    answer = wire.get(f"{LIST}/{quote(transaction_id, safe='')}")
     return Transaction(answer.data), answer
 
 
@@ -160,7 +162,7 @@ def _look_at_some(wire: Wire, findings: Findings, listed: Answer) -> None:
     for prompt in islice(prompts, _MOST_READS):
         last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
         if last.status == "CANCELLED" or last.result_code == ResultCode.CANCELLED_BY_USER:
-            findings.add("cancel_ends_as", last.status, f"A cancelled prompt has the status {last.status}.", shown)
+            findings.add("cancel_ends_as", last.status, shown, sentence="A cancelled prompt has that status.")
             return
 
 
@@ -168,33 +170,33 @@ def look_at_list(findings: Findings, listed: Answer) -> None:
     """Record what the list alone shows."""
     _add_records(findings, "page_fields", [listed.data], listed)
     cursor = next((name for name in _CURSORS if listed.data.get(name)), None)
-    findings.add("cursor_field", cursor, f"The page names the next one in the field {cursor}.", listed)
+    findings.add("cursor_field", cursor, listed)
     _add_records(findings, "list_fields", listed.items, listed, _LIST_STYLES)
     top_ups = [item.record for item in listed.transactions if "TOP" in item.type]
     _add_styles(findings, top_ups, listed, (("top_up_type", str, ("type",)),))
     if any(item.is_prompt and item.status == "EXPIRED" for item in listed.transactions):
-        findings.add("expired_reads_as", "EXPIRED", "The list has a prompt with the status EXPIRED.", listed)
+        findings.add("expired_reads_as", "EXPIRED", listed, sentence="The list has a prompt with that status.")
 
 
 def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
     """Record what the read of a transaction shows, and where its item in the list differs from it."""
-    add_outcome(findings, "transaction_read", "A read of a transaction of the list", answer)
+    findings.add_outcome("transaction_read", answer)
     if not read.record:
         return
     _add_records(findings, "read_fields", [read.record], answer, _READ_STYLES)
     if read.status in _SHOW_FEES:
         name = next((name for name in _FEES if name in read.record), "none")
-        findings.add("read_fee_field", name, f"The field of the fee in a read: {name}.", answer)
+        findings.add("read_fee_field", name, answer)
     # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
     snake, camel = sorted(_SNAKE & read.record.keys()), sorted(_CAMEL & read.record.keys())
     naming = "both styles" if snake and camel else "snake_case" if snake else "camelCase" if camel else "neither style"
-    findings.add("naming", naming, f"A read has fields such as {', '.join(camel[:2] + snake[:2])}.", answer)
+    findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(camel[:2] + snake[:2])}.")
     _compare_times(findings, item, listed, read, answer)
     fee = item.fee or read.fee
     if item.amount is not None and read.amount is not None and fee:
         added = item.amount - read.amount
         amount = "amount" if not added else "with_fee" if added == fee else "neither"
-        findings.add("list_amount", amount, f"The list has the amount of the read and {added:f}.", listed, answer)
+        findings.add("list_amount", amount, listed, answer, sentence=f"The list has the read's amount and {added:f}.")
 
 
 def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
@@ -204,23 +206,22 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
     if styles == ["no zone"] and here is not None and there is not None and there.tzinfo is not None:
         hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
         seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
-    findings.add("list_times", seen if styles else None, f"The list has {styles}: {seen}.", listed, answer)
+    sentence = f"The times of the list are written with {', '.join(styles)}: {seen}."
+    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
     """Ask the list with parameters that are invalid, or that nothing is specified about."""
     for name, parameter, value in _PARAMETERS:
         answer = wire.get(LIST, **{"limit": "100", parameter: value})
-        what = f"A list with {parameter}={value}"
         if _shows(answer) is None or parameter == "limit":
-            add_outcome(findings, name, what, answer)
+            findings.add_outcome(name, answer)
             continue
         is_meant = [str(item.get(parameter)).upper() == value for item in answer.items]
         effect = ("filtered" if all(is_meant) else "ignored") if is_meant else "nothing listed"
         # An empty list proves no filter, unless there is something that it should have shown.
         expected = [each for each in listed.items if value in {_NONSENSE, str(each.get(parameter)).upper()}]
-        seen = f"accepted, {effect}" if is_meant or expected else None
-        findings.add(name, seen, f"{what} was accepted, {effect}.", answer)
+        findings.add(name, f"accepted, {effect}" if is_meant or expected else None, answer)
 
 
 def _ask_for_formats(wire: Wire, findings: Findings) -> None:
@@ -233,8 +234,7 @@ def _ask_for_formats(wire: Wire, findings: Findings) -> None:
             answers.append(wire.get(LIST, **{"limit": "1", "from": past}))
             understood += [name] if _shows(answers[-1]) else []
     is_told = bool(understood) or all(_shows(answer) is not None or answer.is_refusal for answer in answers)
-    sentence = f"Lists from 2999 on, and those from 2000 on, got {', '.join(each.summary for each in answers)}."
-    findings.add("time_formats", understood if is_told else None, sentence, *answers)
+    findings.add("time_formats", understood if is_told else None, *answers)
 
 
 def _shows(answer: Answer) -> bool | None:
@@ -242,60 +242,36 @@ def _shows(answer: Answer) -> bool | None:
     return bool(answer.items) if answer.is_success and answer.envelope else None
 
 
-def add_outcome(findings: Findings, name: str, what: str, answer: Answer) -> None:
-    """Record how the service answered a request that it may refuse."""
-    # A page with 200, or a throttled request, says nothing about the service.
-    seen = answer.summary if answer.is_refusal or answer.is_failure else None
-    if answer.is_success and answer.envelope:
-        seen = "accepted"
-    findings.add(name, seen, f"{what} got {answer.summary}.", answer)
-
-
-def add_created(findings: Findings, name: str, what: str, answer: Answer) -> None:
-    """Record the status of the answer to what was created; `created_status` has that of everything."""
-    findings.add(name, answer.status if answer.is_success else None, f"{what} got {answer.summary}.", answer)
-    if answer.is_success and answer.status is not None:
-        earlier = findings.seen("created_status")
-        seen = answer.status if earlier in {None, answer.status} else f"{earlier}, {answer.status}"
-        findings.add("created_status", seen, f"{what} got {answer.summary}.", answer)
-
-
 def _add_records(findings: Findings, name: str, records: Records, answer: Answer, styles: Styles = ()) -> None:
     """Record the names of the fields of records, and how their values are written."""
     # The last page has no cursor, and a payment that failed no fee.
     names = sorted({field for record in records for field in record}.difference(_CURSORS, _FEES))
     if names:
-        findings.add(name, names, f"The fields are {', '.join(names)}.", answer)
+        findings.add(name, names, answer)
     _add_styles(findings, records, answer, styles)
 
 
 def _add_styles(findings: Findings, records: Records, answer: Answer, styles: Styles) -> None:
     for name, style_of, fields in styles:
         found = {style_of(record[field]) for record in records for field in fields if record.get(field) is not None}
-        shown = ", ".join(sorted(found))
-        seen = sorted(found) if len(found) > 1 else shown or None
-        findings.add(name, seen, f"{' or '.join(fields)} in {len(records)} records: {shown}.", answer)
+        seen = sorted(found) if len(found) > 1 else next(iter(found), None)
+        findings.add(name, seen, answer, sentence=f"{len(records)} records have {', '.join(sorted(found)) or 'none'}.")
 
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
     failed = [each for each in reads if each.is_failure and each.code]
     if failed:
-        codes = sorted({each.code for each in failed})
-        findings.add("server_error_code", codes, f"{len(failed)} reads failed.", *failed)
+        findings.add("server_error_code", sorted({each.code for each in failed}), *failed)
     # What has no envelope may come from a proxy on the way.
     enveloped = [each for each in reads if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]
     if successes:
-        statuses = sorted({str(each.status) for each in successes})
-        findings.add("read_statuses", statuses, f"{len(successes)} reads succeeded.", *successes)
+        findings.add("read_statuses", sorted({str(each.status) for each in successes}), *successes)
         _add_records(findings, "envelope_fields", [each.envelope for each in successes], successes[0])
-    always = all(is_uuid(each.envelope.get("requestId")) for each in enveloped)
-    kind = "always a UUID" if always else "not always a UUID"
-    findings.add("request_id", kind, f"The requestId of {len(enveloped)} answers is {kind}.", *enveloped)
     ageing = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
-    for name, found in (("rate_headers", headers_about_rate(enveloped)), ("deprecation_headers", ageing)):
-        findings.add(name, found, f"{len(enveloped)} ordinary answers had {', '.join(found) or 'none'}.", *enveloped)
+    findings.add("deprecation_headers", ageing, *enveloped)
+    findings.add("rate_headers", headers_about_rate(enveloped), *enveloped)
 
 
 def headers_about_rate(answers: Iterable[Answer]) -> list[str]:

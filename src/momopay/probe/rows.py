@@ -90,7 +90,7 @@ def _facts(cost: Cost, needs: str, *names: str) -> tuple[Row, ...]:
 
 FACTS: Final = (
     # Every answer
-    *_facts(Cost.READS, _ANSWER, "read_statuses", "envelope_fields", "request_id"),
+    *_facts(Cost.READS, _ANSWER, "read_statuses", "envelope_fields"),
     *_facts(Cost.READS, _ANSWER, "rate_headers", "deprecation_headers"),
     Row("server_error_code", Cost.READS, "Needs a failure of the service meanwhile."),
     # Records, and how their values are written

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import momopay
 from momopay.errors import MomoPayError
 from momopay.probe.channels import ask_by_channel, own_channels
-from momopay.probe.profile import Findings, Profile
+from momopay.probe.profile import FORMAT, Findings, Profile
 from momopay.probe.prompt import Spend, ask_by_prompt
 from momopay.probe.reads import add_what_is_common, look_at_transactions, read_account, read_list
 from momopay.probe.window import ask_for_window
@@ -31,16 +31,13 @@ def probe(
 
     Without options it only reads, about 40 times, within the rate budget of the client. Any answer is evidence: HTML, a
     5xx, a 401 or a missing envelope makes a finding, or leaves one unknown. If the first reads get nothing else, it
-    ends. What fails later, such as a prompt whose answer is lost, does not keep it from asking the rest: the first such
-    error is raised at the end, when `save` has got all that was found.
+    ends. An error in one step does not keep it from the next one; the first error is raised at the end.
 
     Args:
         client: The client whose key, address, connections and rate budget are used.
-        write: Also create, change and delete a channel of its own. It is deleted at the end, and the default channel
-            is restored if the service changed it, also after an error or an interrupt; if the process is killed, the
-            next run with `write` finds the channel by its name, and deletes it.
-        rate: Also find the window of the rate limit, at the end, by using up a minute's requests in about three
-            minutes. Until a minute after it, other programs with the key get 429.
+        write: Also create, change and delete a channel of its own. However that ends, the channel is deleted and the
+            default channel restored; if the process is killed, the next run with `write` deletes the channel.
+        rate: Also use up a minute's requests. Until a minute after it, other programs with the key get 429.
         spend: Also send one or two prompts, and follow each for five minutes at most, and its fee for five more. If an
             earlier one in its journal has not ended, that is followed instead.
         note: Called with a sentence before each thing that leaves a trace; by default it is logged.
@@ -48,11 +45,9 @@ def probe(
 
     Raises:
         InvalidApiKeyError: The service refused the key at every read.
-        APIConnectionError: The service was not reached, or answered each of the first reads with a 5xx.
+        APIConnectionError: The service was not reached, or answers nothing any more.
         ProtocolError: None of the first answers has the service's envelope. Nothing was written or sent.
-        BudgetExhaustedError: Others used up the rate budget of the key for minutes.
-        OutcomeUnknownError: A prompt may have been sent, and the customer may pay it. Probe again with the same
-            journal: it searches, and sends no other one.
+        OutcomeUnknownError: A prompt may have been sent. Probe again with the same journal: it sends no other one.
         ConfigurationError: The journal belongs to another account, or has an open prompt to another phone.
     """
     wire = Wire(client)
@@ -62,9 +57,15 @@ def probe(
 
     def found() -> Profile:
         add_what_is_common(findings, wire.reads)
-        kind = "test" if wire.key.startswith("pk_test_") else "live"
-        options = tuple(option for option in ("reads", "write", "rate", "spend") if option in asked)
-        return Profile(findings.all(), wire.host, kind, options, datetime.now(UTC))
+        about = {
+            "format": FORMAT,
+            "momopay": momopay.__version__,
+            "date": datetime.now(UTC).replace(microsecond=0),
+            "host": wire.host,
+            "key": "test" if wire.key.startswith("pk_test_") else "live",
+            "asked": sorted(set(asked)),
+        }
+        return Profile(findings.all(), about)
 
     def step(option: str, ask: Callable[[], object]) -> None:
         asked.append(option)

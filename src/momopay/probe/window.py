@@ -34,7 +34,7 @@ def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
     try:
         _find(wire, findings)
     except _UnclearError as error:
-        findings.add("rate_window", None, str(error))
+        findings.add("rate_window", None, sentence=str(error))
     finally:
         wire.hold(WINDOW)
 
@@ -66,23 +66,21 @@ def _find(wire: Wire, findings: Findings) -> None:
     is_a_minute = _HALF + pause >= WINDOW - _MOMENT
     value = "fixed" if again >= limit else "sliding" if is_a_minute and again <= _EARLY + 1 else "neither"
     sentence = f"{_EARLY} requests, then {passed} after {_HALF:g} s, and {again} after {pause:g} s more passed."
-    findings.add("rate_window", value if again else None, sentence, last or refused)
+    findings.add("rate_window", value if again else None, last or refused, sentence=sentence)
     if value != "neither":
-        findings.add("rate_limit", limit, sentence, last or refused)
+        findings.add("rate_limit", limit, last or refused, sentence=sentence)
 
 
 def _look_at_refusal(findings: Findings, refused: Answer) -> None:
     limit = refused.details.get("limit")
-    findings.add("rate_limit", limit if isinstance(limit, int) else None, "The 429 states it.", refused)
+    findings.add("rate_limit", limit if isinstance(limit, int) else None, refused)
     value = refused.headers.get("retry-after", "").strip()
     style = "missing" if not value else "seconds" if value.isdigit() else "fractions of seconds"
     if value and amount_of(value) is None:
         style = "neither seconds nor a date" if http_date(value) is None else "HTTP date"
-    findings.add("retry_after", style, f"The Retry-After header of a 429: {style}.", refused)
-    names, headers = sorted(refused.details), headers_about_rate([refused])
-    findings.add("throttled_details", names, f"The details of a 429: {', '.join(names) or 'none'}.", refused)
-    sentence = f"The headers of a 429 about the limit: {', '.join(headers) or 'none'}."
-    findings.add("throttled_headers", headers, sentence, refused)
+    findings.add("retry_after", style, refused)
+    findings.add("throttled_details", sorted(refused.details), refused)
+    findings.add("throttled_headers", headers_about_rate([refused]), refused)
 
 
 def _send(wire: Wire, count: int) -> tuple[int, Answer | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
@@ -133,8 +133,3 @@ def pause_of(answer: Answer) -> float | None:
     stated = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
     seconds = [float(amount) for amount in map(amount_of, stated) if amount is not None and amount >= 0]
     return max(seconds, default=None)
-
-
-def segment(text: str) -> str:
-    """Return a text as one segment of a path."""
-    return quote(text, safe="")
