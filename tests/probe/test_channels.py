@@ -82,10 +82,10 @@ def test_an_interrupt_leaves_no_channel(scene: Scene, number: int) -> None:
 
 
 def test_what_an_earlier_probe_left_is_named_and_deleted(scene: Scene) -> None:
-    left = Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="000001")
+    left = Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="999991")
     others = [
         Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="600300"),
-        Channel(name="momopay probe", type="TILL_NUMBER", shortcode="000001"),
+        Channel(name="momopay probe", type="TILL_NUMBER", shortcode="999991"),
     ]
     scene.account.channels = [*scene.account.channels, left, *others]
     scene.probe()
@@ -116,15 +116,6 @@ def test_an_unclear_creation_is_not_repeated(scene: Scene) -> None:
     scene.sandbox.fail_next("POST", CHANNELS, Fault.html_502)
     scene.probe(write=True)
     assert len(scene.requests("POST", CHANNELS)) == 2
-
-
-def test_a_shortcode_that_is_refused_gives_way_to_another(scene: Scene) -> None:
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit, status=400)
-    found = scene.probe(write=True)
-    shortcodes = [each.json for each in scene.requests("POST", CHANNELS)]
-    assert [body["shortcode"] for body in shortcodes[1:] if isinstance(body, dict)] == ["000001", "999991"]
-    assert found.switches["delete_answer"] == "envelope"
 
 
 def test_a_service_without_channels_of_its_own_is_tolerated(scene: Scene) -> None:

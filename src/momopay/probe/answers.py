@@ -153,7 +153,7 @@ def style_of_word(word: object, specified: Container[str]) -> str:
     text = str(word)
     if text.upper() not in specified:
         return _quoted(text)
-    return "as specified" if text.isupper() else "in lower case" if text.islower() else "in mixed case"
+    return "upper" if text.isupper() else "lower" if text.islower() else "mixed case"
 
 
 def _pattern(value: object) -> str:

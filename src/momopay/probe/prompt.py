@@ -154,27 +154,29 @@ class _Order:
     def follow(self, identity: str) -> bool:
         """Poll a prompt until it ends, or for five minutes; return whether it ended without success."""
         charged, listed = self._balance(), Answer(None)
-        delays: dict[str, int] = {}
+        shown: dict[str, int] = {}
         statuses: list[str] = []
         fee: Decimal | None = None
         for elapsed, look in pairwise(_POLLS):
             self._wire.sleep(look - elapsed)
-            if "list_delay" not in delays:
+            if "list_delay" not in shown:
                 listed = read_list(self._wire)
             item = next((each for each in listed.transactions if each.id == identity), None)
             read, answer = read_one(self._wire, identity)
-            if item is not None and read.id == identity and len(delays) < len(("list_delay", "read_delay")):
+            if item is not None:
+                shown.setdefault("list_delay", look)
+            if read.id == identity:
+                shown.setdefault("read_delay", look)
+            if item is not None and read.id == identity and fee is None:
                 look_at_list(self._findings, listed)
                 look_at_read(self._findings, item, listed, read, answer)
-                fee = item.fee or read.fee
-            delays |= {"list_delay": look} if item is not None and "list_delay" not in delays else {}
-            delays |= {"read_delay": look} if read.id == identity and "read_delay" not in delays else {}
+                fee = item.fee or read.fee or Decimal(0)
             statuses += [read.status] if read.status else []
             if momopay.TransactionStatus(read.status).is_terminal:
                 break
         if self._is_new:
             for name in ("list_delay", "read_delay"):
-                seen = f"up to {delays[name]} s" if name in delays else f"over {look} s"
+                seen = f"up to {shown[name]} s" if name in shown else f"over {look} s"
                 self._findings.add(name, seen, listed, sentence=f"A new prompt was not shown for {seen}.")
         self._conclude(read, statuses, answer)
         self._client.transactions.sweep(journal=self._spend.journal)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from momopay.probe.answers import (
     style_of_word,
 )
 from momopay.probe.profile import Findings
+from momopay.probe.rows import BY_NAME
 from momopay.probe.wire import Wire, key_refused
 
 BALANCE: Final = "/wallets/service/balance"
@@ -53,46 +54,22 @@ _FORMATS: Final = (
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
 _MOST_READS: Final = 5
 _NAIROBI: Final = 3.0  # hours ahead of UTC
-
 _FEES: Final = ("transactionFee", "transaction_fee")
-_TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
 _CURSORS: Final = ("nextCursor", "next_cursor")
 _BALANCES: Final = ("availableBalance", "available_balance", "ledgerBalance", "ledger_balance")
+_TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
+# How the values of a record are written: the end of the row's name, the function, and the names of the fields.
+_STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]] = (
+    ("amounts", style_of_amount, ("amount", *_FEES, *_BALANCES)),
+    ("phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
+    ("status", partial(style_of_word, specified=TransactionStatus.__members__), ("status",)),
+    ("type", partial(style_of_word, specified=TransactionType.__members__), ("type",)),
+    ("time_format", style_of_time, _TIMES),
+    ("result_codes", style_of_amount, ("resultCode", "result_code")),
+)
 # The names in a read whose style is specified twice. The fee may be in another style than the rest, as in the list.
 _CAMEL: Final = frozenset({"transactionId", "accountReference", "resultCode", "createdAt", "updatedAt"})
 _SNAKE: Final = frozenset({"transaction_id", "external_reference", "result_code", "created_at", "updated_at"})
-
-Records: TypeAlias = Sequence[Mapping[str, Any]]
-Styles: TypeAlias = tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]
-_style_of_status: Final = partial(style_of_word, specified=TransactionStatus.__members__)
-_style_of_type: Final = partial(style_of_word, specified=TransactionType.__members__)
-
-
-def _style_of_list_type(word: object) -> str:
-    style = _style_of_type(word)
-    return {"as specified": "upper", "in lower case": "lower"}.get(style, style)
-
-
-# How the values of which fields are written: the row, the function, and the names that the field may have.
-_BALANCE_STYLES: Styles = (
-    ("balance_amounts", style_of_amount, _BALANCES),
-    ("balance_times", style_of_time, _TIMES),
-)
-_CHANNEL_STYLES: Styles = (("channel_times", style_of_time, _TIMES),)
-_LIST_STYLES: Styles = (
-    ("list_amounts", style_of_amount, ("amount", *_FEES)),
-    ("list_phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
-    ("list_status_words", _style_of_status, ("status",)),
-    ("list_type", _style_of_list_type, ("type",)),
-)
-_READ_STYLES: Styles = (
-    ("read_amounts", style_of_amount, ("amount", *_FEES)),
-    ("read_phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
-    ("read_status_word", _style_of_status, ("status",)),
-    ("read_type_word", _style_of_type, ("type",)),
-    ("read_times", style_of_time, _TIMES),
-    ("result_codes", style_of_amount, ("resultCode", "result_code")),
-)
 
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
@@ -125,9 +102,9 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
         findings.add_outcome(name, answer)
     is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
-    _add_records(findings, "balance_fields", [balance.data], balance, _BALANCE_STYLES)
-    _add_records(findings, "channel_page_fields", [channels.data], channels)
-    _add_records(findings, "channel_fields", channels.items, channels, _CHANNEL_STYLES)
+    _add_records(findings, "balance", [balance.data], balance)
+    _add_records(findings, "channel_page", [channels.data], channels)
+    _add_records(findings, "channel", channels.items, channels)
     return channels, listed
 
 
@@ -168,12 +145,10 @@ def _look_at_some(wire: Wire, findings: Findings, listed: Answer) -> None:
 
 def look_at_list(findings: Findings, listed: Answer) -> None:
     """Record what the list alone shows."""
-    _add_records(findings, "page_fields", [listed.data], listed)
+    _add_records(findings, "page", [listed.data], listed)
     cursor = next((name for name in _CURSORS if listed.data.get(name)), None)
     findings.add("cursor_field", cursor, listed)
-    _add_records(findings, "list_fields", listed.items, listed, _LIST_STYLES)
-    top_ups = [item.record for item in listed.transactions if "TOP" in item.type]
-    _add_styles(findings, top_ups, listed, (("top_up_type", str, ("type",)),))
+    _add_records(findings, "list", listed.items, listed)
     if any(item.is_prompt and item.status == "EXPIRED" for item in listed.transactions):
         findings.add("expired_reads_as", "EXPIRED", listed, sentence="The list has a prompt with that status.")
 
@@ -183,7 +158,7 @@ def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Tr
     findings.add_outcome("transaction_read", answer)
     if not read.record:
         return
-    _add_records(findings, "read_fields", [read.record], answer, _READ_STYLES)
+    _add_records(findings, "read", [read.record], answer)
     if read.status in _SHOW_FEES:
         name = next((name for name in _FEES if name in read.record), "none")
         findings.add("read_fee_field", name, answer)
@@ -206,8 +181,7 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
     if styles == ["no zone"] and here is not None and there is not None and there.tzinfo is not None:
         hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
         seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
-    sentence = f"The times of the list are written with {', '.join(styles)}: {seen}."
-    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
+    findings.add("list_times", seen if styles else None, listed, answer, sentence=f"{', '.join(styles)}: {seen}.")
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
@@ -242,20 +216,15 @@ def _shows(answer: Answer) -> bool | None:
     return bool(answer.items) if answer.is_success and answer.envelope else None
 
 
-def _add_records(findings: Findings, name: str, records: Records, answer: Answer, styles: Styles = ()) -> None:
+def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, Any]], answer: Answer) -> None:
     """Record the names of the fields of records, and how their values are written."""
     # The last page has no cursor, and a payment that failed no fee.
-    names = sorted({field for record in records for field in record}.difference(_CURSORS, _FEES))
-    if names:
-        findings.add(name, names, answer)
-    _add_styles(findings, records, answer, styles)
-
-
-def _add_styles(findings: Findings, records: Records, answer: Answer, styles: Styles) -> None:
-    for name, style_of, fields in styles:
-        found = {style_of(record[field]) for record in records for field in fields if record.get(field) is not None}
-        seen = sorted(found) if len(found) > 1 else next(iter(found), None)
-        findings.add(name, seen, answer, sentence=f"{len(records)} records have {', '.join(sorted(found)) or 'none'}.")
+    names = {field for record in records for field in record}.difference(_CURSORS, _FEES)
+    findings.add(f"{kind}_fields", sorted(names) or None, answer)
+    for end, style_of, fields in _STYLES:
+        found = sorted({style_of(each[name]) for each in records for name in fields if each.get(name) is not None})
+        if found and f"{kind}_{end}" in BY_NAME:
+            findings.add(f"{kind}_{end}", found if len(found) > 1 else found[0], answer)
 
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
@@ -268,7 +237,7 @@ def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     successes = [each for each in enveloped if each.is_success]
     if successes:
         findings.add("read_statuses", sorted({str(each.status) for each in successes}), *successes)
-        _add_records(findings, "envelope_fields", [each.envelope for each in successes], successes[0])
+        _add_records(findings, "envelope", [each.envelope for each in successes], successes[0])
     ageing = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
     findings.add("deprecation_headers", ageing, *enveloped)
     findings.add("rate_headers", headers_about_rate(enveloped), *enveloped)
