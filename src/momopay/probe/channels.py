@@ -97,33 +97,29 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
 
 def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> None:
     """Delete the channel, by its name since the answer with its id may be lost, and restore the default channel."""
-    is_removed = is_restored = False
+    is_as_it_was = False
     try:
         for attempt in range(_ATTEMPTS):
-            if attempt:
-                wire.sleep(2.0 * attempt)
+            wire.sleep(2.0 * attempt)
             listed = wire.get(CHANNELS)
             left = [channel for channel in listed.items if channel.get("name") == name]
-            is_removed = listed.is_success and bool(listed.envelope) and not left
             # Where there was none before, the channel's own flag goes with it.
-            is_restored = default is None or any(
-                _is_default(channel) for channel in listed.items if channel.get("id") == default
-            )
-            if not is_restored and default is not None:
+            defaults = [str(channel.get("id")) for channel in listed.items if _is_default(channel)]
+            is_restored = default is None or default in defaults
+            is_as_it_was = listed.is_success and bool(listed.envelope) and is_restored and not left
+            if is_as_it_was:
+                break
+            if default is not None and not is_restored:
                 _make_default(wire, default)
             for channel in left:
                 _delete(wire, channel.get("id"))
-            if is_removed and is_restored:
-                break
     finally:
         # Also after an error, such as that of a key that was revoked meanwhile.
-        if not is_removed:
+        if not is_as_it_was:
             note(
-                f"The channel {name!r} may be left: run `momopay probe --write` again, or delete it in the account"
-                " console."
+                f"The channel {name!r} may be left, or {default or 'none'} may not be the default channel any more: run"
+                " `momopay probe --write` again, and look into the account console."
             )
-        if not is_restored:
-            note(f"The channel {default} was the default one, and may not be any more: check it in the console.")
 
 
 def _is_default(channel: Mapping[str, Any]) -> bool:

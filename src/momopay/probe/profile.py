@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
@@ -105,15 +105,8 @@ class Findings:
         return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
 
 
-@dataclass(frozen=True)
-class Change:
-    """A row about which something else was seen than before.
-
-    Attributes:
-        name: The name of the switch or fact.
-        before: What it was.
-        now: What it is.
-    """
+class Change(NamedTuple):
+    """A row about which something else was seen than before."""
 
     name: str
     before: Value
@@ -183,11 +176,7 @@ class Profile:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the profile of a file.
-
-        Raises:
-            ConfigurationError: It cannot be read, or is no profile, or one of a newer format.
-        """
+        """Return the profile of a file, or raise `ConfigurationError` if it is none."""
         try:
             document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             if document["probe"]["format"] != FORMAT:
@@ -222,13 +211,9 @@ def _table(name: str, values: Mapping[str, object]) -> str:
 
 
 def _toml(value: object) -> str:
-    match value:
-        case datetime():
-            return value.isoformat()
-        case str():
-            # JSON's escapes are TOML's, apart from DEL, which TOML wants escaped.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case list():
-            return f"[{', '.join(map(_toml, cast('list[object]', value)))}]"
-        case _:
-            return str(value).lower()  # a flag or a number
+    # Flags, whole numbers, texts and lists of texts are written in TOML as in JSON, apart from DEL.
+    return (
+        value.isoformat()
+        if isinstance(value, datetime)
+        else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    )

@@ -115,10 +115,8 @@ class _Order:
                 raise
             seen = f"{error.status_code} {error.code}"
         except OutcomeUnknownError as error:
-            if error.transaction_id != first:
-                self._findings.add("duplicate_reference", None, sentence=str(error))
-                raise
-            seen = "the first transaction"
+            self._findings.add("duplicate_reference", None, sentence=str(error))
+            raise
         self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
         return identity
 

@@ -73,13 +73,7 @@ _SNAKE: Final = frozenset({"transaction_id", "external_reference", "result_code"
 
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
-    """Read the wallet, the channels and the list, and what does not exist; return the channels and the list.
-
-    Raises:
-        InvalidApiKeyError: The service refused the key each time.
-        APIConnectionError: The service was not reached, or failed at every read.
-        ProtocolError: No answer has the service's envelope.
-    """
+    """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
     balance, channels, listed = wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)
     if {answer.status for answer in wire.reads} == {UNAUTHORIZED}:
         raise key_refused(balance)

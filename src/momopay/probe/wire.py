@@ -41,10 +41,6 @@ class Wire:
 
         A failure or a 401 that is returned is the answer to this request: something else could be read just now, or
         nothing could be read yet.
-
-        Raises:
-            InvalidApiKeyError: The key was revoked.
-            APIConnectionError: The service answers nothing any more.
         """
         target = path + (f"?{urlencode(query)}" if query else "")
         answer = self._within_budget("GET", target)
