@@ -52,7 +52,6 @@ def test_another_service(service: OtherService) -> None:
         "envelope_fields": ["data", "requestId", "success"],
         "balance_amounts": "text",
         "balance_fields": ["available_balance", "ledger_balance"],
-        "rate_headers": ["x-ratelimit-limit", "x-ratelimit-remaining"],
         "unknown_path": "404 with a body that is no envelope",
         "limit_of_zero": "422 INVALID_REQUEST",
         "unknown_status_filter": "accepted, ignored",

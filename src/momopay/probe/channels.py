@@ -14,10 +14,9 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
-from momopay.probe.answers import Answer, field_of
 from momopay.probe.profile import Findings
 from momopay.probe.reads import CHANNELS
-from momopay.probe.wire import Wire
+from momopay.probe.wire import Answer, Wire, field_of
 
 Note: TypeAlias = Callable[[str], object]
 

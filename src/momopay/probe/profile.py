@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
-from momopay.probe.answers import Answer
 from momopay.probe.rows import BY_NAME, ROWS, VARYING
+from momopay.probe.wire import Answer
 
 Value: TypeAlias = bool | int | str | list[str]
 
@@ -57,11 +57,11 @@ class Findings:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._found: dict[str, Finding] = {}
+        self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, row.needs) for row in ROWS}
 
     def add(self, name: str, seen: Value | None, *answers: Answer, sentence: str = "") -> None:
         """Keep what was seen; None, which says nothing, does not replace what does."""
-        if seen is None and self.seen(name) is not None:
+        if seen is None and self.found[name].seen is not None:
             return
         summaries = ", then ".join(dict.fromkeys(answer.summary for answer in answers))
         shown = self._clean(sentence or f"The service answered {summaries}.")
@@ -70,9 +70,9 @@ class Findings:
         ids = dict.fromkeys(each.request_id.replace(self._key, "*****") for each in answers if each.request_id)
         values, evidence = BY_NAME[name].values, (shown, tuple(ids)[:_MOST_REQUESTS])
         if seen is not None and (not values or any(seen == each for each in values)):
-            self._found[name] = Finding(seen, *evidence)
+            self.found[name] = Finding(seen, *evidence)
         else:
-            self._found[name] = Finding(UNKNOWN, *evidence, seen)
+            self.found[name] = Finding(UNKNOWN, *evidence, seen)
 
     def add_outcome(self, name: str, answer: Answer) -> None:
         """Keep how the service answered a request that it may refuse."""
@@ -87,19 +87,11 @@ class Findings:
     def add_created(self, name: str, answer: Answer) -> None:
         """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
         self.add_status(name, answer)
-        earlier = self.seen("created_status")
+        earlier = self.found["created_status"].seen
         if answer.is_success and earlier not in {None, answer.status}:
             self.add("created_status", f"{earlier}, {answer.status}", answer)
         else:
             self.add_status("created_status", answer)
-
-    def seen(self, name: str) -> Value | None:
-        """Return what was seen about a row, None if nothing was."""
-        return self._found[name].seen if name in self._found else None
-
-    def all(self) -> Mapping[str, Finding]:
-        """Return a finding for each row, in the order of the table."""
-        return {row.name: self._found.get(row.name) or Finding(UNKNOWN, row.needs) for row in ROWS}
 
     def _clean(self, text: str) -> str:
         return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
@@ -196,13 +188,9 @@ def _is_switch(name: str) -> bool:
 
 
 def _is_same(name: str, then: Value, now: Value) -> bool:
-    if name in VARYING:
-        return _set_of(now) <= _set_of(then)
-    return then == now
-
-
-def _set_of(value: Value) -> set[str]:
-    return set(value) if isinstance(value, list) else {str(value)}
+    if name not in VARYING:
+        return then == now
+    return set(now if isinstance(now, list) else [now]).issubset(then if isinstance(then, list) else [then])
 
 
 def _table(name: str, values: Mapping[str, object]) -> str:
@@ -212,8 +200,6 @@ def _table(name: str, values: Mapping[str, object]) -> str:
 
 def _toml(value: object) -> str:
     # Flags, whole numbers, texts and lists of texts are written in TOML as in JSON, apart from DEL.
-    return (
-        value.isoformat()
-        if isinstance(value, datetime)
-        else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    )
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

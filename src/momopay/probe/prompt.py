@@ -12,11 +12,10 @@ from typing import Final
 import momopay
 from momopay._redaction import mask_phone
 from momopay.errors import APIError, ConfigurationError, OutcomeUnknownError
-from momopay.probe.answers import Answer, Transaction, amount_of, field_of
 from momopay.probe.channels import Note
 from momopay.probe.profile import Findings
 from momopay.probe.reads import BALANCE, look_at_list, look_at_read, read_list, read_one
-from momopay.probe.wire import Wire
+from momopay.probe.wire import Answer, Transaction, Wire, amount_of, field_of
 
 _PREFIX: Final = "PROBE"
 _AMOUNT: Final = Decimal(1)  # KES, the least that a prompt may be for

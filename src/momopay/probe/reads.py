@@ -12,20 +12,21 @@ from uuid import uuid4
 
 from momopay import ResultCode, TransactionStatus, TransactionType
 from momopay.errors import APIConnectionError, ProtocolError
-from momopay.probe.answers import (
+from momopay.probe.profile import Findings
+from momopay.probe.rows import BY_NAME
+from momopay.probe.wire import (
     THROTTLED,
     UNAUTHORIZED,
     Answer,
     Transaction,
+    Wire,
     instant,
+    key_refused,
     style_of_amount,
     style_of_phone,
     style_of_time,
     style_of_word,
 )
-from momopay.probe.profile import Findings
-from momopay.probe.rows import BY_NAME
-from momopay.probe.wire import Wire, key_refused
 
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
@@ -234,9 +235,3 @@ def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
         _add_records(findings, "envelope", [each.envelope for each in successes], successes[0])
     ageing = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
     findings.add("deprecation_headers", ageing, *enveloped)
-    findings.add("rate_headers", headers_about_rate(enveloped), *enveloped)
-
-
-def headers_about_rate(answers: Iterable[Answer]) -> list[str]:
-    """Return the names of the headers that show a rate limit."""
-    return sorted({name for each in answers for name in each.headers if "ratelimit" in name or "rate-limit" in name})

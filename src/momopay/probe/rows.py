@@ -90,7 +90,7 @@ SWITCHES: Final = (
 _FACTS: Final = {
     Cost.READS: (
         # Every answer
-        *("read_statuses", "envelope_fields", "rate_headers", "deprecation_headers", "server_error_code"),
+        *("read_statuses", "envelope_fields", "deprecation_headers", "server_error_code"),
         # What can be read, and how it is written
         *("balance_read", "balance_fields", "balance_amounts", "balance_time_format"),
         *("channels_read", "channel_page_fields", "channel_fields", "channel_time_format"),

@@ -44,8 +44,6 @@ def probe(
         save: Called with what was found so far, after each step.
 
     Raises:
-        InvalidApiKeyError: The service refused the key at every read.
-        APIConnectionError: The service was not reached, or answers nothing any more.
         ProtocolError: None of the first answers has the service's envelope. Nothing was written or sent.
         OutcomeUnknownError: A prompt may have been sent. Probe again with the same journal: it sends no other one.
         ConfigurationError: The journal belongs to another account, or has an open prompt to another phone.
@@ -65,7 +63,7 @@ def probe(
             "key": "test" if wire.key.startswith("pk_test_") else "live",
             "asked": sorted(set(asked)),
         }
-        return Profile(findings.all(), about)
+        return Profile(dict(findings.found), about)
 
     def step(option: str, ask: Callable[[], object]) -> None:
         asked.append(option)
@@ -78,6 +76,8 @@ def probe(
 
     channels, listed = read_account(wire, findings)
     step("reads", lambda: look_at_transactions(wire, findings, listed))
+    if failures:  # nothing is written or sent to a service that does not answer any more
+        raise failures[0]
     if write:
         step("write", lambda: ask_by_channel(wire, findings, channels, note))
     elif own_channels(channels):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from momopay._core.http_date import http_date
-from momopay.probe.answers import THROTTLED, Answer, amount_of
 from momopay.probe.channels import Note
 from momopay.probe.profile import Findings
-from momopay.probe.reads import BALANCE, headers_about_rate
-from momopay.probe.wire import WINDOW, Wire, pause_of
+from momopay.probe.reads import BALANCE
+from momopay.probe.wire import THROTTLED, WINDOW, Answer, Wire, amount_of, pause_of
 
 _HALF: Final = 30.0
 _EARLY: Final = 5
@@ -80,7 +79,8 @@ def _look_at_refusal(findings: Findings, refused: Answer) -> None:
         style = "neither seconds nor a date" if http_date(value) is None else "HTTP date"
     findings.add("retry_after", style, refused)
     findings.add("throttled_details", sorted(refused.details), refused)
-    findings.add("throttled_headers", headers_about_rate([refused]), refused)
+    headers = sorted(name for name in refused.headers if "ratelimit" in name or "rate-limit" in name)
+    findings.add("throttled_headers", headers, refused)
 
 
 def _send(wire: Wire, count: int) -> tuple[int, Answer | None]:

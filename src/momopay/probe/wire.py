@@ -1,26 +1,38 @@
-"""Raw requests with a client's connections, key and rate budget. The SDK's own calls would hide what is asked about."""
+"""Raw requests, and the answers to them as they came: the SDK's own calls would hide what is asked about.
+
+They have the client's connections, key and rate budget. Any answer is one: nothing here raises for its shape.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Container, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, cast
 from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
+from momopay._redaction import redact
 from momopay._transport import NoResponseError, Progress
 from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, InvalidApiKeyError
-from momopay.probe.answers import THROTTLED, UNAUTHORIZED, Answer, amount_of
 
 WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
 _LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
 _ATTEMPTS: Final = 3
 _BACKOFF: Final = 2.0  # seconds
+_MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
+_FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
+UNAUTHORIZED: Final = 401
+THROTTLED: Final = 429
 
 
 class Wire:
@@ -114,6 +126,149 @@ class Wire:
             raise key_refused(control)
         if control.is_failure:
             raise APIConnectionError(f"the service does not answer any more ({control.summary})")
+
+
+class Answer:
+    """One answer; what it does not have is empty. Without a `status` no whole response came."""
+
+    def __init__(self, status: int | None, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
+        self.is_empty = not body.strip()
+        self.envelope = _parsed(body)  # the JSON object that the body is
+        # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
+        is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
+        says_no = self.envelope.get("success") is False
+        self.is_success = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
+        # The service looked at the request and refused it, apart from timeouts and throttling.
+        is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
+        self.is_refusal = is_4xx or (is_2xx and says_no)
+        self.is_failure = status is None or status >= 500  # noqa: PLR2004
+        self.data = _object(self.envelope.get("data")) if self.is_success else {}
+        items: object = self.data.get("items")
+        self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
+        # Newest first.
+        self.transactions = [seen for seen in map(Transaction, self.items) if seen.id]
+        self.error = _object(self.envelope.get("error"))
+        self.details = _object(self.error.get("details"))
+        code: object = self.error.get("code")
+        self.code = _quoted(code.strip()) if isinstance(code, str) else ""
+
+    @property
+    def request_id(self) -> str | None:
+        """The request's id, if it is one that may be shown."""
+        found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
+        # In a UUID, `redact` could take digits for a phone.
+        return found if _UUID.fullmatch(found) else redact(found) if _REQUEST_ID.fullmatch(found) else None
+
+    @property
+    def summary(self) -> str:
+        """What came, in a few words that hold nothing personal."""
+        if self.status is None:
+            return "no answer"
+        if self.code:
+            return f"{self.status} {self.code}"
+        body = " with an empty body" if self.is_empty else " with a body that is no envelope"
+        return f"{self.status}{'' if 'success' in self.envelope else body}"
+
+
+class Transaction:
+    """One transaction as one answer shows it, in either naming style. A text is "" where there is none."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.id = self._text("transactionId", "transaction_id", "id")
+        self.type = self._text("type").upper()
+        self.status = self._text("status").upper()
+        self.result_code = self._text("resultCode", "result_code")
+        self.created = self._text("createdAt", "created_at")
+        self.amount = amount_of(record.get("amount"))
+        self.fee = amount_of(field_of(record, "transactionFee", "transaction_fee"))
+        self.is_prompt = self.type.startswith("STK")
+
+    def _text(self, *names: str) -> str:
+        value = field_of(self.record, *names)
+        return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        return _object(json.loads(body, parse_float=Decimal))
+    except (ValueError, ArithmeticError, RecursionError):
+        return {}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _quoted(text: str) -> str:
+    # As a profile may hold a text of the service.
+    return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
+
+
+def field_of(record: Mapping[str, Any], *names: str) -> Any:
+    """Return the first of these fields that a record has, None if it has none."""
+    return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def amount_of(value: object) -> Decimal | None:
+    """Return an amount, a number or its text; None if it is neither."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        return None
+    try:
+        amount = Decimal(value)
+    except ArithmeticError:
+        return None
+    return amount if amount.is_finite() else None
+
+
+def instant(text: str) -> datetime | None:
+    """Return a time; without a zone, if it has none; None if it is not ISO 8601."""
+    try:
+        return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
+    except ValueError:
+        return None
+
+
+def style_of_time(value: object) -> str:
+    """Return how a time is written: with Z, with an offset, without a zone, or since 1970."""
+    since_1970 = amount_of(value)
+    if since_1970 is not None:
+        unit = "seconds" if since_1970 < _FIRST_MILLISECONDS else "milliseconds"
+        return f"{unit} since 1970{', as text' if isinstance(value, str) else ''}"
+    when = instant(str(value))
+    if when is None:
+        return _pattern(value)
+    return "no zone" if when.tzinfo is None else "Z" if str(value).endswith("Z") else "an offset"
+
+
+def style_of_phone(value: object) -> str:
+    """Return how a phone is written: whole as it is specified, masked, or its pattern."""
+    if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
+        return "whole"
+    return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
+
+
+def style_of_amount(value: object) -> str:
+    """Return how an amount is written: as a number or text, or its pattern."""
+    if amount_of(value) is None:
+        return re.sub("#+", "#", _pattern(value))  # 1,000 KES and 500,000 KES are written alike
+    return "text" if isinstance(value, str) else "numbers"
+
+
+def style_of_word(word: object, specified: Container[str]) -> str:
+    """Return how a word is written that the service page lists; a word that it does not list, as it is."""
+    text = str(word)
+    if text.upper() not in specified:
+        return _quoted(text)
+    return "upper" if text.isupper() else "lower" if text.islower() else "mixed case"
+
+
+def _pattern(value: object) -> str:
+    # Every digit as #, and every word as a: it holds nothing personal.
+    pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
+    return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
 
 
 def key_refused(answer: Answer) -> InvalidApiKeyError:
