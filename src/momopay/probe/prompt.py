@@ -150,7 +150,7 @@ class _Order:
 
     def follow(self, identity: str) -> bool:
         """Poll a prompt until it ends, or for five minutes; return whether it ended without success."""
-        charged, listed = self._balance(), Answer(None)
+        charged, listed, answer, read, look = self._balance(), Answer(None), Answer(None), Transaction({}), 0
         shown: dict[str, int] = {}
         statuses: list[str] = []
         fee: Decimal | None = None

@@ -50,44 +50,43 @@ def probe(
     """
     wire = Wire(client)
     findings = Findings(wire.key)
+    channels, listed = read_account(wire, findings)
+    steps: list[tuple[str, Callable[[], object]]] = [("reads", lambda: look_at_transactions(wire, findings, listed))]
+    if write:
+        steps.append(("write", lambda: ask_by_channel(wire, findings, channels, note)))
+    elif own_channels(channels):
+        note("An earlier probe was killed and left a channel: `momopay probe --write` deletes it.")
+    if spend is not None:
+        steps.append(("spend", lambda: ask_by_prompt(client, wire, findings, spend, note)))
+        if not listed.transactions:  # there may be one then
+            steps.append(("spend", lambda: look_at_transactions(wire, findings, read_list(wire))))
+    if rate:  # last, as it leaves no request for anything else
+        steps.append(("rate", lambda: ask_for_window(wire, findings, note)))
     asked: list[str] = []
     failures: list[MomoPayError] = []
-
-    def found() -> Profile:
-        add_what_is_common(findings, wire.reads)
-        about = {
-            "format": FORMAT,
-            "momopay": momopay.__version__,
-            "date": datetime.now(UTC).replace(microsecond=0),
-            "host": wire.host,
-            "key": "test" if wire.key.startswith("pk_test_") else "live",
-            "asked": sorted(set(asked)),
-        }
-        return Profile(dict(findings.found), about)
-
-    def step(option: str, ask: Callable[[], object]) -> None:
+    for option, ask in steps:
         asked.append(option)
         try:
             ask()
         except MomoPayError as error:
             failures.append(error)
+            if option == "reads":  # nothing is written or sent to a service that does not answer any more
+                break
         finally:
-            save(found())
-
-    channels, listed = read_account(wire, findings)
-    step("reads", lambda: look_at_transactions(wire, findings, listed))
-    if failures:  # nothing is written or sent to a service that does not answer any more
-        raise failures[0]
-    if write:
-        step("write", lambda: ask_by_channel(wire, findings, channels, note))
-    elif own_channels(channels):
-        note("An earlier probe was killed and left a channel: `momopay probe --write` deletes it.")
-    if spend is not None:
-        step("spend", lambda: ask_by_prompt(client, wire, findings, spend, note))
-        if not listed.transactions:  # now there may be one
-            step("reads", lambda: look_at_transactions(wire, findings, read_list(wire)))
-    if rate:  # last, as it leaves no request for anything else
-        step("rate", lambda: ask_for_window(wire, findings, note))
+            save(_profile(wire, findings, asked))
     if failures:
         raise failures[0]
-    return found()
+    return _profile(wire, findings, asked)
+
+
+def _profile(wire: Wire, findings: Findings, asked: list[str]) -> Profile:
+    add_what_is_common(findings, wire.reads)
+    about = {
+        "format": FORMAT,
+        "momopay": momopay.__version__,
+        "date": datetime.now(UTC).replace(microsecond=0),
+        "host": wire.host,
+        "key": "test" if wire.key.startswith("pk_test_") else "live",
+        "asked": sorted(set(asked)),
+    }
+    return Profile(dict(findings.found), about)

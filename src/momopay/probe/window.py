@@ -41,38 +41,41 @@ def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
 def _find(wire: Wire, findings: Findings) -> None:
     for _ in range(2):
         wire.sleep(WINDOW)  # without a request, so that the window is empty
-        passed, refused = _send(wire, _EARLY)
+        _, refused = _send(wire, _EARLY)
         if refused is not None:
             raise _UnclearError("Other programs use the key: the limit was reached too early.")
         wire.sleep(_HALF)
         passed, refused = _send(wire, _MOST)
         if refused is None:
             raise _UnclearError(f"{_MOST} requests in a row got no 429.")
-        _look_at_refusal(findings, refused)
-        stated = refused.details.get("limit")
-        limit = stated if isinstance(stated, int) else passed + _EARLY
+        stated = _look_at_refusal(findings, refused)
         pause = pause_of(refused) or WINDOW - _HALF
         if pause > WINDOW:  # to wait for an hour would show nothing about a minute
             raise _UnclearError(f"A 429 asked to wait for {pause:g} s.")
-        if passed + _EARLY <= limit:
-            break
-        wire.sleep(pause)  # a window by the clock on the wall ended between: try again with the next one
-    else:
-        raise _UnclearError(f"{passed} requests passed half a minute after {_EARLY}, and the limit is {limit}.")
-    wire.sleep(pause + 1)
-    again, last = _send(wire, _MOST)
+        wire.sleep(pause + 1)
+        if stated is None or passed + _EARLY <= stated:
+            return _conclude(wire, findings, passed, pause, stated or passed + _EARLY)
+        # A window by the clock on the wall may have ended between. The next attempt begins when another one does.
+    raise _UnclearError(f"The first {_EARLY} requests did not count any more half a minute later.")
+
+
+def _conclude(wire: Wire, findings: Findings, passed: int, pause: float, limit: int) -> None:
+    again, refused = _send(wire, _MOST)
     # Requests that trickle through before the first ones are a minute old come from a bucket that fills evenly.
     is_a_minute = _HALF + pause >= WINDOW - _MOMENT
     value = "fixed" if again >= limit else "sliding" if is_a_minute and again <= _EARLY + 1 else "neither"
     sentence = f"{_EARLY} requests, then {passed} after {_HALF:g} s, and {again} after {pause:g} s more passed."
-    findings.add("rate_window", value if again else None, last or refused, sentence=sentence)
+    answers = [] if refused is None else [refused]
+    findings.add("rate_window", value if again else None, *answers, sentence=sentence)
     if value != "neither":
-        findings.add("rate_limit", limit, last or refused, sentence=sentence)
+        findings.add("rate_limit", limit, *answers, sentence=sentence)
 
 
-def _look_at_refusal(findings: Findings, refused: Answer) -> None:
-    limit = refused.details.get("limit")
-    findings.add("rate_limit", limit if isinstance(limit, int) else None, refused)
+def _look_at_refusal(findings: Findings, refused: Answer) -> int | None:
+    """Record what a 429 says, and return the limit that it states."""
+    stated = refused.details.get("limit")
+    limit = stated if isinstance(stated, int) else None
+    findings.add("rate_limit", limit, refused)
     value = refused.headers.get("retry-after", "").strip()
     style = "missing" if not value else "seconds" if value.isdigit() else "fractions of seconds"
     if value and amount_of(value) is None:
@@ -81,12 +84,13 @@ def _look_at_refusal(findings: Findings, refused: Answer) -> None:
     findings.add("throttled_details", sorted(refused.details), refused)
     headers = sorted(name for name in refused.headers if "ratelimit" in name or "rate-limit" in name)
     findings.add("throttled_headers", headers, refused)
+    return limit
 
 
 def _send(wire: Wire, count: int) -> tuple[int, Answer | None]:
     """Send until a 429; return how many passed, and that 429 if it came."""
     for passed in range(count):
-        answer = wire.send("GET", BALANCE)
+        answer = wire.send("GET", BALANCE, at_once=True)
         if answer.status == THROTTLED:
             return passed, answer
         if not answer.is_success:

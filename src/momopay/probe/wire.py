@@ -74,9 +74,14 @@ class Wire:
         self._check(answer)
         return answer
 
-    def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
-        """Send a request at once, whatever the budget says."""
+    def send(
+        self, method: str, path: str, body: Mapping[str, object] | None = None, *, at_once: bool = False
+    ) -> Answer:
+        """Send a request in a slot of the rate budget, or at once."""
         session = self._session
+        if session.limiter is not None and not at_once:
+            latest, name = session.backend.now() + _LONGEST_WAIT, f"{method} {path.partition('?')[0]}"
+            run_sync(session.limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
         content = None if body is None else json.dumps(body).encode()
         progress = None if method == "GET" else Progress()
         url, timeout = session.account.base_url + path, session.limits.timeout
@@ -101,20 +106,15 @@ class Wire:
             run_sync(self._session.limiter.pause(seconds))
 
     def _within_budget(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
-        """Send a request in a slot of the rate budget, and again if another program used up what the key has."""
-        limiter, name = self._session.limiter, f"{method} {path.partition('?')[0]}"
-        for _ in range(2):
-            if limiter is not None:
-                latest = self._session.backend.now() + _LONGEST_WAIT
-                run_sync(limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
-            answer = self.send(method, path, body)
+        """Send a request, and again if another program has used up what the key may send."""
+        answer = self.send(method, path, body)
+        pause = pause_of(answer) or WINDOW
+        if answer.status == THROTTLED and pause <= _LONGEST_PAUSE:
             # Not to wait would leave what comes next undone, such as the deletion of the probe's channel.
-            pause = pause_of(answer) or WINDOW
-            if answer.status != THROTTLED or pause > _LONGEST_PAUSE:
-                break
             self.hold(pause)
-            if limiter is None:
+            if self._session.limiter is None:
                 self.sleep(pause)
+            answer = self.send(method, path, body)
         return answer
 
     def _check(self, answer: Answer) -> None:
@@ -144,7 +144,7 @@ class Answer:
         is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
         self.is_refusal = is_4xx or (is_2xx and says_no)
         self.is_failure = status is None or status >= 500  # noqa: PLR2004
-        self.data = _object(self.envelope.get("data")) if self.is_success else {}
+        self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
         items: object = self.data.get("items")
         self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
         # Newest first.
