@@ -173,7 +173,7 @@ def _spend(
     prompts = "one prompt" if spend == 1 else "up to two prompts"
     confirmation.ask(f"Send {prompts}, for KES {kes(spend)} in all?", to_type="yes")
     if journal is None:
-        # One for each key and address, so that an unclear prompt is found again wherever the command is run.
+        # One for each key and address, so that a prompt of unknown outcome is found again wherever the command is run.
         name = hash_of(Account(key, client.base_url))[:16]
         journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
         journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
         "switches": profile.switches,
         "facts": profile.facts,
         "evidence": {
-            name: {"sentence": each.sentence, "request_ids": each.request_ids}
+            name: {"sentence": each.sentence, "request_ids": each.request_ids, "unnamed": each.unnamed}
             for name, each in profile.findings.items()
         },
     }

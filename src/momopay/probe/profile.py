@@ -77,8 +77,8 @@ class Findings:
     def add_outcome(self, name: str, answer: Answer) -> None:
         """Keep how the service answered a request that it may refuse."""
         # A page with 200, or a throttled request, says nothing about the service.
-        told = answer.summary if answer.is_refusal or answer.is_failure else None
-        self.add(name, "accepted" if answer.is_success and answer.envelope else told, answer)
+        refused = answer.summary if answer.is_refusal or answer.is_failure else None
+        self.add(name, "accepted" if answer.is_success and answer.envelope else refused, answer)
 
     def add_status(self, name: str, answer: Answer) -> None:
         """Keep the HTTP status of a success."""

@@ -202,8 +202,8 @@ def _ask_for_formats(wire: Wire, findings: Findings) -> None:
         if _shows(answers[-1]) is False:
             answers.append(wire.get(LIST, **{"limit": "1", "from": past}))
             understood += [name] if _shows(answers[-1]) else []
-    is_told = bool(understood) or all(_shows(answer) is not None or answer.is_refusal for answer in answers)
-    findings.add("time_formats", understood if is_told else None, *answers)
+    is_known = bool(understood) or all(_shows(answer) is not None or answer.is_refusal for answer in answers)
+    findings.add("time_formats", understood if is_known else None, *answers)
 
 
 def _shows(answer: Answer) -> bool | None:

@@ -21,7 +21,7 @@ _MOMENT: Final = 3.0
 
 
 class _UnclearError(Exception):
-    """The window cannot be told; the message says why."""
+    """The window is not known; the message says why."""
 
 
 def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
