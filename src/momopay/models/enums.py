@@ -24,7 +24,23 @@ class OpenEnum(StrEnum):
         return member
 
 
-class TransactionStatus(OpenEnum):
+# Other spellings that can mean nothing else.
+_SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
+
+
+class SpelledEnum(OpenEnum):
+    """An open enum that recognises its words in other cases too: how the service writes them is not specified.
+
+    Otherwise a wait for a payment that reads as "Success" would never end.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        word = value.upper().replace("-", "_") if isinstance(value, str) and value.isascii() else ""
+        return cls.__members__.get(_SPELLINGS.get(word, word)) or super()._missing_(value)
+
+
+class TransactionStatus(SpelledEnum):
     """The states of a transaction (service page, "States")."""
 
     PENDING = "PENDING"
@@ -60,18 +76,12 @@ def end_of(status: TransactionStatus) -> TransactionStatus:
     return TransactionStatus.FAILED if status in FAILURES else status
 
 
-class TransactionType(OpenEnum):
-    """What kind of payment a transaction is."""
+class TransactionType(SpelledEnum):
+    """What kind of payment a transaction is. A payout that FAILED is REVERSED later, so it must be recognised."""
 
     STK = "STK"
     B2C = "B2C"
     WALLET_TOPUP = "WALLET_TOPUP"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        # Whether the list has it in capitals is not specified, and a payout that FAILED is REVERSED later in any case.
-        known = cls.__members__.get(value.upper()) if isinstance(value, str) else None
-        return known or super()._missing_(value)
 
 
 def has_settled(kind: TransactionType | None, status: TransactionStatus) -> bool:
