@@ -54,7 +54,7 @@ def test_another_spelling_that_is_unmistakable_is_known(text: str, member: Any) 
 
 
 @each_enum
-@pytest.mark.parametrize("text", ["WEIRD", "COMPLETED", "SUCCESS ", "ſuccess", "0000", "", "ünïcode", "name", "__class__"])
+@pytest.mark.parametrize("text", ["WEIRD", "SUCCESS ", "\u017fuccess", "0000", "", "ünïcode", "name", "__class__"])
 def test_an_unknown_value_keeps_its_text(kind: Any, text: str) -> None:
     member = kind(text)
     assert isinstance(member, kind)

@@ -132,5 +132,9 @@ class Scene:
         return [channel.name for channel in self.account.live_channels()]
 
 
+def no_sleep(_seconds: float) -> None:
+    """Take the place of `time.sleep`."""
+
+
 def refusal(status: int, code: str) -> httpx.Response:
     return httpx.Response(status, content=json.dumps({"success": False, "error": {"code": code, "message": "No."}}))

@@ -10,7 +10,7 @@ import pytest
 from momopay import Client, InvalidApiKeyError
 from momopay.probe import ROWS, Cost, probe
 from momopay.sandbox import Channel, Fault
-from probe.kit import Scene, refusal
+from probe.kit import Scene, no_sleep, refusal
 from probe.other_service import OtherService
 
 CHANNELS = "/payment-wallet/channels"
@@ -176,7 +176,7 @@ def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyP
             return 200, {}
 
         monkeypatch.setattr(Eager, "create", answer)
-        monkeypatch.setattr("time.sleep", lambda _seconds: None)
+        monkeypatch.setattr("time.sleep", no_sleep)
     found, notes = probed(service)
     assert ([channel["name"] for channel in service.channels], defaults(service)) == (["Till"], ["Till"])
     assert found.facts["new_channel_is_default"] == ("unknown" if lost else True)
@@ -186,8 +186,8 @@ def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyP
 def test_a_default_channel_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Eager()
     _, till = service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
-    monkeypatch.setattr(Eager, "change", lambda *_: None)
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(Eager, "change", OtherService.change)
+    monkeypatch.setattr("time.sleep", no_sleep)
     _, notes = probed(service)
     assert isinstance(till, dict)
     assert f"or {till['id']} may not be the default channel any more" in notes[-1]
@@ -210,19 +210,23 @@ def test_deletions(answer: tuple[int, bytes], value: str, unnamed: str | None) -
     assert (finding.value, finding.unnamed) == (value, unnamed)
 
 
-def test_a_channel_that_is_accepted_without_its_fields_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    create = OtherService.create
-    monkeypatch.setattr(OtherService, "create", lambda self, body: create(self, {"name": "none", **body}))
-    service = OtherService()
+def test_a_channel_that_is_accepted_without_its_fields_is_deleted() -> None:
+    class Lenient(OtherService):
+        def create(self, body: dict[str, Any]) -> tuple[int, object]:
+            return super().create({"name": "none", **body})
+
+    service = Lenient()
     assert probed(service)[0].facts["invalid_body"] == "accepted"
     assert service.channels == []
 
 
 @pytest.mark.parametrize(("is_changed", "value"), [(False, "ignore"), (True, "change")])
-def test_another_shortcode(is_changed: bool, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_changed:
-        monkeypatch.setattr(OtherService, "change", lambda _self, channel, body: channel.update(body))
-    finding = probed(OtherService())[0].findings["immutable_channel_fields"]
+def test_another_shortcode(is_changed: bool, value: str) -> None:
+    class Changing(OtherService):
+        def change(self, channel: dict[str, Any], body: dict[str, Any]) -> None:
+            channel.update(body if is_changed else {})
+
+    finding = probed(Changing())[0].findings["immutable_channel_fields"]
     assert finding.seen == value
     assert finding.is_known is not is_changed  # the sandbox cannot change it
 

@@ -109,7 +109,7 @@ def test_a_prompt_that_is_not_shown_at_once(scene: Scene, journal: Journal) -> N
         seconds = (scene.sandbox.now - began).total_seconds()
         if request.method == "GET" and "/transactions" in request.url.path and response.is_success and seconds < 12:
             is_list = request.url.path.endswith("/transactions")
-            empty = {"success": True, "data": {"items": [], "nextCursor": None, "overview": {}}}
+            empty: dict[str, Any] = {"success": True, "data": {"items": [], "nextCursor": None, "overview": {}}}
             return httpx.Response(200, json=empty) if is_list else refusal(404, "TRANSACTION_NOT_FOUND")
         return None
 

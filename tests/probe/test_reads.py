@@ -13,7 +13,7 @@ import pytest
 from momopay import Client, ProtocolError
 from momopay.probe import Profile, probe
 from momopay.sandbox import Outcome
-from probe.kit import Scene, refusal
+from probe.kit import Scene, no_sleep, refusal
 from probe.other_service import PHONE, OtherService, RefusedError
 
 KEY = "pk_live_secretkey"
@@ -23,7 +23,7 @@ LIST, READ, WALLET = "/transactions", "", "/wallets/service/balance"
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> OtherService:
     monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("time.sleep", no_sleep)
     return OtherService()
 
 
@@ -111,7 +111,11 @@ def test_any_answer_is_tolerated(status: int, body: bytes) -> None:
 
 
 def put(name: str, value: object) -> Callable[[dict[str, Any]], object]:
-    return lambda record: record.update({name: value(record[name]) if callable(value) else value})
+    return lambda record: record.update({name: value})
+
+
+def turned(name: str, turn: Callable[[Any], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.update({name: turn(record[name])})
 
 
 def renamed(name: str, other: str) -> Callable[[dict[str, Any]], object]:
@@ -128,13 +132,13 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
     (LIST, "list_times", put("createdAt", 1_763_632_800), "Z, seconds since 1970"),
     (LIST, "list_times", put("updatedAt", "20/11/2026 10:00"), "##/##/#### ##:##, Z"),
     (READ, "read_time_format", put("createdAt", "1763632800000"), ["Z", "milliseconds since 1970, as text"]),
-    (LIST, "list_phone", put("phone", lambda phone: "+" + phone), "+############"),
-    (LIST, "list_phone", put("phone", lambda phone: "0" + phone[3:]), "##########"),
-    (READ, "read_phone", put("phone", int), "int ############"),
+    (LIST, "list_phone", turned("phone", "+{}".format), "+############"),
+    (LIST, "list_phone", put("phone", "0712345678"), "##########"),
+    (READ, "read_phone", turned("phone", int), "int ############"),
     (LIST, "list_amounts", put("amount", "7.00"), ["numbers", "text"]),
     (READ, "read_amounts", put("amount", "KES 7"), "a #"),
-    (LIST, "list_amount", put("amount", lambda amount: amount * 100), "neither"),
-    (WALLET, "balance_amounts", put("availableBalance", str), ["numbers", "text"]),
+    (LIST, "list_amount", put("amount", 700), "neither"),
+    (WALLET, "balance_amounts", turned("availableBalance", str), ["numbers", "text"]),
     (WALLET, "balance_time_format", put("updatedAt", 1_763_632_800), "seconds since 1970"),
     (LIST, "list_fields", renamed("transactionId", "txId"), None),
     (READ, "read_fields", renamed("createdAt", "created"), None),
@@ -194,7 +198,11 @@ Listed = dict[str, Any]
 def paged(monkeypatch: pytest.MonkeyPatch, change: Callable[[Listed, dict[str, str]], Listed]) -> None:
     """Have the service list in another way."""
     listed = OtherService.list
-    monkeypatch.setattr(OtherService, "list", lambda self, query: change(listed(self, {**query, "limit": "1"}), query))
+
+    def answer(self: OtherService, query: dict[str, str]) -> Listed:
+        return change(listed(self, {**query, "limit": "1"}), query)
+
+    monkeypatch.setattr(OtherService, "list", answer)
 
 
 @pytest.mark.parametrize(

@@ -11,36 +11,31 @@ from typing import Final, Self
 __all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
 
 
+# Other spellings that can mean nothing else.
+_SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
+
+
 class OpenEnum(StrEnum):
-    """A string enum that accepts unknown values."""
+    """A string enum that accepts unknown values, and known ones in other cases.
+
+    How the service writes its words is not specified, and a wait for a payment that reads as "Success" must end.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
+        word = value.upper().replace("-", "_") if value.isascii() else value
+        known = next((member for member in cls if member.value == _SPELLINGS.get(word, word)), None)
+        if known is not None:
+            return known
         # Not stored among the members: values come from the network and would pile up, and iteration would show them.
         member = str.__new__(cls, value)
         member._name_ = member._value_ = value
         return member
 
 
-# Other spellings that can mean nothing else.
-_SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
-
-
-class SpelledEnum(OpenEnum):
-    """An open enum that recognises its words in other cases too: how the service writes them is not specified.
-
-    Otherwise a wait for a payment that reads as "Success" would never end.
-    """
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        word = value.upper().replace("-", "_") if isinstance(value, str) and value.isascii() else ""
-        return cls.__members__.get(_SPELLINGS.get(word, word)) or super()._missing_(value)
-
-
-class TransactionStatus(SpelledEnum):
+class TransactionStatus(OpenEnum):
     """The states of a transaction (service page, "States")."""
 
     PENDING = "PENDING"
@@ -76,7 +71,7 @@ def end_of(status: TransactionStatus) -> TransactionStatus:
     return TransactionStatus.FAILED if status in FAILURES else status
 
 
-class TransactionType(SpelledEnum):
+class TransactionType(OpenEnum):
     """What kind of payment a transaction is. A payout that FAILED is REVERSED later, so it must be recognised."""
 
     STK = "STK"

@@ -1,4 +1,4 @@
-"""What one or two prompts show. They go through a journal: none is sent twice, or again while its outcome is unknown."""
+"""What one or two prompts show. A journal keeps each from being sent twice, or again while its outcome is unknown."""
 
 from __future__ import annotations
 
