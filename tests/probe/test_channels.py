@@ -103,6 +103,13 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     assert scene.notes[-1].startswith(f"The channel {name!r} may be left, or")
 
 
+def test_nothing_is_created_where_nothing_can_be_listed(scene: Scene) -> None:
+    scene.answer("GET", CHANNELS, lambda: refusal(401, "NO_RIGHT"))
+    assert scene.probe(write=True).facts["channels_read"] == "401 NO_RIGHT"
+    assert scene.methods == {"GET"}
+    assert scene.notes[0].startswith("The channels cannot be listed")
+
+
 def test_a_key_that_is_revoked_meanwhile_leaves_a_name(scene: Scene) -> None:
     scene.service.instead = lambda _request: refusal(401, "INVALID_API_KEY") if scene.channels[1:] else None
     with pytest.raises(InvalidApiKeyError):

@@ -63,7 +63,6 @@ def test_another_service(service: OtherService) -> None:
         "read_time_format": "an offset",
         "read_phone": "whole",
         "read_type": "upper",
-        "read_fee_field": "none",
         "time_formats": ["time", "date"],
         "invalid_body": "422 INVALID_REQUEST",
         "channel_created_status": 201,

@@ -28,15 +28,15 @@ _ATTEMPTS: Final = 3
 
 def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
     """Return the channels of a list that a probe made."""
-    return [
-        channel
-        for channel in listed.items
-        if _OWN_NAME.fullmatch(str(channel.get("name"))) and channel.get("shortcode") in _SHORTCODES
-    ]
+    named = (channel for channel in listed.items if _OWN_NAME.fullmatch(str(channel.get("name"))))
+    return [channel for channel in named if channel.get("shortcode") in _SHORTCODES]
 
 
 def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -> None:
     """Create, change and delete a channel."""
+    if not listed.is_success or not listed.envelope:
+        note("The channels cannot be listed, so none is created: nobody could check what is left.")
+        return
     left_over = own_channels(listed)
     for channel in left_over:
         note(f"Deleting the channel {channel['name']!r}, which an earlier probe left.")
@@ -74,7 +74,7 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
     if not created.data.get("id"):
         return
     findings.add("new_channel_is_default", _is_default(created.data), created)
-    if _is_default(created.data) and default is not None:
+    if _is_default(created.data):
         _make_default(wire, default)  # at once: payments go through the default channel meanwhile
     path = f"{CHANNELS}/{quote(str(created.data['id']), safe='')}"
     # Its own name: another one would hide the channel from the next run, if this one is killed.
@@ -108,7 +108,7 @@ def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> 
             is_as_it_was = listed.is_success and bool(listed.envelope) and is_restored and not left
             if is_as_it_was:
                 break
-            if default is not None and not is_restored:
+            if not is_restored:
                 _make_default(wire, default)
             for channel in left:
                 _delete(wire, channel.get("id"))
@@ -125,8 +125,9 @@ def _is_default(channel: Mapping[str, Any]) -> bool:
     return field_of(channel, "isDefault", "is_default") is True
 
 
-def _make_default(wire: Wire, identity: str) -> None:
-    wire.change("PATCH", f"{CHANNELS}/{quote(identity, safe='')}", {"isDefault": True})
+def _make_default(wire: Wire, identity: str | None) -> None:
+    if identity is not None:
+        wire.change("PATCH", f"{CHANNELS}/{quote(identity, safe='')}", {"isDefault": True})
 
 
 def _delete(wire: Wire, identity: object) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
-from momopay.probe.rows import BY_NAME, ROWS, VARYING
+from momopay.probe.rows import BY_NAME, NEEDS, ROWS, VARYING
 from momopay.probe.wire import Answer
 
 Value: TypeAlias = bool | int | str | list[str]
@@ -57,7 +57,7 @@ class Findings:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, row.needs) for row in ROWS}
+        self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, NEEDS[row.cost]) for row in ROWS}
 
     def add(self, name: str, seen: Value | None, *answers: Answer, sentence: str = "") -> None:
         """Keep what was seen; None, which says nothing, does not replace what does."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from momopay import ResultCode, TransactionStatus, TransactionType
-from momopay.errors import APIConnectionError, ProtocolError
+from momopay.errors import APIConnectionError, InvalidApiKeyError, ProtocolError
 from momopay.probe.profile import Findings
 from momopay.probe.rows import BY_NAME
 from momopay.probe.wire import (
@@ -21,7 +21,6 @@ from momopay.probe.wire import (
     Transaction,
     Wire,
     instant,
-    key_refused,
     style_of_amount,
     style_of_phone,
     style_of_time,
@@ -77,7 +76,7 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
     balance, channels, listed = wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)
     if {answer.status for answer in wire.reads} == {UNAUTHORIZED}:
-        raise key_refused(balance)
+        raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
     missing, malformed = wire.get(f"{LIST}/{uuid4()}"), wire.get(f"{LIST}/momopay-probe")
     nowhere = wire.get("/momopay-probe")
     # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
@@ -119,13 +118,9 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
     look_at_list(findings, listed)
     if listed.is_success:
         _ask_for_parameters(wire, findings, listed)
-    if listed.transactions:
-        _look_at_some(wire, findings, listed)
-        _ask_for_formats(wire, findings)
-
-
-def _look_at_some(wire: Wire, findings: Findings, listed: Answer) -> None:
-    """Look at a read of one transaction, and for a prompt that its customer cancelled."""
+    if not listed.transactions:
+        return
+    _ask_for_formats(wire, findings)
     # An item that shows a fee says more than another one, and one that may show it more than one that does not.
     ended_well = [item for item in listed.transactions if item.status in _SHOW_FEES] or listed.transactions
     item = next((each for each in ended_well if each.fee), ended_well[0])
@@ -151,12 +146,9 @@ def look_at_list(findings: Findings, listed: Answer) -> None:
 def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
     """Record what the read of a transaction shows, and where its item in the list differs from it."""
     findings.add_outcome("transaction_read", answer)
-    if not read.record:
+    if not answer.is_success:
         return
     _add_records(findings, "read", [read.record], answer)
-    if read.status in _SHOW_FEES:
-        name = next((name for name in _FEES if name in read.record), "none")
-        findings.add("read_fee_field", name, answer)
     # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
     snake, camel = sorted(_SNAKE & read.record.keys()), sorted(_CAMEL & read.record.keys())
     naming = "both styles" if snake and camel else "snake_case" if snake else "camelCase" if camel else "neither style"
@@ -195,8 +187,7 @@ def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
 
 def _ask_for_formats(wire: Wire, findings: Findings) -> None:
     """Ask for transactions from a day in each format: who understands it shows none from 2999, and some from 2000."""
-    understood: list[str] = []
-    answers: list[Answer] = []
+    understood, answers = list[str](), list[Answer]()
     for name, future, past in _FORMATS:
         answers.append(wire.get(LIST, **{"limit": "1", "from": future}))
         if _shows(answers[-1]) is False:
@@ -215,7 +206,8 @@ def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, A
     """Record the names of the fields of records, and how their values are written."""
     # The last page has no cursor, and a payment that failed no fee.
     names = {field for record in records for field in record}.difference(_CURSORS, _FEES)
-    findings.add(f"{kind}_fields", sorted(names) or None, answer)
+    if records and answer.is_success and answer.envelope:
+        findings.add(f"{kind}_fields", sorted(names) or "none", answer)
     for end, style_of, fields in _STYLES:
         found = sorted({style_of(each[name]) for each in records for name in fields if each.get(name) is not None})
         if found and f"{kind}_{end}" in BY_NAME:
@@ -224,9 +216,6 @@ def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, A
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
-    failed = [each for each in reads if each.is_failure and each.code]
-    if failed:
-        findings.add("server_error_code", sorted({each.code for each in failed}), *failed)
     # What has no envelope may come from a proxy on the way.
     enveloped = [each for each in reads if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]

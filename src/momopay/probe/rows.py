@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, TypeAlias
 
 Choice: TypeAlias = bool | int | str
@@ -30,42 +31,34 @@ class Row:
     Attributes:
         name: The name in a profile; that of the switch, if it is one.
         cost: What it costs.
-        needs: What it would take, if a run could not tell.
         values: What the sandbox's switch can be; empty for any number, and for a fact.
         is_switch: Whether the sandbox has a switch of this name.
     """
 
     name: str
     cost: Cost
-    needs: str
     values: tuple[Choice, ...] = ()
     is_switch: bool = False
 
 
-_HISTORY: Final = "Needs a transaction in the account's list; --spend makes one."
-_CANCELLED: Final = "Needs a cancelled prompt in the list, or --spend 1 --phone with the prompt cancelled."
-_EXPIRED: Final = "Needs an expired prompt in the list, or --spend 1 --phone with the prompt left alone."
-_UNPAID: Final = "Needs --spend 1 --phone with the prompt cancelled or left alone, and an account that pays fees."
-_FEE: Final = "Needs a transaction with a fee in the list, PENDING or SUCCESS; --spend may make one."
-_NEEDS: Final = {
+# What it would take, if a run could not tell.
+NEEDS: Final = {
     Cost.READS: "Needs an answer that shows it, such as a transaction in the account's list; --spend makes one.",
     Cost.WRITE: "Needs --write, and an answer that shows it.",
     Cost.RATE: "Needs --rate, and an answer that shows it.",
-    Cost.SPEND: "Needs --spend 1 --phone, with the prompt left alone, or cancelled; or --spend 2 --phone.",
+    Cost.SPEND: "Needs --spend 1 --phone, with the prompt cancelled or left alone; or --spend 2 --phone.",
     Cost.OUTSIDE: "Cannot be found from outside.",
 }
 _FLAG: Final = (False, True)
 
 
-def _switch(name: str, cost: Cost, values: tuple[Choice, ...], needs: str = "") -> Row:
-    return Row(name, cost, needs or _NEEDS[cost], values, is_switch=True)
-
+_switch = partial(Row, is_switch=True)
 
 SWITCHES: Final = (
-    _switch("naming", Cost.READS, ("camelCase", "snake_case"), _HISTORY),
-    _switch("cancel_ends_as", Cost.READS, ("CANCELLED", "FAILED"), _CANCELLED),
-    _switch("expired_reads_as", Cost.READS, ("EXPIRED", "FAILED"), _EXPIRED),
-    _switch("fee_refunded_on_failure", Cost.SPEND, _FLAG, _UNPAID),
+    _switch("naming", Cost.READS, ("camelCase", "snake_case")),
+    _switch("cancel_ends_as", Cost.READS, ("CANCELLED", "FAILED")),
+    _switch("expired_reads_as", Cost.READS, ("EXPIRED", "FAILED")),
+    _switch("fee_refunded_on_failure", Cost.SPEND, _FLAG),
     _switch("late_pin", Cost.OUTSIDE, _FLAG),
     _switch("callback_posts", Cost.OUTSIDE, (5, 6)),
     _switch("callback_on_reversed", Cost.OUTSIDE, _FLAG),
@@ -77,10 +70,10 @@ SWITCHES: Final = (
     _switch("immutable_channel_fields", Cost.WRITE, ("refuse", "ignore")),
     _switch("patch_unknown_channel", Cost.WRITE, ("CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND")),
     _switch("transaction_not_found_status", Cost.READS, (400, 404)),
-    _switch("list_phone", Cost.READS, ("whole", "masked"), _HISTORY),
-    _switch("list_amount", Cost.READS, ("amount", "with_fee"), _FEE),
-    _switch("list_type", Cost.READS, ("upper", "lower"), _HISTORY),
-    _switch("list_times", Cost.READS, ("utc", "local"), _HISTORY),
+    _switch("list_phone", Cost.READS, ("whole", "masked")),
+    _switch("list_amount", Cost.READS, ("amount", "with_fee")),
+    _switch("list_type", Cost.READS, ("upper", "lower")),
+    _switch("list_times", Cost.READS, ("utc", "local")),
     _switch("health_rule", Cost.OUTSIDE, _FLAG),
     _switch("ban_pushes", Cost.OUTSIDE, ()),
     _switch("ban_window", Cost.OUTSIDE, ()),
@@ -90,13 +83,13 @@ SWITCHES: Final = (
 _FACTS: Final = {
     Cost.READS: (
         # Every answer
-        *("read_statuses", "envelope_fields", "deprecation_headers", "server_error_code"),
+        *("read_statuses", "envelope_fields", "deprecation_headers"),
         # What can be read, and how it is written
         *("balance_read", "balance_fields", "balance_amounts", "balance_time_format"),
         *("channels_read", "channel_page_fields", "channel_fields", "channel_time_format"),
         *("list_read", "page_fields", "cursor_field"),
         *("list_fields", "list_amounts", "list_status", "list_time_format"),
-        *("transaction_read", "read_fields", "read_fee_field", "read_amounts", "read_phone", "read_status"),
+        *("transaction_read", "read_fields", "read_amounts", "read_phone", "read_status"),
         *("read_type", "read_time_format", "read_result_codes"),
         # Refusals, and parameters of the list
         *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
@@ -111,9 +104,9 @@ _FACTS: Final = {
     Cost.RATE: ("rate_limit", "retry_after", "throttled_details", "throttled_headers"),
     Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "expires_from", "duplicate_reference"),
 }
-FACTS: Final = tuple(Row(name, cost, _NEEDS[cost]) for cost, names in _FACTS.items() for name in names)
+FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name in names)
 
 ROWS: Final[tuple[Row, ...]] = (*SWITCHES, *FACTS)
 BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in ROWS}
 # One day's payments show some of the words, another day's show others: only a new one is a change.
-VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type", "server_error_code"})
+VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type"})

@@ -30,13 +30,13 @@ def probe(
     """Ask a service what its description leaves open, and return what was seen.
 
     Without options it only reads, about 40 times, within the rate budget of the client. Any answer is evidence: HTML, a
-    5xx, a 401 or a missing envelope makes a finding, or leaves one unknown. If the first reads get nothing else, it
-    ends. An error in one step does not keep it from the next one; the first error is raised at the end.
+    5xx or a 401 makes a finding, or leaves one unknown. An error in one step does not keep it from the next one; the
+    first error is raised at the end.
 
     Args:
         client: The client whose key, address, connections and rate budget are used.
         write: Also create, change and delete a channel of its own. However that ends, the channel is deleted and the
-            default channel restored; if the process is killed, the next run with `write` deletes the channel.
+            default channel restored; after a kill, the next run with `write` deletes the channel.
         rate: Also use up a minute's requests. Until a minute after it, other programs with the key get 429.
         spend: Also send one or two prompts, and follow each for five minutes at most, and its fee for five more. If an
             earlier one in its journal has not ended, that is followed instead.

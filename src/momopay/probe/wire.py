@@ -43,7 +43,6 @@ class Wire:
         session: Session[SyncBackend] = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._session = session
         self._passed = ""  # what could be read last
-        self._is_failing = False
         self.reads: list[Answer] = []
         self.host: str = urlsplit(session.account.base_url).hostname or ""
         self.key: str = session.account.api_key
@@ -57,12 +56,10 @@ class Wire:
         target = path + (f"?{urlencode(query)}" if query else "")
         answer = self._within_budget("GET", target)
         attempts = 1
-        # A service that fails at one question after the other is not asked three times about each.
-        while answer.is_failure and attempts < _ATTEMPTS and not self._is_failing:
+        while answer.is_failure and attempts < _ATTEMPTS:
             self.sleep(_BACKOFF * attempts)
             answer = self._within_budget("GET", target)
             attempts += 1
-        self._is_failing = answer.is_failure
         if answer.is_success and answer.envelope:
             self._passed = target
         self._check(answer)
@@ -123,7 +120,9 @@ class Wire:
             return
         control = self._within_budget("GET", self._passed)
         if control.status == UNAUTHORIZED:
-            raise key_refused(control)
+            raise InvalidApiKeyError(
+                "the service refuses the key now", code=control.code or None, status_code=UNAUTHORIZED
+            )
         if control.is_failure:
             raise APIConnectionError(f"the service does not answer any more ({control.summary})")
 
@@ -269,14 +268,6 @@ def _pattern(value: object) -> str:
     # Every digit as #, and every word as a: it holds nothing personal.
     pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
     return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
-
-
-def key_refused(answer: Answer) -> InvalidApiKeyError:
-    """Return the error for a key that nothing can be read with."""
-    code = answer.code or "INVALID_API_KEY"
-    return InvalidApiKeyError(
-        "the service refused the key", code=code, status_code=UNAUTHORIZED, request_id=answer.request_id
-    )
 
 
 def pause_of(answer: Answer) -> float | None:
