@@ -141,7 +141,7 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
     (WALLET, "balance_time_format", put("updatedAt", 1_763_632_800), "seconds since 1970"),
     (LIST, "list_fields", renamed("transactionId", "txId"), None),
     (READ, "read_fields", renamed("createdAt", "created"), None),
-    (READ, "naming", renamed("createdAt", "created_at"), "both styles"),
+    (READ, "naming", renamed("createdAt", "created_at"), "camelCase and snake_case"),
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
-from momopay.probe.rows import BY_NAME, NEEDS, ROWS, VARYING
+from momopay.probe.rows import BY_NAME, NEEDS, ROWS, SWITCHES, VARYING
 from momopay.probe.wire import Answer
 
 Value: TypeAlias = bool | int | str | list[str]
@@ -21,6 +21,7 @@ Value: TypeAlias = bool | int | str | list[str]
 UNKNOWN: Final = "unknown"
 _MOST_REQUESTS: Final = 5
 FORMAT: Final = 1
+_SWITCHES: Final = frozenset(row.name for row in SWITCHES)
 _HEAD: Final = "# What the service does where its description leaves it open. Written by `momopay probe`.\n"
 
 
@@ -121,12 +122,12 @@ class Profile:
     @property
     def switches(self) -> dict[str, Value]:
         """The values of all of the sandbox's switches, ``"unknown"`` where the probe could not tell."""
-        return {name: each.value for name, each in self.findings.items() if _is_switch(name)}
+        return {name: each.value for name, each in self.findings.items() if name in _SWITCHES}
 
     @property
     def facts(self) -> dict[str, Value]:
         """The values of everything else."""
-        return {name: each.value for name, each in self.findings.items() if not _is_switch(name)}
+        return {name: each.value for name, each in self.findings.items() if name not in _SWITCHES}
 
     def changes_since(self, before: Profile) -> list[Change]:
         """Return what is answered differently than in an earlier profile, also if no switch has a value for it."""
@@ -181,10 +182,6 @@ class Profile:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"it has no {error}" if isinstance(error, KeyError) else error
             raise ConfigurationError(f"{path} is no profile of momopay probe: {problem}") from error
-
-
-def _is_switch(name: str) -> bool:
-    return name in BY_NAME and BY_NAME[name].is_switch
 
 
 def _is_same(name: str, then: Value, now: Value) -> bool:

@@ -85,42 +85,31 @@ class _Order:
 
     def send(self) -> str | None:
         """Send the prompt, first without the fields that may be optional; return its id, None if it was refused."""
-        refusals: list[str] = []
-        for self._optional in ((None, None), _OPTIONAL):
-            try:
-                identity = self._collect()
-            except APIError as error:
-                refusals.append(f"{error.status_code} {error.code}")
-                if error.may_have_executed:
-                    raise
-                # A documented code says why, and no field would change that.
-                if type(error) is not APIError:
-                    break
-            else:
-                if self._is_new:
-                    sentence = f"Accepted {'with' if refusals else 'without'} a description and a callback URL."
-                    self._findings.add("strict_fields", bool(refusals), sentence=sentence)
-                return identity
-        self._findings.add("strict_fields", None, sentence=f"The prompt was refused: {', then '.join(refusals)}.")
-        return None
+        identity, refusal = self._collect()
+        # A documented code says why, and no field would change that.
+        if refusal is not None and type(refusal) is APIError:
+            self._optional = _OPTIONAL
+            identity, refusal = self._collect()
+        is_strict = self._optional is _OPTIONAL
+        sentence = f"Accepted {'with' if is_strict else 'without'} a description and a callback URL."
+        if refusal is not None:
+            sentence = f"The prompt was refused: {refusal.status_code} {refusal.code}."
+        self._findings.add("strict_fields", is_strict if self._is_new else None, sentence=sentence)
+        return identity
 
     def send_again(self, first: str) -> str | None:
         """Send another prompt with the same reference; return its id, None if it was refused."""
-        seen, identity = "another transaction", None
         try:
-            identity = self._collect(first)
-        except APIError as error:
-            if error.may_have_executed:
-                raise
-            seen = f"{error.status_code} {error.code}"
+            identity, refusal = self._collect(first)
         except OutcomeUnknownError as error:
             self._findings.add("duplicate_reference", None, sentence=str(error))
             raise
+        seen = "another transaction" if refusal is None else f"{refusal.status_code} {refusal.code}"
         self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
         return identity
 
-    def _collect(self, earlier: str | None = None) -> str:
-        """Send a prompt once, and return its id; if the answer is lost, search for it."""
+    def _collect(self, earlier: str | None = None) -> tuple[str | None, APIError | None]:
+        """Send a prompt once, and return its id, or the refusal; if the answer is lost, search for it."""
         self._before, self._balance_before, self._is_new = read_list(self._wire), self._balance(), False
         description, callback_url = self._optional
         try:
@@ -132,6 +121,10 @@ class _Order:
                 transaction_desc=description,
                 callback_url=callback_url,
             )
+        except APIError as error:
+            if error.may_have_executed:
+                raise
+            return None, error
         except OutcomeUnknownError:
             self._wire.sleep(momopay.PollSchedule().every)
             # Not by the same call, which would send another prompt if this one has ended without success meanwhile.
@@ -139,14 +132,14 @@ class _Order:
             entry = self._spend.journal.get(self.reference, momopay.EntryKind.COLLECTION)
             if entry is None or entry.status is None or entry.transaction_id in {None, earlier}:
                 raise
-            return str(entry.transaction_id)
+            return entry.transaction_id, None
         record: object = getattr(sent, "transaction", sent)
         if isinstance(record, momopay.StkTransaction):  # else an earlier run sent it
             self._is_new = True
             headers = {"x-request-id": record.response.request_id or ""}
             answer = Answer(record.response.status_code, headers, b'{"success": true}')
             self._findings.add_created("prompt_created_status", answer)
-        return str(sent.transaction_id)
+        return sent.transaction_id, None
 
     def follow(self, identity: str) -> bool:
         """Poll a prompt until it ends, or for five minutes; return whether it ended without success."""

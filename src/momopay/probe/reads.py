@@ -68,8 +68,7 @@ _STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]]
     ("result_codes", style_of_amount, ("resultCode", "result_code")),
 )
 # The names in a read whose style is specified twice. The fee may be in another style than the rest, as in the list.
-_CAMEL: Final = frozenset({"transactionId", "accountReference", "resultCode", "createdAt", "updatedAt"})
-_SNAKE: Final = frozenset({"transaction_id", "external_reference", "result_code", "created_at", "updated_at"})
+_STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code", *_TIMES)
 
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
@@ -150,9 +149,9 @@ def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Tr
         return
     _add_records(findings, "read", [read.record], answer)
     # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
-    snake, camel = sorted(_SNAKE & read.record.keys()), sorted(_CAMEL & read.record.keys())
-    naming = "both styles" if snake and camel else "snake_case" if snake else "camelCase" if camel else "neither style"
-    findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(camel[:2] + snake[:2])}.")
+    styled = [name for name in _STYLED if name in read.record]
+    naming = " and ".join(sorted({"snake_case" if "_" in name else "camelCase" for name in styled})) or "neither"
+    findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(styled[:3])}.")
     _compare_times(findings, item, listed, read, answer)
     fee = item.fee or read.fee
     if item.amount is not None and read.amount is not None and fee:

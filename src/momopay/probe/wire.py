@@ -25,8 +25,7 @@ from momopay.errors import APIConnectionError, InvalidApiKeyError
 WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
 _LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
-_ATTEMPTS: Final = 3
-_BACKOFF: Final = 2.0  # seconds
+_BACKOFF: Final = (2.0, 4.0)  # seconds before the second and the third attempt
 _MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
@@ -55,11 +54,10 @@ class Wire:
         """
         target = path + (f"?{urlencode(query)}" if query else "")
         answer = self._within_budget("GET", target)
-        attempts = 1
-        while answer.is_failure and attempts < _ATTEMPTS:
-            self.sleep(_BACKOFF * attempts)
-            answer = self._within_budget("GET", target)
-            attempts += 1
+        for pause in _BACKOFF:
+            if answer.is_failure:
+                self.sleep(pause)
+                answer = self._within_budget("GET", target)
         if answer.is_success and answer.envelope:
             self._passed = target
         self._check(answer)
