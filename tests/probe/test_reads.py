@@ -64,10 +64,8 @@ def test_another_service(service: OtherService) -> None:
         "read_phone": "whole",
         "read_type": "upper",
         "time_formats": ["time", "date"],
-        "invalid_body": "422 INVALID_REQUEST",
         "channel_created_status": 201,
         "channel_changed_status": 200,
-        "changed_shortcode": "ignore",
     }
     assert {name: found.facts[name] for name in expected} == expected
     assert (found.about["host"], found.about["key"], service.channels) == ("api.example", "live", [])

@@ -24,7 +24,6 @@ def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], 
     assert found.switches["rate_window"] == window
     assert found.facts["rate_limit"] == limit
     assert found.facts["retry_after"] == "seconds"
-    assert found.facts["throttled_details"] == ["limit", "remaining", "resetInSeconds"]
     assert scene.methods == {"GET"}
     assert "get 429" in scene.notes[0]
 

@@ -30,8 +30,7 @@ class Finding:
     """What was found about one row.
 
     Attributes:
-        value: What the service does; ``"unknown"`` if the probe could not tell, or the sandbox's switch has no value
-            for it.
+        value: What the service does; ``"unknown"`` if that was not seen, or the sandbox's switch has no value for it.
         sentence: What was seen, or what it would take to see it.
         request_ids: The requests whose answers show it.
         unnamed: What the service does, if the sandbox's switch has no value for it.
@@ -88,11 +87,10 @@ class Findings:
     def add_created(self, name: str, answer: Answer) -> None:
         """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
         self.add_status(name, answer)
-        earlier = self.found["created_status"].seen
-        if answer.is_success and earlier not in {None, answer.status}:
-            self.add("created_status", f"{earlier}, {answer.status}", answer)
-        else:
-            self.add_status("created_status", answer)
+        earlier, now = self.found["created_status"].seen, self.found[name].seen
+        self.add(
+            "created_status", now if now is None or earlier is None or earlier == now else f"{earlier}, {now}", answer
+        )
 
     def _clean(self, text: str) -> str:
         return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
@@ -152,8 +150,7 @@ class Profile:
         """Return the text of the file: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""
         tables = [_table("probe", self.about), _table("switches", self.switches), _table("facts", self.facts)]
         for name, each in self.findings.items():
-            unnamed = {} if each.unnamed is None else {"unnamed": each.unnamed}
-            shown = {"sentence": each.sentence, "request_ids": list(each.request_ids), **unnamed}
+            shown = {"sentence": each.sentence, "request_ids": list(each.request_ids), "unnamed": each.unnamed}
             tables.append(_table(f"evidence.{name}", shown))
         return _HEAD + "\n".join(tables)
 
@@ -192,7 +189,8 @@ def _is_same(name: str, then: Value, now: Value) -> bool:
 
 def _table(name: str, values: Mapping[str, object]) -> str:
     """Return a table of TOML. Names are bare keys: letters, digits, dashes and underscores."""
-    return "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""])
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+    return "\n".join([f"[{name}]", *lines, ""])
 
 
 def _toml(value: object) -> str:

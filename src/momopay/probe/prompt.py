@@ -184,8 +184,6 @@ class _Order:
         is_timeout = end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses
         if end == "EXPIRED" or is_timeout:
             self._findings.add("expired_reads_as", end, answer, sentence=sentence)
-            if len(statuses) > 1:
-                self._findings.add("expires_from", statuses[-2], answer, sentence=sentence)
 
     def _watch_the_fee(self, identity: str, charged: Decimal) -> None:
         """Record whether the fee comes back, if nobody else moves the wallet meanwhile."""

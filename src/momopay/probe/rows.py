@@ -50,10 +50,7 @@ NEEDS: Final = {
     Cost.OUTSIDE: "Cannot be found from outside.",
 }
 _FLAG: Final = (False, True)
-
-
 _switch = partial(Row, is_switch=True)
-
 SWITCHES: Final = (
     _switch("naming", Cost.READS, ("camelCase", "snake_case")),
     _switch("cancel_ends_as", Cost.READS, ("CANCELLED", "FAILED")),
@@ -98,11 +95,11 @@ _FACTS: Final = {
         *("invalid_time_filter", "invalid_amount_filter", "invalid_channel_filter"),
     ),
     Cost.WRITE: (
-        *("channel_created_status", "new_channel_is_default", "invalid_body"),
-        *("channel_changed_status", "changed_shortcode", "delete_status"),
+        *("channel_created_status", "new_channel_is_default"),
+        *("channel_changed_status", "delete_status"),
     ),
-    Cost.RATE: ("rate_limit", "retry_after", "throttled_details", "throttled_headers"),
-    Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "expires_from", "duplicate_reference"),
+    Cost.RATE: ("rate_limit", "retry_after"),
+    Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "duplicate_reference"),
 }
 FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name in names)
 

@@ -81,9 +81,6 @@ def _look_at_refusal(findings: Findings, refused: Answer) -> int | None:
     if value and amount_of(value) is None:
         style = "neither seconds nor a date" if http_date(value) is None else "HTTP date"
     findings.add("retry_after", style, refused)
-    findings.add("throttled_details", sorted(refused.details), refused)
-    headers = sorted(name for name in refused.headers if "ratelimit" in name or "rate-limit" in name)
-    findings.add("throttled_headers", headers, refused)
     return limit
 
 

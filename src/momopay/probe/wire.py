@@ -150,23 +150,14 @@ class Answer:
         self.details = _object(self.error.get("details"))
         code: object = self.error.get("code")
         self.code = _quoted(code.strip()) if isinstance(code, str) else ""
-
-    @property
-    def request_id(self) -> str | None:
-        """The request's id, if it is one that may be shown."""
+        # The request's id, if it is one that may be shown. In a UUID, `redact` could take digits for a phone.
         found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
-        # In a UUID, `redact` could take digits for a phone.
-        return found if _UUID.fullmatch(found) else redact(found) if _REQUEST_ID.fullmatch(found) else None
-
-    @property
-    def summary(self) -> str:
-        """What came, in a few words that hold nothing personal."""
-        if self.status is None:
-            return "no answer"
-        if self.code:
-            return f"{self.status} {self.code}"
-        body = " with an empty body" if self.is_empty else " with a body that is no envelope"
-        return f"{self.status}{'' if 'success' in self.envelope else body}"
+        shown = found if _UUID.fullmatch(found) else redact(found)
+        self.request_id = shown if _REQUEST_ID.fullmatch(found) else None
+        # What came, in a few words that hold nothing personal.
+        kind = " with an empty body" if self.is_empty else " with a body that is no envelope"
+        shown = f" {self.code}" if self.code else "" if "success" in self.envelope else kind
+        self.summary = "no answer" if status is None else f"{status}{shown}"
 
 
 class Transaction:
