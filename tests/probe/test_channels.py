@@ -222,7 +222,7 @@ def test_another_shortcode(is_changed: bool, value: str) -> None:
     ("method", "names"),
     [
         ("POST", ["created_status", "delete_answer"]),
-        ("PATCH", ["patch_unknown_channel", "immutable_channel_fields"]),
+        ("PATCH", ["channel_changed_status", "immutable_channel_fields"]),
         ("DELETE", ["delete_answer"]),
     ],
 )

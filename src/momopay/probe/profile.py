@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
 from momopay.probe.rows import BY_NAME, NEEDS, ROWS, SWITCHES, VARYING
-from momopay.probe.wire import Answer
+from momopay.probe.wire import THROTTLED, Answer
 
 Value: TypeAlias = bool | int | str | list[str]
 
@@ -76,9 +76,8 @@ class Findings:
 
     def add_outcome(self, name: str, answer: Answer) -> None:
         """Keep how the service answered a request that it may refuse."""
-        # A page with 200, or a throttled request, says nothing about the service.
-        refused = answer.summary if answer.is_refusal or answer.is_failure else None
-        self.add(name, "accepted" if answer.is_success and answer.envelope else refused, answer)
+        seen = "accepted" if answer.is_success and answer.envelope else answer.summary
+        self.add(name, None if answer.status == THROTTLED else seen, answer)
 
     def add_status(self, name: str, answer: Answer) -> None:
         """Keep the HTTP status of a success."""

@@ -167,7 +167,8 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
     if styles == ["no zone"] and here is not None and there is not None and there.tzinfo is not None:
         hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
         seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
-    findings.add("list_times", seen if styles else None, listed, answer, sentence=f"{', '.join(styles)}: {seen}.")
+    sentence = f"The times of the list have {', '.join(styles)}, compared with those of the read: {seen}."
+    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
@@ -210,7 +211,8 @@ def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, A
     for end, style_of, fields in _STYLES:
         found = sorted({style_of(each[name]) for each in records for name in fields if each.get(name) is not None})
         if found and f"{kind}_{end}" in BY_NAME:
-            findings.add(f"{kind}_{end}", found if len(found) > 1 else found[0], answer)
+            sentence = f"In {len(records)} records: {', '.join(found)}."
+            findings.add(f"{kind}_{end}", found if len(found) > 1 else found[0], answer, sentence=sentence)
 
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
