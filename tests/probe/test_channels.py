@@ -115,12 +115,6 @@ def test_a_key_that_is_revoked_meanwhile_leaves_a_name(scene: Scene) -> None:
     assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left, or")
 
 
-def test_a_service_without_channels_of_its_own_is_tolerated(scene: Scene) -> None:
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit)
-    assert scene.probe(write=True).facts["channel_created_status"] == "unknown"
-    assert scene.channels == [MINE]
-
-
 @pytest.mark.parametrize(("retry_after", "pause"), [(None, 61.0), ("soon", 61.0), ("20", 20.0)])
 def test_a_throttled_deletion_is_done_after_the_window(scene: Scene, retry_after: str | None, pause: float) -> None:
     throttled: list[str] = []

@@ -232,13 +232,3 @@ def test_a_fee_of_somebody_else(scene: Scene, journal: Journal, kept: bool) -> N
     scene.service.edit = pay
     found = scene.probe(spend=spend(journal, Outcome.cancelled)).findings["fee_refunded_on_failure"]
     assert (found.value, "lost among other payments" in found.sentence) == ("unknown", True)
-
-
-def test_a_wallet_that_moves_by_itself_shows_no_fee(scene: Scene, journal: Journal) -> None:
-    def take(seconds: float, sleep: Any = scene.time.sleep) -> Any:
-        scene.account.service_balance -= 1
-        return sleep(seconds)
-
-    scene.time.sleep = take  # type: ignore[method-assign]
-    found = scene.probe(spend=spend(journal, Outcome.cancelled))
-    assert found.switches["fee_refunded_on_failure"] == "unknown"

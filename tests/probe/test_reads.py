@@ -280,16 +280,6 @@ def test_a_refusal_with_the_status_of_a_success(service: OtherService, monkeypat
     assert (finding.value, finding.unnamed) == ("unknown", 200)
 
 
-def test_fields_of_their_own_do_not_hide_the_style(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = OtherService.read
-
-    def answer(self: OtherService, identity: str) -> bytes:
-        return read(self, identity).replace(b'"data": {', b'"data": {"_links": [], "brandNew": 1, ')
-
-    monkeypatch.setattr(OtherService, "read", answer)
-    assert found_of(service).switches["naming"] == "snake_case"
-
-
 @pytest.mark.parametrize("content", [b"<html>Please log in</html>", b""])
 def test_a_page_with_200_shows_nothing(scene: Scene, content: bytes) -> None:
     scene.prompt(Outcome.success)

@@ -82,19 +82,10 @@ class Counting(OtherService):
         self.tokens -= 1
         return True, 0
 
-    def weighted(self) -> tuple[bool, int]:
-        minute, second = divmod(self.now, 60)
-        before, here = (sum(hit // 60 == each for hit in self.hits) for each in (minute - 1, minute))
-        if here + before * (60 - second) / 60 >= 60:
-            return False, 1
-        self.hits.append(self.now)
-        return True, 0
-
     def busy(self) -> tuple[bool, int]:
         return False, 60
 
     def failing(self) -> tuple[bool, int]:
-        self.transactions = []
         raise httpx.ConnectError("gone")
 
     def _take(self, reset: int) -> tuple[bool, int]:
@@ -129,7 +120,6 @@ def found_of(service: Counting) -> Profile:
     [
         ("wall_clock", "fixed", "and 60 after"),
         ("sliding", "sliding", "and 5 after"),
-        ("weighted", None, "5 requests, then 55 after 30 s"),
         ("bucket", None, "The first 5 requests did not count any more"),
         ("short", None, "The first 5 requests did not count any more"),
         ("busy", None, "the limit was reached too early"),
@@ -153,7 +143,7 @@ def test_a_window_by_the_clock_on_the_wall_is_never_another_one(second: int, sta
     assert found.facts["rate_limit"] in {60, found.switches["rate_window"]}
 
 
-@pytest.mark.parametrize("rule", ["bucket", "short", "weighted"])
+@pytest.mark.parametrize("rule", ["bucket", "short"])
 def test_what_is_no_such_window_shows_no_limit(rule: str) -> None:
     found = found_of(Counting(rule, stated=None))
     assert (found.facts["rate_limit"], found.switches["rate_window"]) == ("unknown", "unknown")
