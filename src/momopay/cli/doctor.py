@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay._core.retry import http_date
 from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key
 from momopay.cli.exit_codes import CommandError, ExitCode, missing_extra, remedy_of
 from momopay.cli.journal import check_account
@@ -211,7 +210,7 @@ def _answered(status: int, text: str, seconds: float) -> Check:
 
 
 def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
-    from momopay._core.response import http_date
+    from momopay._core.retry import http_date
 
     theirs = http_date(date or "")
     if theirs is None:
