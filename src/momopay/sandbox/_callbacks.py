@@ -1,13 +1,21 @@
-"""Callbacks of transactions that ended: queued, reported on, retried. `_engine` has them POSTed."""
+"""Callbacks of transactions that ended: queued, recorded, retried. `_engine` has them POSTed."""
 
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from momopay.sandbox._deliveries import HELD_AT_MOST, LATE_AFTER, CallbackRecord, Delivery, PostResult, next_attempt
 from momopay.sandbox._outcomes import Outcome, outcome_for
+from momopay.sandbox._records import (
+    HELD_AT_MOST,
+    LATE_AFTER,
+    CallbackRecord,
+    Delivery,
+    PostResult,
+    Status,
+    Transaction,
+    next_attempt,
+)
 from momopay.sandbox._serializers import callback_payload
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._transactions import Status, Transaction
 
 _EVENT_TYPES = {
     Status.SUCCESS: "transaction.success",

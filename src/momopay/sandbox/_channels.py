@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from momopay.sandbox._accounts import Account, Channel
-from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody
+from momopay.sandbox._bodies import ChannelChangesBody, NewChannelBody, parse_json, read_body
 from momopay.sandbox._refusals import Refusal, invalid_field
 
 
@@ -40,13 +40,15 @@ def create(account: Account, body: NewChannelBody, now: datetime) -> Channel:
     return channel
 
 
-def change(account: Account, channel: Channel, body: ChannelChangesBody) -> Channel:
-    """Change the fields that were sent, and only those."""
+def change(account: Account, channel: Channel, raw: bytes) -> None:
+    """Change the fields that were sent in a body, and only those."""
+    body = read_body(ChannelChangesBody, raw)
     sent = body.model_fields_set
-    # The same value again is no change, and so no reason to refuse.
     if account.switches.immutable_channel_fields == "refuse":
+        fields = parse_json(raw)
         for name in ("type", "shortcode"):
-            if name in sent and getattr(body, name) != getattr(channel, name):
+            # The same value again is no change, and so no reason to refuse.
+            if fields.get(name, getattr(channel, name)) != getattr(channel, name):
                 raise invalid_field(name, "cannot be changed after creation")
     if "account_number" in sent:
         channel.account_number = _account_number(channel.type, body.account_number)
@@ -56,7 +58,6 @@ def change(account: Account, channel: Channel, body: ChannelChangesBody) -> Chan
         make_default(account, channel)
     elif "is_default" in sent:
         channel.is_default = False
-    return channel
 
 
 def make_default(account: Account, channel: Channel) -> None:

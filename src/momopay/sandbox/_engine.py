@@ -9,20 +9,138 @@ With a state file, a killed sandbox has then forgotten nothing that anybody know
 """
 
 import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 
+import httpx
+
 from momopay.sandbox import _callbacks, _lifecycle
-from momopay.sandbox._callback_sender import CallbackSender
-from momopay.sandbox._clock import Clock
-from momopay.sandbox._deliveries import CallbackRecord, Delivery
 from momopay.sandbox._faults import FaultPlan
-from momopay.sandbox._requests import RequestLog
+from momopay.sandbox._hosts import may_be_sent
+from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog
+from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
+# Of the answer to a callback.
+_KEPT_BYTES = 500
+
+
+class Clock:
+    """Whole milliseconds of virtual time, so that an instant survives its ISO 8601 text unchanged."""
+
+    def __init__(self, start: datetime, *, speed: float, wall: Callable[[], float]) -> None:
+        """Start at `start`; `speed` is virtual seconds per second of `wall` (0: only moved by hand)."""
+        if not 0 <= speed <= 1_000_000:  # noqa: PLR2004 - the bound is explained by the message
+            raise ValueError("speed must lie between 0 and 1,000,000 virtual seconds per second")
+        self.speed = speed
+        self._wall = wall
+        # A virtual instant, and the reading of `wall` at which it was the present; None while the clock is held.
+        self._origin: tuple[datetime, float | None] = start.astimezone(UTC), wall()
+
+    @property
+    def held(self) -> bool:
+        """Whether time is stopped until `release`."""
+        return self._origin[1] is None
+
+    def now(self) -> datetime:
+        """Return the virtual instant, cut to the millisecond."""
+        instant, since = self._origin
+        if since is not None and self.speed:
+            instant += timedelta(seconds=(self._wall() - since) * self.speed)
+        return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+
+    def hold(self) -> datetime:
+        """Stop at the present instant and return it."""
+        now = self.now()
+        self._origin = now, None
+        return now
+
+    def move(self, instant: datetime) -> None:
+        """Move a held clock to a later instant; an earlier one leaves it where it is."""
+        self._origin = max(self._origin[0], instant), None
+
+    def release(self) -> None:
+        """Run again from the instant at which the clock is held."""
+        self._origin = self._origin[0], self._wall()
+
+    def restart(self, start: datetime) -> None:
+        """Run from another instant, earlier or later; a held clock stays where it is."""
+        # A held clock belongs to an `advance` under way, which has a target of its own.
+        if not self.held:
+            self._origin = start.astimezone(UTC), self._wall()
+
+    def wall_seconds_until(self, instant: datetime) -> float | None:
+        """Return the seconds of wall time until `instant`, or None when time does not run by itself."""
+        if self.held or not self.speed:
+            return None
+        return max(0.0, (instant - self.now()).total_seconds() / self.speed)
+
+
+if sys.platform == "win32":
+
+    def monotonic() -> float:
+        """Return seconds on a clock that nobody sets."""
+        return time.monotonic()
+
+else:
+
+    def monotonic() -> float:
+        """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class CallbackSender:
+    """POSTs callbacks, each on a connection of its own."""
+
+    def __init__(self, speed: float, hosts: Collection[str] = ()) -> None:
+        """The answer limit of 30 virtual seconds shrinks with the speed, to one real second at least.
+
+        `hosts` are POSTed to beside loopback.
+        """
+        self._hosts = hosts
+        # Less would fail a receiver merely because the machine is busy.
+        self.limit = max(1.0, ANSWER_LIMIT / max(speed, 1.0))
+        self._client = httpx.AsyncClient(
+            verify=False,  # noqa: S501 - loopback and a test's own hosts, where nobody has a certificate to verify
+            trust_env=False,
+            timeout=None,  # noqa: S113 - bounded as a whole, below
+            # A kept connection could be closed by the receiver just when the next callback is written to it.
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    async def post(self, url: str, payload: Mapping[str, object]) -> PostResult:
+        """POST a payload and return the result; nothing is raised."""
+        if not may_be_sent(url, self._hosts):
+            others = ", and no callback host" if self._hosts else ""
+            return PostResult(error=f"not sent: not loopback{others}")
+        body = json.dumps(payload).encode()
+        headers = {"content-type": "application/json", "user-agent": "momopay-sandbox"}
+        try:
+            async with (
+                asyncio.timeout(self.limit),
+                self._client.stream("POST", url, content=body, headers=headers) as response,
+            ):
+                answer = b""
+                async for chunk in response.aiter_raw():
+                    answer += chunk
+                    if len(answer) >= _KEPT_BYTES:
+                        break
+                return PostResult(response.status_code, answer[:_KEPT_BYTES].decode("utf-8", "replace"))
+        except TimeoutError:
+            return PostResult(error=f"no answer within {ANSWER_LIMIT:.0f} seconds", timed_out=True)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return PostResult(error=f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._client.aclose()
 
 
 class ClosedError(RuntimeError):
@@ -100,10 +218,17 @@ class Engine:
                 self.state.version += 1
                 self.commit()
 
-    async def send_again(self, record: CallbackRecord) -> None:
-        """POST a callback again, once, and wait for its answer."""
+    async def send_again(self, callback_id: str) -> None:
+        """POST a callback again, once, and wait for its answer.
+
+        Raises:
+            Refusal: NOT_FOUND.
+        """
         self._raise_if_stopping()
         self.catch_up()
+        record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
+        if record is None:
+            raise Refusal("NOT_FOUND", "No callback has this id")
         delivery = _callbacks.send_again(self.state, record)
         # Saved before it goes out, like every other callback.
         self.state.version += 1

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from momopay.sandbox import _callbacks
 from momopay.sandbox._outcomes import EXPIRED_AFTER, RESULT_DESCRIPTIONS, confirmation
+from momopay.sandbox._records import COMPLETED, Kind, MovementKind, Status, Step, Transaction
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._transactions import COMPLETED, Kind, MovementKind, Status, Step, Transaction
 
 # Without I, O, 0 and 1, which people misread.
 _RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"

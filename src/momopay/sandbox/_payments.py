@@ -10,15 +10,14 @@ from uuid import uuid4
 
 from momopay.sandbox import _channels
 from momopay.sandbox._accounts import Account, Credential
-from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, require_all
-from momopay.sandbox._callback_urls import check_callback_url
+from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, normalise_phone
+from momopay.sandbox._hosts import check_callback_url
 from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import outcome_for, plan
+from momopay.sandbox._records import Kind, MovementKind, Transaction
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._throttling import is_abuse
-from momopay.sandbox._transactions import Kind, MovementKind, Transaction
-from momopay.sandbox._values import normalise_phone
 
 LIST_LAG = 60.0  # virtual seconds
 # Used where neither a channel nor a credential profile decides.
@@ -44,7 +43,7 @@ def initiate_stk(
     """Send a PIN prompt; the fee is deducted at once."""
     account = account_state.account
     if account.switches.strict_fields:
-        require_all(body, frozenset({"channel_id", "credential_id"}))
+        body.require_all()
     phone = normalise_phone(body.phone)
     callback_url = _callback_url(state, account, body.callback_url)
     channel = _channels.select_for_stk(account, body.channel_id, body.credential_id)
@@ -94,7 +93,7 @@ def initiate_payout(
     """Queue a payout; the B2C wallet is debited and the fee deducted at once."""
     account = account_state.account
     if account.switches.strict_fields:
-        require_all(body, frozenset({"channel_id"}))
+        body.require_all()
     phone = normalise_phone(body.phone)
     callback_url = _callback_url(state, account, body.callback_url)
     channel = None

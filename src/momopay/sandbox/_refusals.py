@@ -1,6 +1,11 @@
-"""Definite refusals: the error codes of the service with their HTTP status, and a few of the sandbox's own."""
+"""Answers of the service as text: the envelope, and refusals with their codes and HTTP statuses."""
 
+import json
 from collections.abc import Mapping
+from uuid import uuid4
+
+# Not pydantic's own JSON: a refusal may quote a lone surrogate from a request, which only `\u` escapes can carry.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 STATUS_BY_CODE: Mapping[str, int] = {
     "INVALID_PHONE": 400,
@@ -55,3 +60,14 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
 def invalid_field(field: str, reason: str) -> Refusal:
     """Return a VALIDATION_ERROR for one field, by its name on the wire."""
     return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})
+
+
+def success_body(data: object) -> str:
+    """Return the envelope of a success as text."""
+    return _encode({"success": True, "data": data, "requestId": str(uuid4())})
+
+
+def error_body(code: str, message: str, details: Mapping[str, object] | None = None) -> str:
+    """Return the envelope of an error as text."""
+    error = {"message": message, "code": code, "details": details or {}}
+    return _encode({"success": False, "error": error, "requestId": str(uuid4())})

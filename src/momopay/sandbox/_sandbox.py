@@ -14,19 +14,16 @@ from typing import Literal, Self
 from fastapi import FastAPI
 
 from momopay.sandbox import _lifecycle
-from momopay.sandbox._accounts import Account
-from momopay.sandbox._control_api import PromptAction
-from momopay.sandbox._deliveries import CallbackRecord
+from momopay.sandbox._accounts import Account, load_profile
+from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
 from momopay.sandbox._faults import REFUSED_WITH, Fault
 from momopay.sandbox._outcomes import Outcome
-from momopay.sandbox._profile import load_profile
-from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._runner import Runner
-from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, listen
+from momopay.sandbox._records import CallbackRecord, HasTransactionId, Movement, ReceivedRequest
+from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
+from momopay.sandbox._state import ServiceState
 from momopay.sandbox._throttling import StkHealth
-from momopay.sandbox._transactions import HasTransactionId, Movement
 
 
 class Sandbox:
@@ -108,6 +105,7 @@ class Sandbox:
                     allow_hosts=self._allow_hosts,
                     callback_hosts=self._callback_hosts,
                 )
+                add_control_routes(self._runner.app, self, self._runner.engine, self._runner.guard)
             return self._runner
 
     def close(self) -> None:
@@ -253,13 +251,21 @@ class Sandbox:
         ending = Outcome(outcome)
         self._started.on_loop(lambda: outcomes.add(ending, phone=phone, kind=kind, times=times))
 
-    def clear_planned(self) -> None:
-        """Forget all faults and outcomes that are planned and have not happened yet."""
-        self._started.on_loop(self._running.clear_planned)
+    def clear_planned(self, plan_id: str | None = None) -> None:
+        """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id.
 
-    def resend(self, callback: CallbackRecord) -> None:
-        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record."""
-        self._started.wait_for(self._running.send_again(callback))
+        Raises:
+            ValueError: Nothing with this id is planned.
+        """
+        self._started.on_loop(lambda: self._running.clear_planned(plan_id))
+
+    def resend(self, callback: str | CallbackRecord) -> None:
+        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record.
+
+        Raises:
+            Refusal: No callback has this id.
+        """
+        self._started.wait_for(self._running.send_again(callback if isinstance(callback, str) else callback.id))
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests, planned faults and outcomes, and return to the present.
@@ -278,7 +284,9 @@ class Sandbox:
             raise RuntimeError("the sandbox has not been started: use it as a context manager")
         return self._runner
 
-    def _act_on_prompt(self, act: PromptAction, transaction: str | HasTransactionId) -> None:
+    def _act_on_prompt(
+        self, act: Callable[[ServiceState, str, datetime], object], transaction: str | HasTransactionId
+    ) -> None:
         engine = self._running
         transaction_id = transaction if isinstance(transaction, str) else transaction.transaction_id
 

@@ -4,19 +4,50 @@ Invariants: every transaction is in `transactions` and, at the index `number`, i
 `counts` agrees with that history. Only one event loop touches the state, one step at a time, so there are no locks.
 """
 
+import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Literal
 
-from momopay.sandbox._accounts import KEY_PREFIX, Account, mask_key, open_account, restore, tenant_id_of
-from momopay.sandbox._deliveries import CallbackRecord, Delivery
-from momopay.sandbox._outcome_plan import OutcomePlan
+from momopay.sandbox._accounts import KEY_PREFIX, Account, Switches, mask_key, open_account, restore, tenant_id_of
+from momopay.sandbox._outcomes import OutcomePlan
+from momopay.sandbox._records import CallbackRecord, Delivery, Kind, Movement, MovementKind, Status, Transaction
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._scheduler import Scheduler
-from momopay.sandbox._switches import Switches
 from momopay.sandbox._throttling import RateWindow, StkHealth
-from momopay.sandbox._transactions import Kind, Movement, MovementKind, Status, Transaction
+
+Subject = Literal["transaction", "delivery"]
+# The running number keeps what is due at the same instant in its order of arrival.
+Entry = tuple[datetime, int, Subject, str]
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """A heap from which nothing is removed early.
+
+    A transaction that a user cancels, or a delivery that is planned anew, leaves its old entry behind. Whoever pops
+    an entry compares its instant with the `due` of the thing itself: only where they agree is the entry still right.
+    """
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    count: int = 0
+
+    def add(self, due: datetime, subject: Subject, subject_id: str) -> None:
+        """Add a transaction or a delivery that is due at an instant."""
+        self.count += 1
+        heapq.heappush(self.entries, (due, self.count, subject, subject_id))
+
+    @property
+    def next_due(self) -> datetime | None:
+        """The instant of the first entry."""
+        return self.entries[0][0] if self.entries else None
+
+    def pop(self, until: datetime) -> Entry | None:
+        """Remove and return the first entry, if it is due by `until`."""
+        if self.entries and self.entries[0][0] <= until:
+            return heapq.heappop(self.entries)
+        return None
 
 
 @dataclass(slots=True)

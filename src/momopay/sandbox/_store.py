@@ -11,10 +11,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from momopay.sandbox._accounts import Account
-from momopay.sandbox._deliveries import CallbackRecord, Delivery
+from momopay.sandbox._records import CallbackRecord, Delivery, Movement, Transaction
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._throttling import RateWindow, StkHealth
-from momopay.sandbox._transactions import Movement, Transaction
 
 _SCHEMA = """
 create table if not exists meta (name text primary key, value text not null);

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Literal
 
-from momopay.sandbox._clock import iso
+from momopay.sandbox._accounts import Switches
+from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction, iso
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._switches import Switches
-from momopay.sandbox._transactions import COMPLETED, Kind, Status, Transaction
 
 WINDOW = timedelta(seconds=60)
 SAMPLE = 100
