@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint, success_status
+from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
 from momopay.sandbox._faults import Fault
@@ -50,7 +50,7 @@ class ServiceApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document of an account whose switches have their defaults."""
-        return openapi(Switches(), "/")
+        return openapi(Switches(), "/", frozenset())
 
 
 def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
@@ -114,7 +114,7 @@ class _Resource:
         finally:
             # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
-        status = success_status(endpoint, account_state.account.switches)
+        status = endpoint.status_under(account_state.account.switches)
         return Response(status_code=status) if status == 204 else json_response(success_body(data), status)  # noqa: PLR2004
 
     def _admit(self, headers: Headers) -> AccountState:
@@ -202,7 +202,7 @@ def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
     async def document(request: Request) -> Response:
         guard.check_host(request.headers)
         url = f"{request.url.scheme}://{request.headers.get('host', '')}"
-        return JSONResponse(openapi(_described_switches(engine, request), url))
+        return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
 
     for path, handler in (("/", phone), ("/docs", docs), ("/openapi.json", document)):
         app.router.add_route(path, handler, methods=["GET"], include_in_schema=False)

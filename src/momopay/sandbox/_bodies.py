@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -17,8 +17,6 @@ MAXIMUM_BYTES = 1 << 20
 MAXIMUM_AMOUNT = Decimal("999999999.99")
 # `[0-9]`, never `\d`, which also matches digits of other scripts.
 _PHONE = re.compile(r"(?:0([17][0-9]{8})|\+?254([0-9]{9}))")
-# HTTPS with a public host, as the service wants it. The sandbox takes loopback as well.
-_CALLBACK_URL = r"^https://([a-z0-9-]+\.)+[a-z]{2,}(/[!-~]*)?$"
 
 
 def _amount(minimum: int) -> WithJsonSchema:
@@ -38,7 +36,7 @@ Phone = Annotated[str, _described(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", e
 CallbackUrl = Annotated[
     str,
     Field(max_length=2048),
-    _described(format="uri", maxLength=2048, pattern=_CALLBACK_URL, examples=["https://shop.example/momo"]),
+    _described(format="uri", maxLength=2048, examples=["https://shop.example/momo"]),
 ]
 # Any text is looked for, and an unknown one is CHANNEL_NOT_FOUND.
 ChannelId = Annotated[str, _described(format="uuid")]
@@ -84,7 +82,7 @@ class PayoutBody(Body):
     amount: PayoutAmount
     phone: Phone
     reference: Annotated[str, Field(examples=["SAL-7"])] | None = None
-    currency: Literal["KES"] | None = None
+    currency: Annotated[Literal["KES"], Field(examples=["KES"])] | None = None
     description: Annotated[str, Field(examples=["Salary"])] | None = None
     channel_id: ChannelId | None = None
     callback_url: CallbackUrl | None = None
@@ -142,6 +140,15 @@ def normalise_phone(phone: str) -> str:
     if match is None:
         raise Refusal("INVALID_PHONE", "The phone number format is not recognised")
     return f"254{match[1] or match[2]}"
+
+
+def callback_url_pattern(hosts: Collection[str], *, strict: bool) -> str:
+    """Return a pattern of the accepted URLs: public HTTPS, and unless `strict` loopback and `hosts` too."""
+    port = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+    known = "|".join(map(re.escape, ("localhost", "127.0.0.1", *sorted(hosts))))
+    public = r"https://([a-z0-9-]+\.)+[a-z]{2,}"
+    host = public if strict else f"({public}|https?://({known}))"
+    return f"^{host}{port}(/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{{2}})*)?$"
 
 
 def _no_constant(text: str) -> object:

@@ -51,7 +51,8 @@ def change(account: Account, channel: Channel, raw: bytes) -> None:
             if fields.get(name, getattr(channel, name)) != getattr(channel, name):
                 raise invalid_field(name, "cannot be changed after creation")
     if "account_number" in sent:
-        channel.account_number = _account_number(channel.type, body.account_number)
+        # 409: the body is right, and only does not fit this channel.
+        channel.account_number = _account_number(channel.type, body.account_number, status=409)
     if "name" in sent:
         channel.name = body.name
     if body.is_default:
@@ -98,8 +99,8 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
     raise Refusal("NO_PAYMENT_CHANNELS", "The account has no payment channels")
 
 
-def _account_number(channel_type: str, account_number: str | None) -> str | None:
+def _account_number(channel_type: str, account_number: str | None, status: int = 400) -> str | None:
     if channel_type == "PAYBILL" and not account_number:
-        raise invalid_field("accountNumber", "is required for a PAYBILL channel")
+        raise invalid_field("accountNumber", "is required for a PAYBILL channel", status)
     # TILL_NUMBER has none, so what was sent for it is dropped and never shown.
     return None if channel_type == "TILL_NUMBER" else account_number

@@ -1,9 +1,9 @@
-"""Every endpoint of the service, in one table, each with the function that returns the record of its answer.
+"""Every endpoint of the service, in one table: `ENDPOINTS`. A row stands on top of the function that answers the call.
 
-The routes, the OpenAPI document, the faults that can be planned and the lists of the page are made from `ENDPOINTS`.
+The routes, the OpenAPI document, the faults that can be planned and the lists of the page are made from it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -22,7 +22,6 @@ from momopay.sandbox._serializers import (
     ServiceBalance,
     SnakeRecord,
     StkInitiated,
-    TransactionList,
     list_record,
     read_record,
 )
@@ -43,98 +42,7 @@ class Call:
     effects: FaultEffects = NO_EFFECTS
 
 
-Operation = Callable[[Call], SnakeRecord]
-
-
-def initiate_stk(call: Call) -> StkInitiated:
-    """POST /payments/stk."""
-    body = read_body(StkBody, call.body)
-    transaction = _payments.initiate_stk(call.state, call.account_state, body, call.now, call.effects)
-    return StkInitiated.model_validate(transaction)
-
-
-def initiate_payout(call: Call) -> PayoutInitiated:
-    """POST /b2c/payouts."""
-    body = read_body(PayoutBody, call.body)
-    transaction = _payments.initiate_payout(call.state, call.account_state, body, call.now, call.effects)
-    return PayoutInitiated.model_validate(transaction)
-
-
-def top_up(call: Call) -> StkInitiated:
-    """POST /wallets/service/topups."""
-    # The key alone decides, even if the body differs: no comparison of bodies is specified.
-    transaction = call.account_state.by_idempotency_key.get(call.idempotency_key or "")
-    if transaction is None:
-        body = read_body(TopUpBody, call.body)
-        transaction = _payments.initiate_top_up(
-            call.state, call.account_state, body, call.now, idempotency_key=call.idempotency_key, effects=call.effects
-        )
-    return StkInitiated.model_validate(transaction)
-
-
-def list_transactions(call: Call) -> TransactionList:
-    """GET /transactions."""
-    filters = parse_filters(call.query)
-    # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
-    if call.effects.list_lag:
-        filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
-    page = list_page(call.account_state, filters, call.now)
-    return list_record(call.account_state.account.switches).model_validate(page)
-
-
-def read_transaction(call: Call) -> SnakeRecord:
-    """GET /transactions/{id}."""
-    transaction = call.state.transactions.get(call.id)
-    account = call.account_state.account
-    # Another account's transaction is as unknown as none: else ids could be probed for.
-    if transaction is None or transaction.tenant_id != account.tenant_id:
-        status = account.switches.transaction_not_found_status
-        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction", status=status)
-    return read_record(account.switches).model_validate(transaction)
-
-
-def read_balance(call: Call) -> ServiceBalance:
-    """GET /wallets/service/balance."""
-    return ServiceBalance.model_validate(call.account_state.account)
-
-
-def list_channels(call: Call) -> ChannelList:
-    """GET /payment-wallet/channels."""
-    account = call.account_state.account
-    channels = _channels.in_list_order(account)
-    return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
-
-
-def create_channel(call: Call) -> PaymentChannel:
-    """POST /payment-wallet/channels."""
-    account = call.account_state.account
-    # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
-    channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
-    call.state.version += 1
-    return PaymentChannel.of(channel, account.tenant_id)
-
-
-def read_channel(call: Call) -> PaymentChannel:
-    """GET /payment-wallet/channels/{id}."""
-    account = call.account_state.account
-    return PaymentChannel.of(_channels.find(account, call.id), account.tenant_id)
-
-
-def change_channel(call: Call) -> PaymentChannel:
-    """PATCH /payment-wallet/channels/{id}."""
-    account = call.account_state.account
-    channel = _channels.find(account, call.id, code=account.switches.patch_unknown_channel)
-    _channels.change(account, channel, call.body)
-    call.state.version += 1
-    return PaymentChannel.of(channel, account.tenant_id)
-
-
-def delete_channel(call: Call) -> Nothing:
-    """DELETE /payment-wallet/channels/{id}."""
-    channel = _channels.find(call.account_state.account, call.id)
-    _channels.delete(channel, call.account_state.linked_channels)
-    call.state.version += 1
-    return Nothing()
+Operation = Callable[["Call"], SnakeRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,39 +55,65 @@ class Parameter:
     place: Literal["query", "header"] = "query"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Endpoint:
-    """One endpoint. `errors` has the status of each code, beside those that every endpoint may answer.
+    """One row: it decorates the operation that answers the call, whose docstring is the summary.
 
-    `title` is what the page calls it. `record` returns the shape of the answer under an account's switches. The last
-    four say what can be planned for it: how its payments end, and which faults can show.
+    `title` is what the page calls it; `errors` are the codes of its own, where their status is not the usual one with
+    it. The last four say what can be planned: how its payments end, and which faults can show.
     """
 
     method: str
     path: str
-    operation: Operation
     tag: str
     title: str
-    summary: str
-    record: Callable[[Switches], type[SnakeRecord]]
-    errors: Mapping[str, int]
+    record: type[SnakeRecord] | None = None
+    # In place of `record`, where the switches of an account choose.
+    record_for: Callable[[Switches], type[SnakeRecord]] | None = None
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
+    errors: Sequence[str | tuple[str, int]] = ()
     ends_as: Literal["prompt", "payout"] | None = None
     calls_back: bool = False
     listed: bool = False
     shows_transaction: bool = False
+    operation: Operation = field(init=False)
+
+    def __call__(self, operation: Operation) -> Operation:
+        """Enter the operation into the table."""
+        self.operation = operation
+        ENDPOINTS.append(self)
+        return operation
+
+    @property
+    def name(self) -> str:
+        """The operation id."""
+        return self.operation.__name__
+
+    def record_under(self, switches: Switches) -> type[SnakeRecord]:
+        """Return the shape of the answer under an account's switches."""
+        return self.record_for(switches) if self.record_for else self.record or Nothing
+
+    def status_under(self, switches: Switches) -> int:
+        """Return the status of a success; 204 has no body."""
+        if self.method == "DELETE" and switches.delete_answer == "empty":
+            return 204
+        return switches.created_status if self.method == "POST" else 200
+
+    def errors_under(self, switches: Switches) -> Iterator[tuple[str, int]]:
+        """Yield the codes that it may answer, each with its status."""
+        # Authentication and the rate limit come before every operation, and only a body can be too large.
+        common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED", *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
+        for each in (*self.errors, *common):
+            code, status = (each, STATUS_BY_CODE[each]) if isinstance(each, str) else each
+            if code == "TRANSACTION_NOT_FOUND":
+                status = switches.transaction_not_found_status
+            if self.method == "PATCH" and code == "CHANNEL_NOT_FOUND":
+                code = switches.patch_unknown_channel
+            yield code, status
 
 
-def _errors(*codes: str, **others: int) -> Mapping[str, int]:
-    # Authentication and the rate limit come before every operation.
-    common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED")
-    return {code: STATUS_BY_CODE[code] for code in (*codes, *common)} | others
-
-
-def _always(record: type[SnakeRecord]) -> Callable[[Switches], type[SnakeRecord]]:
-    return lambda _switches: record
-
+ENDPOINTS: list[Endpoint] = []
 
 _FILTERS = (
     Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Page size"),
@@ -201,171 +135,196 @@ _IDEMPOTENCY_KEY = Parameter(
     "header",
 )
 _CHANNELS = "/payment-wallet/channels"
-# Only a body can be too large.
-_BODY = ("VALIDATION_ERROR", "PAYLOAD_TOO_LARGE")
+# On payments. On channels, it is 404.
+_NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
 
-ENDPOINTS = (
-    Endpoint(
-        "POST",
-        "/payments/stk",
-        initiate_stk,
-        "STK",
-        "Asking a customer to pay",
-        "Initiate an STK prompt",
-        _always(StkInitiated),
-        _errors(
-            *_BODY,
-            "INVALID_PHONE",
-            "NO_PAYMENT_CHANNELS",
-            "NO_DEFAULT_CHANNEL",
-            "INSUFFICIENT_SERVICE_BALANCE",
-            "STK_TEMP_BANNED",
-            "TRANSACTION_HEALTH_BLOCKED",
-            CHANNEL_NOT_FOUND=400,
-        ),
-        body=StkBody,
-        ends_as="prompt",
-        calls_back=True,
-        listed=True,
-        shows_transaction=True,
+
+@Endpoint(
+    "POST",
+    "/payments/stk",
+    "STK",
+    "Asking a customer to pay",
+    record=StkInitiated,
+    body=StkBody,
+    errors=(
+        *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
+        *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
     ),
-    Endpoint(
-        "POST",
-        "/b2c/payouts",
-        initiate_payout,
-        "Payouts",
-        "Paying out",
-        "Initiate a payout",
-        _always(PayoutInitiated),
-        _errors(
-            *_BODY,
-            "INVALID_PHONE",
-            "KYC_NOT_VERIFIED",
-            "INSUFFICIENT_FUNDS",
-            "INSUFFICIENT_SERVICE_BALANCE",
-            CHANNEL_NOT_FOUND=400,
-        ),
-        body=PayoutBody,
-        ends_as="payout",
-        calls_back=True,
-        listed=True,
-        shows_transaction=True,
-    ),
-    Endpoint(
-        "GET",
-        "/transactions",
-        list_transactions,
-        "Transactions",
-        "Listing payments",
-        "List transactions",
-        list_record,
-        _errors("VALIDATION_ERROR"),
-        parameters=_FILTERS,
-        listed=True,
-    ),
-    Endpoint(
-        "GET",
-        "/transactions/{id}",
-        read_transaction,
-        "Transactions",
-        "Asking how a payment went",
-        "Read one transaction",
-        read_record,
-        _errors("TRANSACTION_NOT_FOUND"),
-        shows_transaction=True,
-    ),
-    Endpoint(
-        "POST",
-        "/wallets/service/topups",
-        top_up,
-        "Service wallet",
-        "Topping up the fee wallet",
-        "Top up the service wallet",
-        _always(StkInitiated),
-        _errors(*_BODY, "INVALID_PHONE"),
-        body=TopUpBody,
-        parameters=(_IDEMPOTENCY_KEY,),
-        ends_as="prompt",
-        listed=True,
-        shows_transaction=True,
-    ),
-    Endpoint(
-        "GET",
-        "/wallets/service/balance",
-        read_balance,
-        "Service wallet",
-        "Reading the fee wallet",
-        "Read the service wallet's balance",
-        _always(ServiceBalance),
-        _errors(),
-    ),
-    Endpoint(
-        "GET",
-        _CHANNELS,
-        list_channels,
-        "Channels",
-        "Listing tills and paybills",
-        "List payment channels",
-        _always(ChannelList),
-        _errors(),
-    ),
-    Endpoint(
-        "POST",
-        _CHANNELS,
-        create_channel,
-        "Channels",
-        "Adding a till or paybill",
-        "Create a payment channel",
-        _always(PaymentChannel),
-        _errors(*_BODY),
-        body=NewChannelBody,
-    ),
-    Endpoint(
-        "GET",
-        f"{_CHANNELS}/{{id}}",
-        read_channel,
-        "Channels",
-        "Reading a till or paybill",
-        "Read one payment channel",
-        _always(PaymentChannel),
-        _errors("CHANNEL_NOT_FOUND"),
-    ),
-    Endpoint(
-        "PATCH",
-        f"{_CHANNELS}/{{id}}",
-        change_channel,
-        "Channels",
-        "Changing a till or paybill",
-        "Change a payment channel",
-        _always(PaymentChannel),
-        _errors(*_BODY, "CHANNEL_NOT_FOUND"),
-        body=ChannelChangesBody,
-    ),
-    Endpoint(
-        "DELETE",
-        f"{_CHANNELS}/{{id}}",
-        delete_channel,
-        "Channels",
-        "Removing a till or paybill",
-        "Delete a payment channel",
-        _always(Nothing),
-        _errors("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
-    ),
+    ends_as="prompt",
+    calls_back=True,
+    listed=True,
+    shows_transaction=True,
 )
+def initiate_stk(call: Call) -> SnakeRecord:
+    """Initiate an STK prompt."""
+    body = read_body(StkBody, call.body)
+    transaction = _payments.initiate_stk(call.state, call.account_state, body, call.now, call.effects)
+    return StkInitiated.model_validate(transaction)
 
 
-def success_status(endpoint: Endpoint, switches: Switches) -> int:
-    """Return the status of a success; 204 has no body."""
-    if endpoint.method == "DELETE" and switches.delete_answer == "empty":
-        return 204
-    return switches.created_status if endpoint.method == "POST" else 200
+@Endpoint(
+    "POST",
+    "/b2c/payouts",
+    "Payouts",
+    "Paying out",
+    record=PayoutInitiated,
+    body=PayoutBody,
+    errors=(
+        *("VALIDATION_ERROR", "INVALID_PHONE", _NO_CHANNEL),
+        *("KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
+    ),
+    ends_as="payout",
+    calls_back=True,
+    listed=True,
+    shows_transaction=True,
+)
+def initiate_payout(call: Call) -> SnakeRecord:
+    """Initiate a payout."""
+    body = read_body(PayoutBody, call.body)
+    transaction = _payments.initiate_payout(call.state, call.account_state, body, call.now, call.effects)
+    return PayoutInitiated.model_validate(transaction)
 
 
-def errors_of(endpoint: Endpoint, switches: Switches) -> dict[str, int]:
-    """Return the codes that an endpoint may answer under an account's switches, each with its status."""
-    errors = dict(endpoint.errors)
-    if "TRANSACTION_NOT_FOUND" in errors:
-        errors["TRANSACTION_NOT_FOUND"] = switches.transaction_not_found_status
-    if endpoint.method == "PATCH":
-        errors[switches.patch_unknown_channel] = errors.pop("CHANNEL_NOT_FOUND")
-    return errors
+@Endpoint(
+    "GET",
+    "/transactions",
+    "Transactions",
+    "Listing payments",
+    record_for=list_record,
+    parameters=_FILTERS,
+    errors=("VALIDATION_ERROR",),
+    listed=True,
+)
+def list_transactions(call: Call) -> SnakeRecord:
+    """List transactions."""
+    filters = parse_filters(call.query)
+    # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
+    if call.effects.list_lag:
+        filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
+    page = list_page(call.account_state, filters, call.now)
+    return list_record(call.account_state.account.switches).model_validate(page)
+
+
+@Endpoint(
+    "GET",
+    "/transactions/{id}",
+    "Transactions",
+    "Asking how a payment went",
+    record_for=read_record,
+    errors=("TRANSACTION_NOT_FOUND",),
+    shows_transaction=True,
+)
+def read_transaction(call: Call) -> SnakeRecord:
+    """Read one transaction."""
+    transaction = call.state.transactions.get(call.id)
+    account = call.account_state.account
+    # Another account's transaction is as unknown as none: else ids could be probed for.
+    if transaction is None or transaction.tenant_id != account.tenant_id:
+        status = account.switches.transaction_not_found_status
+        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction", status=status)
+    return read_record(account.switches).model_validate(transaction)
+
+
+@Endpoint(
+    "POST",
+    "/wallets/service/topups",
+    "Service wallet",
+    "Topping up the fee wallet",
+    record=StkInitiated,
+    body=TopUpBody,
+    parameters=(_IDEMPOTENCY_KEY,),
+    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
+    ends_as="prompt",
+    listed=True,
+    shows_transaction=True,
+)
+def top_up(call: Call) -> SnakeRecord:
+    """Top up the service wallet."""
+    # The key alone decides, even if the body differs: no comparison of bodies is specified.
+    transaction = call.account_state.by_idempotency_key.get(call.idempotency_key or "")
+    if transaction is None:
+        body = read_body(TopUpBody, call.body)
+        transaction = _payments.initiate_top_up(
+            call.state, call.account_state, body, call.now, idempotency_key=call.idempotency_key, effects=call.effects
+        )
+    return StkInitiated.model_validate(transaction)
+
+
+@Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record=ServiceBalance)
+def read_balance(call: Call) -> SnakeRecord:
+    """Read the service wallet's balance."""
+    return ServiceBalance.model_validate(call.account_state.account)
+
+
+@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record=ChannelList)
+def list_channels(call: Call) -> SnakeRecord:
+    """List payment channels."""
+    account = call.account_state.account
+    channels = _channels.in_list_order(account)
+    return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
+
+
+@Endpoint(
+    "POST",
+    _CHANNELS,
+    "Channels",
+    "Adding a till or paybill",
+    record=PaymentChannel,
+    body=NewChannelBody,
+    errors=("VALIDATION_ERROR",),
+)
+def create_channel(call: Call) -> SnakeRecord:
+    """Create a payment channel."""
+    account = call.account_state.account
+    # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
+    channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
+
+
+@Endpoint(
+    "GET",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Reading a till or paybill",
+    record=PaymentChannel,
+    errors=("CHANNEL_NOT_FOUND",),
+)
+def read_channel(call: Call) -> SnakeRecord:
+    """Read one payment channel."""
+    account = call.account_state.account
+    return PaymentChannel.of(_channels.find(account, call.id), account.tenant_id)
+
+
+@Endpoint(
+    "PATCH",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Changing a till or paybill",
+    record=PaymentChannel,
+    body=ChannelChangesBody,
+    errors=("VALIDATION_ERROR", ("VALIDATION_ERROR", 409), "CHANNEL_NOT_FOUND"),
+)
+def change_channel(call: Call) -> SnakeRecord:
+    """Change a payment channel."""
+    account = call.account_state.account
+    channel = _channels.find(account, call.id, code=account.switches.patch_unknown_channel)
+    _channels.change(account, channel, call.body)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
+
+
+@Endpoint(
+    "DELETE",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Removing a till or paybill",
+    record=Nothing,
+    errors=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
+)
+def delete_channel(call: Call) -> SnakeRecord:
+    """Delete a payment channel."""
+    channel = _channels.find(call.account_state.account, call.id)
+    _channels.delete(channel, call.account_state.linked_channels)
+    call.state.version += 1
+    return Nothing()

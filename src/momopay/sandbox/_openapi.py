@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint, errors_of, success_status
+from momopay.sandbox._bodies import callback_url_pattern
+from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
 from momopay.sandbox._records import Status
 from momopay.sandbox._serializers import Callback, callback_payload
 from momopay.sandbox._state import ServiceState
@@ -57,7 +58,7 @@ _DETAILS: Mapping[str, Json] = {
 }
 
 
-def openapi(switches: Switches, url: str) -> Json:
+def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Json:
     """Return the document for an account with these switches, on the server at `url`."""
     examples = _Examples(switches)
     paths: Json = {}
@@ -76,21 +77,21 @@ def openapi(switches: Switches, url: str) -> Json:
         "security": [{"apiKey": []}],
         "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in ENDPOINTS)],
         "paths": paths,
-        "components": {"schemas": _schemas(switches), "securitySchemes": {"apiKey": scheme}},
+        "components": {"schemas": _schemas(switches, callback_hosts), "securitySchemes": {"apiKey": scheme}},
     }
 
 
 def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
     described: Json = {
-        "operationId": endpoint.operation.__name__,
-        "summary": endpoint.summary,
+        "operationId": endpoint.name,
+        "summary": (endpoint.operation.__doc__ or "").rstrip("."),
         "tags": [endpoint.tag],
         "security": [{"apiKey": []}],
     }
     if parameters := list(_parameters(endpoint)):
         described["parameters"] = parameters
     if endpoint.body is not None:
-        content = _content(endpoint.body.__name__, examples.bodies[endpoint.operation.__name__])
+        content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = _responses(endpoint, switches, examples)
     if endpoint.calls_back:
@@ -119,14 +120,14 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
 
 
 def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
-    status = success_status(endpoint, switches)
+    status = endpoint.status_under(switches)
     responses: Json = {str(status): {"description": "Done"}}
     if status != 204:  # noqa: PLR2004 - it has no body
-        name = endpoint.record(switches).__name__
-        responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.operation.__name__])
-    errors = errors_of(endpoint, switches)
-    for error_status in sorted(set(errors.values())):
-        codes = [code for code, each in errors.items() if each == error_status]
+        name = endpoint.record_under(switches).__name__
+        responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.name])
+    errors = list(endpoint.errors_under(switches))
+    for error_status in sorted({each for _, each in errors}):
+        codes = [code for code, each in errors if each == error_status]
         # OpenAPI describes a status once, so the codes that share one are told apart by its examples.
         shown = {code: {"summary": _MEANINGS[code], "value": _error_example(code)} for code in codes}
         response: Json = {
@@ -150,17 +151,20 @@ def _error_example(code: str) -> Json:
     return {"success": False, "error": error, "requestId": str(UUID(int=1))}
 
 
-def _schemas(switches: Switches) -> Json:
-    records = {endpoint.record(switches) for endpoint in ENDPOINTS}
+def _schemas(switches: Switches, callback_hosts: Collection[str]) -> Json:
+    records = {endpoint.record_under(switches) for endpoint in ENDPOINTS}
     bodies = {endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None}
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(record, "serialization") for record in (*records, Callback)]
     modes += [(body, "validation") for body in bodies]
     _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas: Json = {name: _plain(schema) for name, schema in found["$defs"].items()}
-    if switches.strict_fields:
-        for body in bodies:
-            if body.optional:
-                _require_all(schemas[body.__name__], {str(body.model_fields[name].alias) for name in body.optional})
+    pattern = callback_url_pattern(callback_hosts, strict=switches.strict_callback_urls)
+    for body in bodies:
+        for part in schemas[body.__name__]["properties"].get("callbackUrl", {}).get("anyOf", ()):
+            if part.get("format") == "uri":
+                part["pattern"] = pattern
+        if switches.strict_fields and body.optional:
+            _require_all(schemas[body.__name__], {str(body.model_fields[name].alias) for name in body.optional})
     for record in records:
         schemas[f"{record.__name__}Envelope"] = _envelope("data", record.__name__, success=True)
     schemas["ErrorDetail"] = _ERROR_DETAIL
@@ -205,21 +209,21 @@ class _Examples:
         account_state = state.account_of(_KEY, _NOW)
         self.bodies: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
-        ids = {"transactions": "", "channels": ""}
+        # In the order of the table, each read follows on what it reads.
+        last_id = ""
         for endpoint in ENDPOINTS:
-            name = endpoint.operation.__name__
+            name = endpoint.name
             if endpoint.body is not None:
                 self.bodies[name] = _body_example(endpoint)
             call = Call(
                 state=state,
                 account_state=account_state,
                 now=_NOW,
-                id=ids["channels" if endpoint.tag == "Channels" else "transactions"],
+                id=last_id,
                 body=json.dumps(self.bodies.get(name, {})).encode(),
             )
             answer = endpoint.operation(call).model_dump(by_alias=True)
-            ids["transactions"] = answer.get("transactionId", ids["transactions"])
-            ids["channels"] = answer.get("id", ids["channels"])
+            last_id = answer.get("transactionId") or answer.get("id") or last_id
             self.answers[name] = {"success": True, "data": answer, "requestId": str(UUID(int=1))}
         paid = next(iter(state.transactions.values()))
         self.callback = callback_payload(paid, event_type="transaction.success", status=Status.SUCCESS)

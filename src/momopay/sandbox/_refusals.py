@@ -57,9 +57,9 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         return f"{self.code}: {self.message}"
 
 
-def invalid_field(field: str, reason: str) -> Refusal:
+def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
     """Return a VALIDATION_ERROR for one field, by its name on the wire."""
-    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})
+    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}}, status=status)
 
 
 def success_body(data: object) -> str:
