@@ -27,7 +27,7 @@ def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: 
     assert "1032" in page.text("#outcome-text")
     page.press("\ue007")  # Enter, in the select
     page.click("#outcome-form .primary")
-    page.until(lambda: "next prompt of 0712 345 678: cancelled" in page.text("#outcomes"))
+    page.until(lambda: "Next time, prompt of 0712 345 678: Cancelled" in page.text("#outcomes"))
     other, sent = service.stk(phone="0722000111"), service.stk()
     page.until(lambda: page.text("#outcomes") == "")
     sandbox.advance(40)
@@ -40,9 +40,9 @@ def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Servi
     page.fill("#fault-form [name=times]", "3")
     page.fill("#fault-form [name=status]", "418")
     page.click("#fault-form .primary")
-    page.until(lambda: "next 3 POST /b2c/payouts: refused after commit" in page.text("#faults"))
+    page.until(lambda: "Next 3 times, paying out: Refused, but executed" in page.text("#faults"))
     assert refusal(service.payout()) == (418, "REQUEST_CONFLICT")
-    page.until(lambda: "next 2 POST" in page.text("#faults"))
+    page.until(lambda: "Next 2 times" in page.text("#faults"))
     page.click("#faults button")
     page.until(lambda: page.text("#faults") == "")
     assert service.payout().status_code == 200
@@ -218,7 +218,7 @@ def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sa
     )
     switches = account.switches
     assert (switches.naming, switches.created_status, switches.ban_pushes) == ("snake_case", 201, 5)
-    page.until(lambda: "no KYC" in page.text("#accounts"))
+    page.until(lambda: "no payouts" in page.text("#accounts"))
 
 
 def test_what_an_account_cannot_have_is_said_and_changes_nothing(
@@ -230,7 +230,7 @@ def test_what_an_account_cannot_have_is_said_and_changes_nothing(
     page.fill("[name=fee]", "1.005")
     page.click("[name=late_pin]")
     page.click("#settings .primary")
-    page.until(lambda: "fee" in page.text("#settings-fault"))
+    page.until(lambda: "Fee of each payment" in page.text("#settings-fault"))
     assert (sandbox.account(KEY).fee, sandbox.account(KEY).switches.late_pin) == (Decimal(1), False)
 
 

@@ -375,7 +375,9 @@ def _newest_transactions(state: ServiceState) -> list[Transaction]:
     for account_state in state.accounts.values():
         shown |= account_state.prompts
         shown |= {transaction.id: transaction for transaction in account_state.history[-_NEWEST:]}
-    return sorted(shown.values(), key=lambda transaction: (transaction.created_at, transaction.number), reverse=True)
+    # By arrival: while time stands still, many have one instant.
+    newest_first = (each for each in reversed(state.transactions.values()) if each.id in shown)
+    return list(islice(newest_first, len(shown)))
 
 
 def _newest_callbacks(state: ServiceState) -> list[CallbackRecord]:
