@@ -13,10 +13,9 @@ from momopay.sandbox import MovementKind, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox import _callbacks as callbacks
 from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
-from momopay.sandbox._deliveries import PostResult
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
+from momopay.sandbox._records import PostResult, Status
 from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._transactions import Status
 from sandbox.kit import KEY, Receiver, Service, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay.sandbox._scheduler import Scheduler
+from momopay.sandbox._state import Scheduler
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 
 from momopay.sandbox import ReceivedRequest
 from momopay.sandbox._accounts import mask_any_key
-from momopay.sandbox._requests import KEPT, RequestLog
+from momopay.sandbox._records import KEPT, RequestLog
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
