@@ -125,11 +125,7 @@ def mask_any_key(key: str) -> str:
 
 
 def key_of(authorization: str | None) -> str:
-    """Return the API key: the user name of Basic credentials; the password is ignored.
-
-    Raises:
-        Refusal: INVALID_API_KEY.
-    """
+    """Return the API key: the user name of Basic credentials; the password is ignored."""
     scheme, _, encoded = (authorization or "").partition(" ")
     try:
         decoded = b64decode(encoded.strip(), validate=True).decode("utf-8")
@@ -163,12 +159,7 @@ _UNKNOWN = "unknown"
 
 
 def load_profile(path: str | Path) -> Switches:
-    """Return the switches of a file; those that it calls unknown, or does not name, have their defaults.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is no profile, or it has a switch or a value that this sandbox does not have.
-    """
+    """Return the switches of a file; those that it calls unknown, or does not name, have their defaults."""
     try:
         table: dict[str, Any] = dict(tomllib.loads(Path(path).read_text("utf-8"))["switches"])
     except (KeyError, TypeError, ValueError) as error:

@@ -34,9 +34,7 @@ PayoutAmount = Annotated[Decimal, Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places
 # Described here, checked by `normalise_phone`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
 Phone = Annotated[str, _described(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", examples=["254712345678"])]
 CallbackUrl = Annotated[
-    str,
-    Field(max_length=2048),
-    _described(format="uri", maxLength=2048, examples=["https://shop.example/momo"]),
+    str, Field(max_length=2048), _described(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
 ]
 # Any text is looked for, and an unknown one is CHANNEL_NOT_FOUND.
 ChannelId = Annotated[str, _described(format="uuid")]
@@ -131,11 +129,7 @@ B = TypeVar("B", bound=Body)
 
 
 def normalise_phone(phone: str) -> str:
-    """Return `254XXXXXXXXX`.
-
-    Raises:
-        Refusal: INVALID_PHONE, for anything but the four forms; spaces and dashes are not removed.
-    """
+    """Return `254XXXXXXXXX`."""
     match = _PHONE.fullmatch(phone)
     if match is None:
         raise Refusal("INVALID_PHONE", "The phone number format is not recognised")
@@ -156,11 +150,7 @@ def _no_constant(text: str) -> object:
 
 
 def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> dict[str, Any]:
-    """Return the JSON object of a request body, every number as `number` makes it; None: as int and float.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, when it is not JSON or no object.
-    """
+    """Return the JSON object of a request body, every number as `number` makes it; None: as int and float."""
     try:
         # Decimals all the way: 0.1 as a float would no longer be the amount that was sent.
         value: object = json.loads(raw, parse_float=number, parse_int=number, parse_constant=_no_constant)
@@ -172,11 +162,7 @@ def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> 
 
 
 def read_body(model: type[B], raw: bytes) -> B:
-    """Return the body as a record.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, with `details.fields` naming each field at fault.
-    """
+    """Return the body as a record."""
     value = parse_json(raw)
     try:
         return model.model_validate(value)

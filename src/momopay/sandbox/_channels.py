@@ -14,11 +14,7 @@ def in_list_order(account: Account) -> list[Channel]:
 
 
 def find(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
-    """Return the live channel with that id.
-
-    Raises:
-        Refusal: `code`, when there is none on this account.
-    """
+    """Return the live channel with that id."""
     for channel in account.live_channels():
         if channel.id == channel_id:
             return channel
@@ -68,11 +64,7 @@ def make_default(account: Account, channel: Channel) -> None:
 
 
 def delete(channel: Channel, linked: set[str]) -> None:
-    """Soft-delete a channel.
-
-    Raises:
-        Refusal: CHANNEL_IN_USE, when transactions or customers are linked to it.
-    """
+    """Soft-delete a channel."""
     if channel.id in linked or channel.customers:
         raise Refusal("CHANNEL_IN_USE", "The channel has linked transactions or customers")
     # Kept, because the id must stay in use: transactions of the past name it.
@@ -80,11 +72,7 @@ def delete(channel: Channel, linked: set[str]) -> None:
 
 
 def select_for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
-    """Return the channel of an STK request; None only where a credential profile has to do without one.
-
-    Raises:
-        Refusal: CHANNEL_NOT_FOUND (400 here), NO_DEFAULT_CHANNEL or NO_PAYMENT_CHANNELS.
-    """
+    """Return the channel of an STK request; None only where a credential profile has to do without one."""
     if channel_id is not None:
         return find(account, channel_id, status=400)
     channels = list(account.live_channels())

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -37,28 +37,6 @@ class RawResponse:
         return b"\r\n".join(lines) + self.body
 
 
-class Connection(Protocol):
-    """What a fault does to the connection of one request."""
-
-    def hold(self) -> None:
-        """Hold the connection until it ends or everything is aborted; with nothing else done to it, it hangs."""
-
-    def release(self) -> None:
-        """Hold it no longer."""
-
-    def close(self) -> None:
-        """Hang up."""
-
-    def reset(self) -> None:
-        """End the connection with a TCP RST."""
-
-    async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body, then hang up."""
-
-    async def drip(self, response: RawResponse) -> None:
-        """Send the whole response byte by byte."""
-
-
 @dataclass(slots=True)
 class Connections:
     """The connections that faults hold on to, so that none outlives the server."""
@@ -83,7 +61,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class SocketConnection:
-    """A connection of the sandbox's own server."""
+    """A connection of the sandbox's own server, as faults see it."""
 
     transport: asyncio.Transport
     connections: Connections
@@ -172,6 +150,9 @@ class MemoryConnection:
             await asyncio.sleep(DRIP_INTERVAL)
         self.put({"type": "http.response.body"})
         self.ended.set()
+
+
+Connection = SocketConnection | MemoryConnection
 
 
 class InProcess:

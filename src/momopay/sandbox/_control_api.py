@@ -10,8 +10,9 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
 from inspect import signature
 from itertools import islice
@@ -29,10 +30,10 @@ from momopay.sandbox._app import json_response
 from momopay.sandbox._bodies import MAXIMUM_BYTES, invalid, parse_json
 from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
-from momopay.sandbox._faults import FAULT_TEXTS, PlannedFault
+from momopay.sandbox._faults import FAULT_TEXTS
 from momopay.sandbox._hosts import Guard
-from momopay.sandbox._outcomes import ENDINGS, PlannedOutcome, outcome_for
-from momopay.sandbox._records import CallbackRecord, Movement, ReceivedRequest, Transaction, iso, json_number
+from momopay.sandbox._outcomes import ENDINGS, outcome_for
+from momopay.sandbox._records import CallbackRecord, Transaction, iso, json_number
 from momopay.sandbox._refusals import Refusal, success_body
 from momopay.sandbox._state import ServiceState
 
@@ -73,8 +74,8 @@ VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
     "state": lambda engine, _query: snapshot(engine),
     "choices": lambda _engine, _query: choices(),
     "callbacks": lambda engine, _query: [callback_json(record) for record in engine.state.callbacks],
-    "requests": lambda engine, _query: [request_json(request) for request in engine.requests.all()],
-    "ledger": lambda engine, _query: [movement_json(movement) for movement in engine.state.ledger],
+    "requests": lambda engine, _query: [record_json(request) for request in engine.requests.all()],
+    "ledger": lambda engine, _query: [record_json(movement) for movement in engine.state.ledger],
     "transactions": lambda engine, query: find_transactions(engine.state, query),
     "transactions/{id}": lambda engine, query: transaction_detail(engine, query["id"]),
 }
@@ -111,13 +112,13 @@ def _view(engine: Engine, view: Callable[[Engine, Mapping[str, str]], object]) -
 
 def _action(engine: Engine, method: Callable[..., object]) -> Handler:
     hints = get_type_hints(method)
-    fields: dict[str, Any] = {}
+    taken: dict[str, Any] = {}
     for name, parameter in signature(method).parameters.items():
         default = ... if parameter.default is parameter.empty else parameter.default
         # A string alone: an Outcome is one, and a record has no JSON here.
         kind = str if name in _IDS and default is ... else hints[name]
-        fields["id" if name in _IDS else name] = kind, default
-    model = create_model(method.__name__, __config__=ConfigDict(strict=True), **fields)
+        taken["id" if name in _IDS else name] = kind, default
+    model = create_model(method.__name__, __config__=ConfigDict(strict=True), **taken)
     names = {"id" if name in _IDS else name: name for name in signature(method).parameters}
 
     async def handle(request: Request) -> Response:
@@ -163,11 +164,7 @@ def _account(engine: Engine) -> Handler:
 
 
 def change_account(state: ServiceState, body: Mapping[str, Any], now: datetime) -> Account:
-    """Apply `{"key" or "tenant_id": ..., "change": {...}}` and return the account; without a change this is a read.
-
-    Raises:
-        Refusal: VALIDATION_ERROR or INVALID_API_KEY; nothing has changed.
-    """
+    """Apply `{"key" or "tenant_id": ..., "change": {...}}` and return the account; without a change this is a read."""
     account = _find_account(state, body, now)
     change = body.get("change", {})
     if not isinstance(change, dict) or not set(cast("Json", change)) <= set(CHANGEABLE):
@@ -188,10 +185,9 @@ def change_account(state: ServiceState, body: Mapping[str, Any], now: datetime) 
 
 
 def _find_account(state: ServiceState, body: Mapping[str, Any], now: datetime) -> Account:
-    tenant_id = body.get("tenant_id")
+    tenant_id, key = body.get("tenant_id"), body.get("key")
     if isinstance(tenant_id, str) and tenant_id in state.accounts:
         return state.accounts[tenant_id].account
-    key = body.get("key")
     if not isinstance(key, str):
         raise Refusal("VALIDATION_ERROR", "key (or the tenant_id of a known account) is required")
     return state.account_of(key, now).account
@@ -244,62 +240,38 @@ def choices() -> Json:
 
 def account_json(account: Account) -> Json:
     """Return an account with everything that may be changed."""
-    data = account.model_dump(mode="json")
     # pydantic writes a Decimal as text, the service as a number.
-    for name in ("b2c_balance", "service_balance", "fee"):
-        data[name] = json_number(getattr(account, name))
-    return data
+    amounts = {name: json_number(getattr(account, name)) for name in ("b2c_balance", "service_balance", "fee")}
+    return account.model_dump(mode="json") | amounts
 
 
-def transaction_json(transaction: Transaction) -> Json:
-    """Return a transaction as the page shows it, with what the customer's prompt says."""
-    return {
-        "id": transaction.id,
-        "tenant_id": transaction.tenant_id,
-        "type": transaction.kind,
-        "status": transaction.status,
-        "amount": json_number(transaction.amount),
-        "fee": json_number(transaction.fee),
-        "phone": transaction.phone,
-        "reference": transaction.reference,
-        "description": transaction.description,
-        "channel_id": transaction.channel_id,
-        "shortcode": transaction.shortcode,
-        "transaction_type": transaction.transaction_type,
-        "callback_url": transaction.callback_url,
-        "outcome": outcome_for(transaction),
-        # Decided here and not on the page, which would need the rules for it.
-        "prompt": transaction.is_prompt,
-        "result_code": transaction.result_code,
-        "result_desc": transaction.result_desc,
-        "receipt": transaction.receipt,
-        "created_at": iso(transaction.created_at),
-        "updated_at": iso(transaction.updated_at),
-        "next_step_at": iso(transaction.due) if transaction.due else None,
-    }
+def record_json(record: Any) -> Json:
+    """Return one of the records as plain JSON: a callback, a movement of money, a request, what is planned."""
+    shown = {each.name: getattr(record, each.name) for each in fields(record) if each.name != "pattern"}
+    return {name: _plain(value) for name, value in shown.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return json_number(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return iso(value) if isinstance(value, datetime) else value
 
 
 def callback_json(record: CallbackRecord) -> Json:
     """Return one callback delivery."""
-    return {**asdict(record), "at": iso(record.at), "acknowledged": record.acknowledged}
+    return {**record_json(record), "acknowledged": record.acknowledged}
 
 
-def movement_json(movement: Movement) -> Json:
-    """Return one movement of money."""
-    return {**asdict(movement), "amount": json_number(movement.amount), "at": iso(movement.at)}
-
-
-def request_json(request: ReceivedRequest) -> Json:
-    """Return one request, its body as text."""
-    return {**asdict(request), "body": request.body.decode("utf-8", "replace"), "at": iso(request.at)}
-
-
-def planned_json(planned: PlannedFault | PlannedOutcome) -> Json:
-    """Return a fault or an outcome that waits."""
-    if isinstance(planned, PlannedOutcome):
-        return asdict(planned)
-    names = ("id", "method", "path", "fault", "times", "content_length", "status")
-    return {name: getattr(planned, name) for name in names}
+def transaction_json(transaction: Transaction) -> Json:
+    """Return a transaction as the page shows it, with what the customer's prompt says."""
+    shown = record_json(transaction)
+    for name in ("plan", "number", "kind", "due", "idempotency_key", "callback_mode", "listed_from"):
+        del shown[name]
+    # Whether it is a prompt is decided here and not on the page, which would need the rules for it.
+    more = {"type": transaction.kind, "outcome": outcome_for(transaction), "prompt": transaction.is_prompt}
+    return {**shown, **more, "next_step_at": iso(transaction.due) if transaction.due else None}
 
 
 def snapshot(engine: Engine) -> Json:
@@ -317,8 +289,8 @@ def snapshot(engine: Engine) -> Json:
         "callbacks_total": len(state.callbacks),
         "requests": list(_newest_requests(engine)),
         "requests_total": engine.requests.total,
-        "faults": [planned_json(planned) for planned in engine.faults.waiting],
-        "outcomes": [planned_json(planned) for planned in state.outcomes.waiting],
+        "faults": [record_json(planned) for planned in engine.faults.waiting],
+        "outcomes": [record_json(planned) for planned in state.outcomes.waiting],
     }
 
 
@@ -342,11 +314,7 @@ def find_transactions(state: ServiceState, query: Mapping[str, str]) -> list[Jso
 
 
 def transaction_detail(engine: Engine, transaction_id: str) -> Json:
-    """Return a transaction with its callbacks, newest first, and its movements of money.
-
-    Raises:
-        Refusal: TRANSACTION_NOT_FOUND.
-    """
+    """Return a transaction with its callbacks, newest first, and its movements of money."""
     state = engine.state
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
@@ -359,7 +327,7 @@ def transaction_detail(engine: Engine, transaction_id: str) -> Json:
             callback_json(record) for record in reversed(callbacks) if record.transaction_id == transaction_id
         ],
         "callback_due_at": min((iso(each.due) for each in waiting if each.due), default=None),
-        "ledger": [movement_json(each) for each in state.ledger if each.transaction_id == transaction_id],
+        "ledger": [record_json(each) for each in state.ledger if each.transaction_id == transaction_id],
     }
 
 
@@ -390,5 +358,5 @@ def _newest_requests(engine: Engine) -> Iterator[Json]:
     for number, request in engine.requests.newest(_REQUESTS_LOOKED_AT):
         shown[request.tenant_id] += 1
         if shown[request.tenant_id] <= _NEWEST:
-            whole = request_json(request)
+            whole = record_json(request)
             yield {**whole, "body": whole["body"][:_BODY_SHOWN], "number": number}

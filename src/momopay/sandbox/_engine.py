@@ -219,11 +219,7 @@ class Engine:
                 self.commit()
 
     async def send_again(self, callback_id: str) -> None:
-        """POST a callback again, once, and wait for its answer.
-
-        Raises:
-            Refusal: NOT_FOUND.
-        """
+        """POST a callback again, once, and wait for its answer."""
         self._raise_if_stopping()
         self.catch_up()
         record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
@@ -237,11 +233,7 @@ class Engine:
         self._raise_if_stopping()
 
     def clear_planned(self, plan_id: str | None = None) -> None:
-        """Forget the planned faults and outcomes, or the one with this id.
-
-        Raises:
-            ValueError: Nothing with this id waits.
-        """
+        """Forget the planned faults and outcomes, or the one with this id."""
         faults, outcomes = self.faults.waiting, self.state.outcomes.waiting
         if plan_id is not None and plan_id not in {*(each.id for each in faults), *(each.id for each in outcomes)}:
             raise ValueError("nothing with this id is planned")

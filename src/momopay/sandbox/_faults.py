@@ -112,11 +112,7 @@ class FaultPlan:
         content_length: bool = True,
         status: int = REFUSED_WITH,
     ) -> None:
-        """Plan a fault for the next `times` requests; `{name}` or `*` in the path matches one segment.
-
-        Raises:
-            ValueError: No such path or fault, `times` below 1, or a status that has no body.
-        """
+        """Plan a fault for the next `times` requests; `{name}` or `*` in the path matches one segment."""
         if times < 1:
             raise ValueError("times must be at least 1")
         if not 200 <= status <= 599 or status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope

@@ -38,11 +38,7 @@ def is_public(host: str) -> bool:
 
 
 def host_names(hosts: Collection[str]) -> frozenset[str]:
-    """Return host names as they are compared.
-
-    Raises:
-        ValueError: One is no host name or address alone.
-    """
+    """Return host names as they are compared."""
     names = frozenset(host.lower() for host in hosts)
     for name in names:
         parts = _split(f"http://[{name}]" if ":" in name else f"http://{name}")
@@ -52,11 +48,7 @@ def host_names(hosts: Collection[str]) -> frozenset[str]:
 
 
 def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
-    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`.
-
-    Raises:
-        Refusal: VALIDATION_ERROR.
-    """
+    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`."""
     if url is None:
         return None
     parts = _split(url)
@@ -84,19 +76,11 @@ class Guard:
     """
 
     def __init__(self, hosts: Collection[str] = ()) -> None:
-        """The sandbox answers under the names of loopback, and under `hosts`.
-
-        Raises:
-            ValueError: One is no host name or address alone.
-        """
+        """The sandbox answers under the names of loopback, and under `hosts`."""
         self.hosts: frozenset[str] = host_names(hosts)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """Raise if a request came under another name: that would be DNS rebinding.
-
-        Raises:
-            Refusal: FORBIDDEN.
-        """
+        """Raise if a request came under another name: that would be DNS rebinding."""
         try:
             name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
         except ValueError:
@@ -106,11 +90,7 @@ class Guard:
             raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
 
     def check(self, headers: Mapping[str, str], scheme: str) -> None:
-        """Raise if the request is not from the sandbox's own pages, or from a program.
-
-        Raises:
-            Refusal: FORBIDDEN, for another Host or a request made by another site.
-        """
+        """Raise if the request is not from the sandbox's own pages, or from a program."""
         self.check_host(headers)
         # Programs send neither header; browsers send one or both, and scripts cannot change them.
         origin = headers.get("origin")

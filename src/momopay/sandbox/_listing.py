@@ -71,11 +71,7 @@ class Page:
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
-    """Return the filters of a query string; unknown names are ignored.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, for a value that is not valid.
-    """
+    """Return the filters of a query string; unknown names are ignored."""
     limit = query.get("limit", "20")
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 3 and 1 <= int(limit) <= _MAXIMUM_LIMIT):  # noqa: PLR2004
         raise invalid_field("limit", "must be an integer from 1 to 100")

@@ -146,11 +146,7 @@ class OutcomePlan:
     waiting: list[PlannedOutcome] = field(default_factory=list[PlannedOutcome])
 
     def add(self, outcome: Outcome, *, phone: str | None = None, kind: str = "prompt", times: int = 1) -> None:
-        """Plan how the next `times` payments of a kind end.
-
-        Raises:
-            ValueError: No such kind, no phone number, or `times` below 1.
-        """
+        """Plan how the next `times` payments of a kind end."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of: {', '.join(KINDS)}")
         if times < 1:

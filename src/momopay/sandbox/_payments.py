@@ -5,7 +5,6 @@ Everything that can refuse comes before the first change: a refused payment leav
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from uuid import uuid4
 
 from momopay.sandbox import _channels
@@ -61,23 +60,12 @@ def initiate_stk(
     transaction_type = profile.transaction_type or PLATFORM_TRANSACTION_TYPE
     if channel is not None:
         transaction_type = _TRANSACTION_TYPES.get(channel.type, PLATFORM_TRANSACTION_TYPE)
-    transaction = _new_transaction(
-        state,
-        account_state,
-        Kind.STK,
-        body.amount,
-        phone,
-        now,
-        reference=body.account_reference or "",
-        description=body.transaction_desc or "",
-        channel_id=channel.id if channel else None,
-        shortcode=channel.shortcode if channel else profile.shortcode,
-        transaction_type=transaction_type,
-        callback_url=callback_url,
-        fee=account.fee,
-    )
+    shortcode = channel.shortcode if channel else profile.shortcode
+    transaction = _new_transaction(state, account_state, Kind.STK, body, now, phone, effects, shortcode)
+    transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
+    transaction.transaction_type, transaction.callback_url = transaction_type, callback_url
+    transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
-    _apply(effects, transaction)
     state.add(transaction)
     _deduct_fee(state, account, transaction)
     return transaction
@@ -105,22 +93,11 @@ def initiate_payout(
     if account.b2c_balance < body.amount:
         raise Refusal("INSUFFICIENT_FUNDS", "The B2C wallet balance is too low")
     _check_fee(account)
-    transaction = _new_transaction(
-        state,
-        account_state,
-        Kind.B2C,
-        body.amount,
-        phone,
-        now,
-        reference=body.reference or "",
-        description=body.description or "",
-        channel_id=channel.id if channel else None,
-        shortcode=channel.shortcode if channel else PLATFORM_SHORTCODE,
-        transaction_type="BusinessPayment",
-        callback_url=callback_url,
-        fee=account.fee,
-    )
-    _apply(effects, transaction)
+    shortcode = channel.shortcode if channel else PLATFORM_SHORTCODE
+    transaction = _new_transaction(state, account_state, Kind.B2C, body, now, phone, effects, shortcode)
+    transaction.reference, transaction.description = body.reference or "", body.description or ""
+    transaction.transaction_type, transaction.callback_url = "BusinessPayment", callback_url
+    transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     state.add(transaction)
     # At acceptance, not at success: a payout that is queued holds its money.
     account.b2c_balance -= transaction.amount
@@ -141,24 +118,12 @@ def initiate_top_up(
     """Send the prompt of a top-up; the caller has looked for an earlier one with the same key."""
     phone = normalise_phone(body.phone)
     transaction = _new_transaction(
-        state,
-        account_state,
-        Kind.WALLET_TOPUP,
-        body.amount,
-        phone,
-        now,
-        reference=body.account_reference or "",
-        description=body.transaction_desc or "",
-        channel_id=None,
-        shortcode=PLATFORM_SHORTCODE,
-        transaction_type=PLATFORM_TRANSACTION_TYPE,
-        callback_url=None,
-        fee=Decimal(0),
+        state, account_state, Kind.WALLET_TOPUP, body, now, phone, effects, PLATFORM_SHORTCODE
     )
+    transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     # An empty header is no key: else every client that sends one would share a top-up.
     transaction.idempotency_key = idempotency_key or None
-    _apply(effects, transaction)
     state.add(transaction)
     return transaction
 
@@ -167,46 +132,31 @@ def _new_transaction(
     state: ServiceState,
     account_state: AccountState,
     kind: Kind,
-    amount: Decimal,
-    phone: str,
+    body: StkBody | PayoutBody | TopUpBody,
     now: datetime,
-    *,
-    reference: str,
-    description: str,
-    channel_id: str | None,
+    phone: str,
+    effects: FaultEffects,
     shortcode: str,
-    transaction_type: str,
-    callback_url: str | None,
-    fee: Decimal,
 ) -> Transaction:
+    """Return what all three have in common. Nothing refuses the payment any more: it uses up what was planned."""
     transaction = Transaction(
         id=str(uuid4()),
         tenant_id=account_state.account.tenant_id,
         number=len(account_state.history),
         kind=kind,
-        amount=amount,
+        amount=body.amount,
         phone=phone,
-        reference=reference,
-        description=description,
-        channel_id=channel_id,
         shortcode=shortcode,
-        transaction_type=transaction_type,
-        callback_url=callback_url,
-        fee=fee,
+        transaction_type=PLATFORM_TRANSACTION_TYPE,
         created_at=now,
         updated_at=now,
-        # Nothing refuses the payment any more: a refused one must not use up what was planned.
         outcome=state.outcomes.take(kind, phone),
+        # Kept with it, because its callback and its lists come long after the request that the fault struck.
+        callback_mode=effects.callback_mode,
+        listed_from=now + timedelta(seconds=LIST_LAG) if effects.list_lag else None,
     )
     transaction.plan = plan(kind, outcome_for(transaction))
     return transaction
-
-
-def _apply(effects: FaultEffects, transaction: Transaction) -> None:
-    # Kept with the transaction, because its callback and its lists come long after the request that the fault struck.
-    transaction.callback_mode = effects.callback_mode
-    if effects.list_lag:
-        transaction.listed_from = transaction.created_at + timedelta(seconds=LIST_LAG)
 
 
 def _callback_url(state: ServiceState, account: Account, url: str | None) -> str | None:

@@ -81,15 +81,15 @@ class Transaction:
     kind: Kind
     amount: Decimal
     phone: str
-    reference: str
-    description: str
-    channel_id: str | None
     shortcode: str
     transaction_type: str
-    callback_url: str | None
-    fee: Decimal
     created_at: datetime
     updated_at: datetime
+    reference: str = ""
+    description: str = ""
+    channel_id: str | None = None
+    callback_url: str | None = None
+    fee: Decimal = Decimal(0)
     status: Status = Status.PENDING
     result_code: str | None = None
     result_desc: str | None = None

@@ -74,21 +74,28 @@ class Record(SnakeRecord):
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
 
 
-class StkInitiated(Record):
+class _Payment(Record):
+    """What every record of a payment shows in camelCase."""
+
+    transaction_id: Id = Field(validation_alias="id")
+    amount: Amount
+    currency: Literal["KES"] = "KES"
+    phone: Phone
+    created_at: Instant
+    updated_at: Instant
+
+
+class StkInitiated(_Payment):
     """The answer to an STK initiation and to a top-up.
 
     It shows the transaction as it was at the initiation, because a top-up is replayed later: hence a constant
     status and `createdAt` twice.
     """
 
-    transaction_id: Id = Field(validation_alias="id")
     tenant_id: Id
     channel_id: Id | None
     shown_type: Literal["STK"] = Field("STK", serialization_alias="type")
     initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: Phone
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider_request_id: str | None
@@ -96,40 +103,29 @@ class StkInitiated(Record):
     transaction_fee: Amount = Field(validation_alias="fee")
     acceptance_code: Literal["0"] = Field("0", serialization_alias="resultCode")
     result_description: str = "Request accepted for processing"
-    created_at: Instant
     updated_at: Instant = Field(validation_alias="created_at")
 
 
-class PayoutInitiated(Record):
+class PayoutInitiated(_Payment):
     """The answer to a B2C initiation."""
 
-    transaction_id: Id = Field(validation_alias="id")
     tenant_id: Id
     channel_id: Id | None
     shown_type: Literal["B2C"] = Field("B2C", serialization_alias="type")
     initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: Phone
     reference: str
     description: str
     transaction_fee: Amount = Field(validation_alias="fee")
     result_description: str = "Payout queued for processing"
-    created_at: Instant
-    updated_at: Instant
 
 
-class TransactionRead(Record):
+class TransactionRead(_Payment):
     """The single read in camelCase, the default of the switch `naming`; the service names no fee among its fields."""
 
-    transaction_id: Id = Field(validation_alias="id")
     tenant_id: Id
+    channel_id: Id | None
     kind: Kind = Field(serialization_alias="type")
     status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: Phone
-    channel_id: Id | None
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider: Literal["MOMO"] = "MOMO"
@@ -137,20 +133,25 @@ class TransactionRead(Record):
     provider_checkout_id: str | None
     result_code: str | None
     result_desc: str | None
-    created_at: Instant
-    updated_at: Instant
 
 
-class SnakeTransactionRead(SnakeRecord):
-    """The single read in snake_case."""
+class TransactionItem(_Payment):
+    """A list item."""
 
-    transaction_id: Id = Field(validation_alias="id")
+    kind: Kind = Field(serialization_alias="type")
+    status: Status
+    account_reference: str = Field(validation_alias="reference")
+    transaction_fee: Amount = Field(validation_alias="shown_fee")
+
+
+class _SnakePayment(SnakeRecord):
+    """What a read and a callback show in snake_case."""
+
     kind: Kind = Field(serialization_alias="type")
     status: Status
     amount: Amount
     currency: Literal["KES"] = "KES"
     phone_number: Phone = Field(validation_alias="phone")
-    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
     provider_request_id: str | None
     provider_checkout_id: str | None
@@ -160,19 +161,29 @@ class SnakeTransactionRead(SnakeRecord):
     updated_at: Instant
 
 
-class TransactionItem(Record):
-    """A list item."""
+class SnakeTransactionRead(_SnakePayment):
+    """The single read in snake_case."""
 
     transaction_id: Id = Field(validation_alias="id")
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: Phone
-    account_reference: str = Field(validation_alias="reference")
-    transaction_fee: Amount = Field(validation_alias="shown_fee")
-    created_at: Instant
-    updated_at: Instant
+    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
+
+
+class CallbackTransaction(_SnakePayment):
+    """The transaction in a callback."""
+
+    id: Id
+    tenant_id: Id
+    external_reference: str = Field(validation_alias="reference")
+    provider: Literal["MOMO"] = "MOMO"
+    momo_receipt: str | None = Field(validation_alias="receipt")
+
+
+class Callback(SnakeRecord):
+    """What is POSTed to a callback URL."""
+
+    event: Literal["transaction.updated"] = "transaction.updated"
+    event_type: Literal["transaction.success", "transaction.failed", "transaction.cancelled", "transaction.expired"]
+    transaction: CallbackTransaction
 
 
 class Overview(Record):
@@ -268,36 +279,6 @@ class ChannelList(Record):
 
 class Nothing(Record):
     """An empty object."""
-
-
-class CallbackTransaction(SnakeRecord):
-    """The transaction in a callback."""
-
-    id: Id
-    tenant_id: Id
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone_number: Phone = Field(validation_alias="phone")
-    external_reference: str = Field(validation_alias="reference")
-    provider: Literal["MOMO"] = "MOMO"
-    provider_request_id: str | None
-    provider_checkout_id: str | None
-    momo_receipt: str | None = Field(validation_alias="receipt")
-    transaction_fee: Amount = Field(validation_alias="shown_fee")
-    result_code: str | None
-    result_desc: str | None
-    created_at: Instant
-    updated_at: Instant
-
-
-class Callback(SnakeRecord):
-    """What is POSTed to a callback URL."""
-
-    event: Literal["transaction.updated"] = "transaction.updated"
-    event_type: Literal["transaction.success", "transaction.failed", "transaction.cancelled", "transaction.expired"]
-    transaction: CallbackTransaction
 
 
 def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:

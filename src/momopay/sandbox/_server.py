@@ -34,12 +34,7 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        OSError: The port is taken, or the host is no IPv4 address of this machine.
-        OverflowError: No port has that number.
-    """
+    """Return a listening socket; port 0 takes a free one."""
     # asyncio switches Nagle's delay off only where the protocol is named.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -171,11 +166,7 @@ class Runner:
         allow_hosts: Collection[str] = (),
         callback_hosts: Collection[str] = (),
     ) -> None:
-        """Start the thread.
-
-        Raises:
-            ValueError: `speed` is out of range, a host is none, or the state file is not one.
-        """
+        """Start the thread."""
         self.guard = Guard(allow_hosts)
         posted_to = host_names(callback_hosts)
         now = datetime.now(UTC)
@@ -232,11 +223,7 @@ class Runner:
         return self.wait_for(run())
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the engine's event loop and return its result.
-
-        Raises:
-            RuntimeError: The sandbox was closed.
-        """
+        """Run a coroutine on the engine's event loop and return its result."""
         if self._loop.is_closed():
             # A coroutine that is never awaited would warn.
             work.close()

@@ -95,11 +95,7 @@ class ServiceState:
             account_state.account.switches = switches.model_copy()
 
     def account_of(self, key: str, now: datetime) -> AccountState:
-        """Return the state of a `pk_test_` key's account, opened at its first use.
-
-        Raises:
-            Refusal: INVALID_API_KEY, for any other key.
-        """
+        """Return the state of a `pk_test_` key's account, opened at its first use."""
         if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
             raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
         tenant_id = tenant_id_of(key)

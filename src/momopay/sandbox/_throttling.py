@@ -36,11 +36,7 @@ class RateWindow:
     hits: deque[datetime] = field(default_factory=deque[datetime])
 
     def admit(self, now: datetime, limit: int, window: Literal["fixed", "sliding"]) -> None:
-        """Count one request in; a refused one does not count.
-
-        Raises:
-            Refusal: RATE_LIMIT_EXCEEDED, with `limit`, `remaining`, `resetInSeconds`.
-        """
+        """Count one request in; a refused one does not count."""
         opened = self._slide(now) if window == "sliding" else self._open(now)
         used = len(self.hits) if window == "sliding" else self.count
         if used >= limit:
@@ -93,11 +89,7 @@ class StkHealth:
         self.banned_until = now + BAN
 
     def check(self, now: datetime) -> None:
-        """Raise if a new STK request must not be let through.
-
-        Raises:
-            Refusal: TRANSACTION_HEALTH_BLOCKED or STK_TEMP_BANNED.
-        """
+        """Raise if a new STK request must not be let through."""
         if self.blocked_until is not None and now < self.blocked_until:
             wait = ceil((self.blocked_until - now).total_seconds())
             details = {
