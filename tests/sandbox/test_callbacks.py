@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
-from momopay.sandbox._records import Delivery, PostResult, next_attempt
+from momopay.sandbox._records import Delivery, PostResult
 from sandbox.kit import KEY, Receiver, Service, client, transaction_id
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def offsets(sandbox: Sandbox) -> list[float]:
@@ -194,34 +196,8 @@ def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox
     assert receiver.bodies[-1]["transaction"]["id"] == transaction_id(alone)
 
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-REFUSED = PostResult(status=302)
-
-
-def delivery(posts_left: int = 6, duplicates_left: int = 0) -> Delivery:
-    return Delivery("d", "t", "x", "http://localhost/", {}, posts_left, None, duplicates_left=duplicates_left)
-
-
-def delays(of: Delivery, results: list[PostResult]) -> list[float | None]:
-    attempts = [next_attempt(of, result, START) for result in results]
-    return [None if due is None else (due - START).total_seconds() for due in attempts]
-
-
-def test_retries_come_with_the_stated_delays_and_then_end() -> None:
-    assert delays(delivery(), [REFUSED] * 6) == [10, 30, 60, 120, 300, None]
-    assert delays(delivery(posts_left=5), [REFUSED] * 5) == [10, 30, 60, 120, None]
-
-
-def test_an_acknowledgement_ends_delivery() -> None:
-    assert delays(delivery(), [REFUSED, PostResult(status=204)]) == [10, None]
-    assert delays(delivery(), [PostResult(status=300)]) == [10]
-
-
 def test_a_missed_answer_limit_comes_before_the_delay() -> None:
-    missed = PostResult(error="no answer", timed_out=True)
-    assert delays(delivery(), [missed, REFUSED]) == [40, 30]
-
-
-def test_a_duplicate_follows_the_acknowledgement_once() -> None:
-    acknowledged = PostResult(status=200)
-    assert delays(delivery(duplicates_left=1), [REFUSED, acknowledged, acknowledged]) == [10, 1, None]
+    missed, refused = PostResult(error="no answer", timed_out=True), PostResult(status=302)
+    delivery = Delivery("tenant", "transaction", "http://localhost/", {}, posts_left=6)
+    dues = [delivery.next_attempt(result, START) for result in (missed, refused, missed)]
+    assert [due and (due - START).total_seconds() for due in dues] == [40, 30, 90]

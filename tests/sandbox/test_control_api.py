@@ -9,7 +9,6 @@ import pytest
 from momopay.sandbox import Fault, Outcome, Sandbox, Switches, phone_for
 from momopay.sandbox._bodies import PayoutBody
 from momopay.sandbox._control_api import choices
-from momopay.sandbox._faults import FaultPlan
 from momopay.sandbox._payments import initiate_payout
 from sandbox.kit import KEY, Receiver, Service, client, data, refusal, transaction_id
 
@@ -240,13 +239,13 @@ def test_every_outcome_fault_and_switch_can_be_chosen() -> None:
     assert {"9901", "9946"} < {each["digits"] for each in offered["outcomes"]}
 
 
-def test_every_fault_that_is_offered_for_a_route_can_be_planned() -> None:
-    plan = FaultPlan()
+def test_every_fault_that_is_offered_for_a_route_can_be_planned(control: httpx.Client) -> None:
     for route in choices()["routes"]:
         method, path = route["value"].split()
         for fault in route["faults"]:
-            plan.add(method, path, fault)
-    assert {planned.fault for planned in plan.waiting} == set(Fault)
+            act(control, "fail_next", method=method, path=path, fault=fault)
+    planned = data(control.get("/sandbox/state"))["faults"]
+    assert {each["fault"] for each in planned} == set(Fault)
 
 
 def test_a_fault_that_would_not_show_is_not_offered() -> None:

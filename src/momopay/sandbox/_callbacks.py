@@ -1,7 +1,6 @@
 """Callbacks of transactions that ended: queued, recorded, retried. `_engine` has them POSTed."""
 
 from datetime import datetime, timedelta
-from uuid import uuid4
 
 from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._records import (
@@ -12,7 +11,6 @@ from momopay.sandbox._records import (
     PostResult,
     Status,
     Transaction,
-    next_attempt,
 )
 from momopay.sandbox._serializers import callback_payload
 from momopay.sandbox._state import ServiceState
@@ -34,33 +32,16 @@ def queue(state: ServiceState, transaction: Transaction, ending: Status, now: da
     # Under the switches, a cancelled prompt may read as FAILED in its callback too, an expired one only elsewhere.
     status = transaction.status if ending is Status.CANCELLED else ending
     payload = callback_payload(transaction, event_type=_EVENT_TYPES[ending], status=status)
-    mode = transaction.callback_mode
-    if mode == "lost" or outcome_for(transaction) is Outcome.callback_lost:
-        record = CallbackRecord(
-            transaction.id,
-            transaction.tenant_id,
-            transaction.callback_url,
-            payload,
-            attempt=0,
-            at=now,
-            error="lost on purpose: never sent",
-        )
-        state.add_callback(record)
-        return
-    due = now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0))
+    mode, switches = transaction.callback_mode, state.accounts[transaction.tenant_id].account.switches
     delivery = Delivery(
-        id=str(uuid4()),
-        tenant_id=transaction.tenant_id,
-        transaction_id=transaction.id,
-        url=transaction.callback_url,
-        payload=payload,
-        posts_left=state.accounts[transaction.tenant_id].account.switches.callback_posts,
-        due=due,
-        duplicates_left=1 if mode == "duplicate" else 0,
-        held=mode == "reordered",
+        transaction.tenant_id, transaction.id, transaction.callback_url, payload, posts_left=switches.callback_posts
     )
+    if mode == "lost" or outcome_for(transaction) is Outcome.callback_lost:
+        state.add_callback(delivery.record(PostResult(error="lost on purpose: never sent"), now))
+        return
+    delivery.duplicates_left, delivery.held = int(mode == "duplicate"), mode == "reordered"
     state.deliveries[delivery.id] = delivery
-    _schedule(state, delivery, due)
+    _schedule(state, delivery, now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0)))
 
 
 def take_due(state: ServiceState, delivery_id: str, due: datetime) -> Delivery | None:
@@ -74,15 +55,7 @@ def take_due(state: ServiceState, delivery_id: str, due: datetime) -> Delivery |
 
 def send_again(state: ServiceState, record: CallbackRecord) -> Delivery:
     """Return a delivery of the same payload, to POST now: once, without retries."""
-    delivery = Delivery(
-        id=str(uuid4()),
-        tenant_id=record.tenant_id,
-        transaction_id=record.transaction_id,
-        url=record.url,
-        payload=dict(record.payload),
-        posts_left=1,
-        due=None,
-    )
+    delivery = Delivery(record.tenant_id, record.transaction_id, record.url, dict(record.payload), posts_left=1)
     state.deliveries[delivery.id] = delivery
     return delivery
 
@@ -92,20 +65,8 @@ def report(state: ServiceState, delivery: Delivery, result: PostResult, at: date
     # A reset may have come while the POST was under way; then nobody expects its result any more.
     if state.deliveries.get(delivery.id) is not delivery:
         return
-    state.add_callback(
-        CallbackRecord(
-            delivery.transaction_id,
-            delivery.tenant_id,
-            delivery.url,
-            delivery.payload,
-            delivery.attempt,
-            at,
-            result.status,
-            result.answer,
-            result.error,
-        )
-    )
-    due = next_attempt(delivery, result, at)
+    state.add_callback(delivery.record(result, at))
+    due = delivery.next_attempt(result, at)
     if due is None:
         del state.deliveries[delivery.id]
     else:

@@ -1,5 +1,6 @@
 """Rules of payment channels: order, the one default, changes, deletion, and which one STK is routed to."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from momopay.sandbox._accounts import Account, Channel
@@ -63,7 +64,7 @@ def make_default(account: Account, channel: Channel) -> None:
         other.is_default = other is channel
 
 
-def delete(channel: Channel, linked: set[str]) -> None:
+def delete(channel: Channel, linked: Collection[str | None]) -> None:
     """Soft-delete a channel."""
     if channel.id in linked or channel.customers:
         raise Refusal("CHANNEL_IN_USE", "The channel has linked transactions or customers")

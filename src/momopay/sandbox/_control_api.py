@@ -8,7 +8,7 @@ import asyncio
 import json
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import partial
 from inspect import signature
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 import anyio
 import anyio.to_thread
@@ -33,15 +33,16 @@ from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._faults import FAULT_TEXTS
 from momopay.sandbox._hosts import Guard
 from momopay.sandbox._outcomes import ENDINGS, outcome_for
-from momopay.sandbox._records import CallbackRecord, Transaction, iso, json_number
+from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number
 from momopay.sandbox._refusals import Refusal, success_body
-from momopay.sandbox._state import ServiceState
+from momopay.sandbox._state import AccountState, ServiceState
 
 if TYPE_CHECKING:
     from momopay.sandbox._sandbox import Sandbox
 
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
+R = TypeVar("R", CallbackRecord, ReceivedRequest)
 
 # Real seconds between two checks for a new version. Polling costs one comparison and needs no list of listeners.
 _EVENT_INTERVAL = 0.15
@@ -74,7 +75,7 @@ VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
     "state": lambda engine, _query: snapshot(engine),
     "choices": lambda _engine, _query: choices(),
     "callbacks": lambda engine, _query: [callback_json(record) for record in engine.state.callbacks],
-    "requests": lambda engine, _query: [record_json(request) for request in engine.requests.all()],
+    "requests": lambda engine, _query: [record_json(request) for request in list(engine.requests.entries)],
     "ledger": lambda engine, _query: [record_json(movement) for movement in engine.state.ledger],
     "transactions": lambda engine, query: find_transactions(engine.state, query),
     "transactions/{id}": lambda engine, query: transaction_detail(engine, query["id"]),
@@ -277,15 +278,12 @@ def transaction_json(transaction: Transaction) -> Json:
 def snapshot(engine: Engine) -> Json:
     """Return the state as the page shows it: all accounts, their newest records, and every open prompt."""
     state = engine.state
-    accounts = state.accounts.values()
     return {
         "now": iso(engine.clock.now()),
         "speed": engine.clock.speed,
-        "accounts": [
-            {**account_json(each.account), "phones": list(islice(reversed(each.phones), _NEWEST))} for each in accounts
-        ],
+        "accounts": [{**account_json(each.account), "phones": _phones(each)} for each in state.accounts.values()],
         "transactions": [transaction_json(transaction) for transaction in _newest_transactions(state)],
-        "callbacks": [callback_json(record) for record in _newest_callbacks(state)],
+        "callbacks": [callback_json(record) for record in _newest(reversed(state.callbacks))],
         "callbacks_total": len(state.callbacks),
         "requests": list(_newest_requests(engine)),
         "requests_total": engine.requests.total,
@@ -319,12 +317,11 @@ def transaction_detail(engine: Engine, transaction_id: str) -> Json:
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
         raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction")
-    callbacks = state.accounts[transaction.tenant_id].callbacks
     waiting = [each for each in state.deliveries.values() if each.transaction_id == transaction_id and each.due]
     return {
         **transaction_json(transaction),
         "callbacks": [
-            callback_json(record) for record in reversed(callbacks) if record.transaction_id == transaction_id
+            callback_json(record) for record in reversed(state.callbacks) if record.transaction_id == transaction_id
         ],
         "callback_due_at": min((iso(each.due) for each in waiting if each.due), default=None),
         "ledger": [record_json(each) for each in state.ledger if each.transaction_id == transaction_id],
@@ -337,26 +334,31 @@ def _searched(transaction: Transaction) -> str:
     return "\n".join((*shown, *more, str(transaction.amount))).casefold()
 
 
-def _newest_transactions(state: ServiceState) -> list[Transaction]:
-    """Return each account's newest, and every open prompt however old: somebody has to be able to tap it."""
-    shown: dict[str, Transaction] = {}
-    for account_state in state.accounts.values():
-        shown |= account_state.prompts
-        shown |= {transaction.id: transaction for transaction in account_state.history[-_NEWEST:]}
+def _newest(newest_first: Iterable[R]) -> Iterator[R]:
+    """Yield the newest of each account."""
+    shown = Counter[str | None]()
+    for each in newest_first:
+        shown[each.tenant_id] += 1
+        if shown[each.tenant_id] <= _NEWEST:
+            yield each
+
+
+def _newest_transactions(state: ServiceState) -> Iterator[Transaction]:
+    """Yield each account's newest, and every open prompt however old: somebody has to be able to tap it."""
     # By arrival: while time stands still, many have one instant.
-    newest_first = (each for each in reversed(state.transactions.values()) if each.id in shown)
-    return list(islice(newest_first, len(shown)))
+    shown = Counter[str]()
+    for transaction in reversed(state.transactions.values()):
+        shown[transaction.tenant_id] += 1
+        if shown[transaction.tenant_id] <= _NEWEST or transaction.is_prompt:
+            yield transaction
 
 
-def _newest_callbacks(state: ServiceState) -> list[CallbackRecord]:
-    shown = [record for each in state.accounts.values() for record in each.callbacks[: -_NEWEST - 1 : -1]]
-    return sorted(shown, key=lambda record: record.at, reverse=True)
+def _phones(account_state: AccountState) -> list[str]:
+    """Return the account's phone numbers, the one used last first."""
+    return list(islice(dict.fromkeys(each.phone for each in reversed(account_state.history)), _NEWEST))
 
 
 def _newest_requests(engine: Engine) -> Iterator[Json]:
-    shown = Counter[str | None]()
-    for number, request in engine.requests.newest(_REQUESTS_LOOKED_AT):
-        shown[request.tenant_id] += 1
-        if shown[request.tenant_id] <= _NEWEST:
-            whole = record_json(request)
-            yield {**whole, "body": whole["body"][:_BODY_SHOWN], "number": number}
+    for request in _newest(islice(reversed(engine.requests.entries), _REQUESTS_LOOKED_AT)):
+        shown = record_json(request)
+        yield {**shown, "body": shown["body"][:_BODY_SHOWN]}

@@ -241,11 +241,12 @@ def read_transaction(call: Call) -> SnakeRecord:
 def top_up(call: Call) -> SnakeRecord:
     """Top up the service wallet."""
     # The key alone decides, even if the body differs: no comparison of bodies is specified.
-    transaction = call.account_state.by_idempotency_key.get(call.idempotency_key or "")
+    history, key = call.account_state.history, call.idempotency_key
+    transaction = next((each for each in history if key and each.idempotency_key == key), None)
     if transaction is None:
         body = read_body(TopUpBody, call.body)
         transaction = _payments.initiate_top_up(
-            call.state, call.account_state, body, call.now, idempotency_key=call.idempotency_key, effects=call.effects
+            call.state, call.account_state, body, call.now, idempotency_key=key, effects=call.effects
         )
     return StkInitiated.model_validate(transaction)
 
@@ -325,6 +326,6 @@ def change_channel(call: Call) -> SnakeRecord:
 def delete_channel(call: Call) -> SnakeRecord:
     """Delete a payment channel."""
     channel = _channels.find(call.account_state.account, call.id)
-    _channels.delete(channel, call.account_state.linked_channels)
+    _channels.delete(channel, {each.channel_id for each in call.account_state.history})
     call.state.version += 1
     return Nothing()

@@ -245,7 +245,7 @@ class Engine:
         self.clock.restart(datetime.now(UTC))
         self.state.reset(self.clock.now())
         self.faults.waiting.clear()
-        self.requests.clear()
+        self.requests = RequestLog()
         if self._store is not None:
             self._store.clear()
         self.commit()

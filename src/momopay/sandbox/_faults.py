@@ -84,16 +84,29 @@ REFUSED_WITH = 409
 
 @dataclass(slots=True)
 class PlannedFault:
-    """A fault that waits for its requests."""
+    """A fault that waits for its requests; `{name}` or `*` in its path matches one segment."""
 
     method: str
-    pattern: re.Pattern[str]
-    fault: Fault
-    times: int
-    content_length: bool
-    status: int
     path: str
+    fault: Fault
+    times: int = 1
+    content_length: bool = True
+    status: int = REFUSED_WITH
     id: str = field(default_factory=lambda: str(uuid4()))
+    pattern: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a path or method that the service does not have, and for a status without a body."""
+        if self.times < 1:
+            raise ValueError("times must be at least 1")
+        if not 200 <= self.status <= 599 or self.status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope
+            raise ValueError("status must be one that has a body, from 200 to 599")
+        self.fault = Fault(self.fault)
+        self.method, self.path = self.method.upper(), "/" + self.path.removeprefix("/")
+        self.pattern = _pattern(self.path)
+        # A fault for any other path would never apply, and a test that relies on it would pass for nothing.
+        if not any(each.method == self.method and _pattern(each.path).fullmatch(self.path) for each in ENDPOINTS):
+            raise ValueError(f"the service has no {self.method} {self.path}")
 
 
 @dataclass(slots=True)
@@ -101,27 +114,6 @@ class FaultPlan:
     """The faults that wait, first planned, first applied."""
 
     waiting: list[PlannedFault] = field(default_factory=list[PlannedFault])
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        fault: Fault,
-        times: int = 1,
-        *,
-        content_length: bool = True,
-        status: int = REFUSED_WITH,
-    ) -> None:
-        """Plan a fault for the next `times` requests; `{name}` or `*` in the path matches one segment."""
-        if times < 1:
-            raise ValueError("times must be at least 1")
-        if not 200 <= status <= 599 or status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope
-            raise ValueError("status must be one that has a body, from 200 to 599")
-        method, path = method.upper(), "/" + path.removeprefix("/")
-        # A fault for any other path would never apply, and a test that relies on it would pass for nothing.
-        if not any(each.method == method and _pattern(each.path).fullmatch(path) for each in ENDPOINTS):
-            raise ValueError(f"the service has no {method} {path}")
-        self.waiting.append(PlannedFault(method, _pattern(path), Fault(fault), times, content_length, status, path))
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Return the fault that applies to this request, if one does, and count it."""

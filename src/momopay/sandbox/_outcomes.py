@@ -132,11 +132,23 @@ KINDS = {"prompt": frozenset({Kind.STK, Kind.WALLET_TOPUP}), "payout": frozenset
 class PlannedOutcome:
     """An outcome that waits for its payments; a `phone` of None is any."""
 
-    kind: str
     outcome: Outcome
-    phone: str | None
-    times: int
+    phone: str | None = None
+    kind: str = "prompt"
+    times: int = 1
     id: str = field(default_factory=lambda: str(uuid4()))
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is no outcome, kind or phone number, and for `times` below 1."""
+        self.outcome = Outcome(self.outcome)
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of: {', '.join(KINDS)}")
+        if self.times < 1:
+            raise ValueError("times must be at least 1")
+        try:
+            self.phone = None if self.phone is None else normalise_phone("".join(self.phone.split()))
+        except Refusal as refusal:
+            raise ValueError(refusal.message) from refusal
 
 
 @dataclass(slots=True)
@@ -144,18 +156,6 @@ class OutcomePlan:
     """The outcomes that wait, first planned, first applied."""
 
     waiting: list[PlannedOutcome] = field(default_factory=list[PlannedOutcome])
-
-    def add(self, outcome: Outcome, *, phone: str | None = None, kind: str = "prompt", times: int = 1) -> None:
-        """Plan how the next `times` payments of a kind end."""
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of: {', '.join(KINDS)}")
-        if times < 1:
-            raise ValueError("times must be at least 1")
-        try:
-            number = None if phone is None else normalise_phone("".join(phone.split()))
-        except Refusal as refusal:
-            raise ValueError(refusal.message) from refusal
-        self.waiting.append(PlannedOutcome(kind, outcome, number, times))
 
     def take(self, kind: Kind, phone: str) -> Outcome | None:
         """Return the outcome that was planned for this payment, if one was, and count it."""

@@ -2,12 +2,11 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from itertools import islice
 from typing import Protocol
 from uuid import uuid4
 
@@ -161,16 +160,36 @@ class Delivery:
     `due` is None while a POST is under way. A `held` one waits for the account's next callback to overtake it.
     """
 
-    id: str
     tenant_id: str
     transaction_id: str
     url: str
     payload: dict[str, object]
     posts_left: int
-    due: datetime | None
+    due: datetime | None = None
+    id: str = field(default_factory=lambda: str(uuid4()))
     attempt: int = 0
     duplicates_left: int = 0
     held: bool = False
+
+    def record(self, result: "PostResult", at: datetime) -> "CallbackRecord":
+        """Return the record of one attempt."""
+        of_what = (self.transaction_id, self.tenant_id, self.url, self.payload)
+        return CallbackRecord(*of_what, self.attempt, at, result.status, result.answer, result.error)
+
+    def next_attempt(self, result: "PostResult", at: datetime) -> datetime | None:
+        """Count one attempt made at `at`; return when the next one is due, or None when delivery is over."""
+        if is_acknowledged(result.status):
+            if not self.duplicates_left:
+                return None
+            self.duplicates_left -= 1
+            return at + timedelta(seconds=DUPLICATE_AFTER)
+        self.posts_left -= 1
+        if not self.posts_left:
+            return None
+        # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added here.
+        delay = RETRY_DELAYS[self.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
+        self.attempt += 1
+        return at + timedelta(seconds=delay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,22 +228,6 @@ def is_acknowledged(status: int | None) -> bool:
     return status is not None and 200 <= status < 300  # noqa: PLR2004 - 2xx
 
 
-def next_attempt(delivery: Delivery, result: PostResult, at: datetime) -> datetime | None:
-    """Count one attempt made at `at`; return when the next one is due, or None when delivery is over."""
-    if is_acknowledged(result.status):
-        if not delivery.duplicates_left:
-            return None
-        delivery.duplicates_left -= 1
-        return at + timedelta(seconds=DUPLICATE_AFTER)
-    delivery.posts_left -= 1
-    if not delivery.posts_left:
-        return None
-    # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added here.
-    delay = RETRY_DELAYS[delivery.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
-    delivery.attempt += 1
-    return at + timedelta(seconds=delay)
-
-
 # Enough for any test, and a bound on the memory of a load run that goes on for hours.
 KEPT = 100_000
 
@@ -233,7 +236,7 @@ KEPT = 100_000
 class ReceivedRequest:
     """One request: `path` is relative to /v1 and as sent; `status` is None when no status line went back.
 
-    `key` is the API key as it may be shown, `tenant_id` the account of a `pk_test_` key.
+    `key` is the API key as it may be shown, `tenant_id` the account of a `pk_test_` key. The first ever has number 1.
     """
 
     method: str
@@ -245,6 +248,7 @@ class ReceivedRequest:
     status: int | None = None
     key: str = ""
     tenant_id: str | None = None
+    number: int = 0
 
     # Bytes are kept, because a test may want to see exactly what was sent; most want this.
     @property
@@ -256,37 +260,22 @@ class ReceivedRequest:
             return None
 
 
+@dataclass(slots=True)
 class RequestLog:
-    """The newest requests, oldest first."""
+    """The newest requests, oldest first; `version` grows with every change."""
 
-    def __init__(self) -> None:
-        """Begin empty."""
-        self._entries: deque[ReceivedRequest] = deque(maxlen=KEPT)
-        self.total = 0
-        self.version = 0
+    entries: deque[ReceivedRequest] = field(default_factory=lambda: deque[ReceivedRequest](maxlen=KEPT))
+    total: int = 0
+    version: int = 0
 
     def add(self, request: ReceivedRequest) -> None:
         """Add a request as soon as its head was read."""
-        self._entries.append(request)
+        self.entries.append(request)
         self.total += 1
         self.version += 1
+        request.number = self.total
 
     def set_status(self, request: ReceivedRequest, status: int) -> None:
         """Set the status that went back."""
         request.status = status
         self.version += 1
-
-    def newest(self, count: int) -> Iterator[tuple[int, ReceivedRequest]]:
-        """Yield the newest requests, newest first, each with its number (the first ever has 1)."""
-        for place, request in enumerate(islice(reversed(self._entries), count)):
-            yield self.total - place, request
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._entries.clear()
-        self.total = 0
-        self.version += 1
-
-    def all(self) -> list[ReceivedRequest]:
-        """Return a copy, oldest first; any thread may call."""
-        return list(self._entries)

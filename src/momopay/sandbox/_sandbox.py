@@ -7,6 +7,7 @@ are waited for. Properties only copy a list or read an instant, which is safe fr
 import threading
 from collections.abc import Callable, Collection
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -18,8 +19,8 @@ from momopay.sandbox._accounts import Account, load_profile
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
-from momopay.sandbox._faults import REFUSED_WITH, Fault
-from momopay.sandbox._outcomes import Outcome
+from momopay.sandbox._faults import REFUSED_WITH, Fault, PlannedFault
+from momopay.sandbox._outcomes import Outcome, PlannedOutcome
 from momopay.sandbox._records import CallbackRecord, HasTransactionId, Movement, ReceivedRequest
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
 from momopay.sandbox._state import ServiceState
@@ -54,13 +55,16 @@ class Sandbox:
         Raises:
             OSError, ValueError: The profile cannot be read, or it does not fit this version.
         """
-        self._host = host
-        self._allow_hosts = (*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,)))
-        self._callback_hosts = callback_hosts
-        self._port = port
-        self._speed = speed
-        self._state = state
-        self._switches = None if profile is None else load_profile(profile)
+        self._host, self._port = host, port
+        # Made at the first use: a sandbox that is never used starts no thread.
+        self._make_runner = partial(
+            Runner,
+            speed=speed,
+            state=state,
+            switches=None if profile is None else load_profile(profile),
+            allow_hosts=(*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,))),
+            callback_hosts=callback_hosts,
+        )
         self._is_serving = False
         self._runner: Runner | None = None
         self._lock = threading.Lock()
@@ -98,13 +102,7 @@ class Sandbox:
     def _start_runner(self) -> Runner:
         with self._lock:
             if self._runner is None:
-                self._runner = Runner(
-                    speed=self._speed,
-                    state=self._state,
-                    switches=self._switches,
-                    allow_hosts=self._allow_hosts,
-                    callback_hosts=self._callback_hosts,
-                )
+                self._runner = self._make_runner()
                 add_control_routes(self._runner.app, self, self._runner.engine, self._runner.guard)
             return self._runner
 
@@ -144,7 +142,7 @@ class Sandbox:
     @property
     def requests(self) -> list[ReceivedRequest]:
         """The newest 100,000 requests under /v1 that reached a socket, oldest first."""
-        return self._running.requests.all()
+        return list(self._running.requests.entries)
 
     @property
     def ledger(self) -> list[Movement]:
@@ -183,27 +181,15 @@ class Sandbox:
         self._started.wait_for(self._running.advance(seconds))
 
     def enter_pin(self, transaction: str | HasTransactionId) -> None:
-        """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s).
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
+        """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s)."""
         self._act_on_prompt(_lifecycle.enter_pin, transaction)
 
     def cancel(self, transaction: str | HasTransactionId) -> None:
-        """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`).
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
+        """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`)."""
         self._act_on_prompt(_lifecycle.cancel, transaction)
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
-        """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay.
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
+        """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay."""
         self._act_on_prompt(_lifecycle.ignore, transaction)
 
     def fail_next(
@@ -226,11 +212,8 @@ class Sandbox:
             ValueError: No such fault, a path that the service does not have, `times` below 1, or a status that has no
                 body.
         """
-        faults = self._running.faults
-        kind = Fault(fault)
-        self._started.on_loop(
-            lambda: faults.add(method, path, kind, times, content_length=content_length, status=status)
-        )
+        planned = PlannedFault(method, path, Fault(fault), times, content_length, status)
+        self._started.on_loop(lambda: self._running.faults.waiting.append(planned))
 
     def end_next(
         self,
@@ -247,9 +230,8 @@ class Sandbox:
         Raises:
             ValueError: No such outcome or kind, no phone number, or `times` below 1.
         """
-        outcomes = self._running.state.outcomes
-        ending = Outcome(outcome)
-        self._started.on_loop(lambda: outcomes.add(ending, phone=phone, kind=kind, times=times))
+        planned = PlannedOutcome(Outcome(outcome), phone, kind, times)
+        self._started.on_loop(lambda: self._running.state.outcomes.waiting.append(planned))
 
     def clear_planned(self, plan_id: str | None = None) -> None:
         """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id.

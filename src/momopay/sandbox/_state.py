@@ -60,14 +60,8 @@ class AccountState:
     counts: Counter[tuple[Kind, Status]] = field(default_factory=Counter[tuple[Kind, Status]])
     rate: RateWindow = field(default_factory=RateWindow)
     health: StkHealth = field(default_factory=StkHealth)
-    by_idempotency_key: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
-    linked_channels: set[str] = field(default_factory=set[str])
     # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
     lagging: int = 0
-    # For the page: the account's own callbacks, its phone numbers (the one used last at the end), its open prompts.
-    callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
-    phones: dict[str, None] = field(default_factory=dict[str, None])
-    prompts: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
 
 
 @dataclass(slots=True)
@@ -118,21 +112,13 @@ class ServiceState:
         account_state = self.accounts[transaction.tenant_id]
         account_state.history.append(transaction)
         account_state.counts[transaction.kind, transaction.status] += 1
-        account_state.phones.pop(transaction.phone, None)
-        account_state.phones[transaction.phone] = None
         self.transactions[transaction.id] = transaction
-        self._note_prompt(transaction)
-        if transaction.channel_id is not None:
-            account_state.linked_channels.add(transaction.channel_id)
-        if transaction.idempotency_key is not None:
-            account_state.by_idempotency_key[transaction.idempotency_key] = transaction
         if transaction.listed_from is not None:
             account_state.lagging += 1
 
     def add_callback(self, record: CallbackRecord) -> None:
         """Add a callback delivery, new or loaded."""
         self.callbacks.append(record)
-        self.accounts[record.tenant_id].callbacks.append(record)
         self.version += 1
 
     def schedule(self, transaction: Transaction, now: datetime) -> None:
@@ -145,25 +131,14 @@ class ServiceState:
     def mark_changed(self, transaction: Transaction) -> None:
         """Have a changed transaction saved, and readers informed."""
         self.unsaved[transaction.id] = transaction
-        self._note_prompt(transaction)
         self.version += 1
-
-    def _note_prompt(self, transaction: Transaction) -> None:
-        prompts = self.accounts[transaction.tenant_id].prompts
-        if transaction.is_prompt:
-            prompts[transaction.id] = transaction
-        else:
-            prompts.pop(transaction.id, None)
 
     def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
         """Append a committed movement of money to the ledger."""
         # A fee of 0 means that no pricing rule is configured, and then nothing moves.
         if amount:
-            self.ledger.append(
-                Movement(
-                    kind, transaction.id, transaction.tenant_id, transaction.reference, amount, transaction.phone, now
-                )
-            )
+            of = transaction
+            self.ledger.append(Movement(kind, of.id, of.tenant_id, of.reference, amount, of.phone, now))
 
     def reset(self, now: datetime) -> None:
         """Forget everything; the accounts stay, restored in place."""
