@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay.sandbox import MovementKind, Outcome, Refusal, Sandbox, phone_for
-from momopay.sandbox import _callbacks as callbacks
 from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
@@ -41,8 +40,8 @@ def run_until(state: ServiceState, until: datetime) -> None:
         due, _, what, subject = entry
         if what == "transaction":
             lifecycle.take_step(state, subject, due)
-        elif delivery := callbacks.take_due(state, subject, due):
-            callbacks.report(state, delivery, PostResult(status=500), due, due)
+        elif delivery := lifecycle.take_due(state, subject, due):
+            lifecycle.report(state, delivery, PostResult(status=500), due, due)
 
 
 def act(state: ServiceState, account_state: AccountState, step: tuple[str, Outcome, Decimal], now: datetime) -> None:

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
@@ -25,9 +26,8 @@ from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._hosts import Guard
 from momopay.sandbox._openapi import openapi
-from momopay.sandbox._payments import NO_EFFECTS, FaultEffects
+from momopay.sandbox._payments import FaultEffects
 from momopay.sandbox._refusals import Refusal, error_body, success_body
-from momopay.sandbox._state import AccountState
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 # The phone's page is kept in several files. It is served as one, which needs no policy that lets it fetch them.
@@ -66,12 +66,11 @@ def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> F
     )
     app.outermost = wrap(app.serve)
     for path, endpoints in groupby(ENDPOINTS, lambda endpoint: endpoint.path):
-        app.router.add_route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False)  # type: ignore[arg-type]
+        app.router.routes.append(Route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False))
     _add_pages(app, engine, guard)
     # Starlette's own answers are plain text; a client of the service expects the envelope from everything.
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Refusal, _refusal)
-    app.add_exception_handler(Exception, _defect)
+    for kind in (HTTPException, Refusal, Exception):
+        app.add_exception_handler(kind, _error_response)
     return app
 
 
@@ -98,7 +97,11 @@ class _Resource:
         engine, headers = self._engine, Headers(scope=scope)
         now = engine.catch_up()
         try:
-            account_state = self._admit(headers)
+            # The key comes first: a request without a valid one has no account whose budget it could use.
+            account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
+            account_state.admit(now)
+            if len(scope[BODY]) > MAXIMUM_BYTES:
+                raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
             call = Call(
                 state=engine.state,
                 account_state=account_state,
@@ -106,7 +109,7 @@ class _Resource:
                 # Only now: the path was routed as sent, so that an id may hold an encoded slash.
                 id=unquote(scope["path_params"].get("id", "")),
                 query=QueryParams(scope["query_string"]),
-                body=_body(scope),
+                body=scope[BODY],
                 idempotency_key=headers.get("idempotency-key"),
                 effects=_effects(scope),
             )
@@ -117,29 +120,11 @@ class _Resource:
         status = endpoint.status_under(account_state.account.switches)
         return Response(status_code=status) if status == 204 else json_response(success_body(data), status)  # noqa: PLR2004
 
-    def _admit(self, headers: Headers) -> AccountState:
-        # The key comes first: a request without a valid one has no account whose budget it could use.
-        now = self._engine.clock.now()
-        account_state = self._engine.state.account_of(key_of(headers.get("authorization")), now)
-        account = account_state.account
-        if account.rate_limit is not None:
-            account_state.rate.admit(now, account.rate_limit, account.switches.rate_window)
-        return account_state
-
-
-def _body(scope: Scope) -> bytes:
-    body: bytes = scope[BODY]
-    if len(body) > MAXIMUM_BYTES:
-        raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
-    return body
-
 
 def _effects(scope: Scope) -> FaultEffects:
     fault: Fault | None = scope.get(EFFECT)
-    if fault is None:
-        return NO_EFFECTS
-    if fault is Fault.list_lag:
-        return FaultEffects(list_lag=True)
+    if fault is None or fault is Fault.list_lag:
+        return FaultEffects(list_lag=fault is Fault.list_lag)
     return FaultEffects(callback_mode=fault.removeprefix("callback_"))
 
 
@@ -153,19 +138,14 @@ def refusal_response(refusal: Refusal) -> Response:
     return json_response(error_body(refusal.code, refusal.message, refusal.details), refusal.status, refusal.headers)
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checkers
-    code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "VALIDATION_ERROR")
-    message = {404: "No such path", 405: "This path does not take that method"}.get(error.status_code, "Not acceptable")
-    return refusal_response(Refusal(code, message, status=error.status_code, headers=error.headers))
-
-
-async def _refusal(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)  # noqa: S101 - for the type checkers
-    return refusal_response(error)
-
-
-async def _defect(_request: Request, _error: Exception) -> Response:
+async def _error_response(_request: Request, error: Exception) -> Response:
+    """Return the envelope of a refusal, of Starlette's own errors, or of a defect."""
+    if isinstance(error, Refusal):
+        return refusal_response(error)
+    if isinstance(error, HTTPException):
+        codes = {404: ("NOT_FOUND", "No such path"), 405: ("METHOD_NOT_ALLOWED", "This path does not take that method")}
+        code, message = codes.get(error.status_code, ("VALIDATION_ERROR", "Not acceptable"))
+        return refusal_response(Refusal(code, message, status=error.status_code, headers=error.headers))
     return refusal_response(Refusal("INTERNAL_ERROR", "The sandbox itself failed; this is a defect of the sandbox"))
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Collection
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -158,7 +158,7 @@ def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> 
         raise Refusal("VALIDATION_ERROR", "The request body is not valid JSON") from None
     if not isinstance(value, dict):
         raise Refusal("VALIDATION_ERROR", "The request body is not a JSON object")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def read_body(model: type[B], raw: bytes) -> B:

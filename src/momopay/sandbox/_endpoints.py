@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from momopay.sandbox import _channels, _payments
+from momopay.sandbox import _payments
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._bodies import Body, ChannelChangesBody, NewChannelBody, PayoutBody, StkBody, TopUpBody, read_body
 from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_filters
@@ -261,7 +261,7 @@ def read_balance(call: Call) -> SnakeRecord:
 def list_channels(call: Call) -> SnakeRecord:
     """List payment channels."""
     account = call.account_state.account
-    channels = _channels.in_list_order(account)
+    channels = _payments.channels_in_order(account)
     return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
 
 
@@ -278,7 +278,7 @@ def create_channel(call: Call) -> SnakeRecord:
     """Create a payment channel."""
     account = call.account_state.account
     # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
-    channel = _channels.create(account, read_body(NewChannelBody, call.body), call.now)
+    channel = _payments.create_channel(account, read_body(NewChannelBody, call.body), call.now)
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)
 
@@ -294,7 +294,7 @@ def create_channel(call: Call) -> SnakeRecord:
 def read_channel(call: Call) -> SnakeRecord:
     """Read one payment channel."""
     account = call.account_state.account
-    return PaymentChannel.of(_channels.find(account, call.id), account.tenant_id)
+    return PaymentChannel.of(_payments.find_channel(account, call.id), account.tenant_id)
 
 
 @Endpoint(
@@ -309,8 +309,8 @@ def read_channel(call: Call) -> SnakeRecord:
 def change_channel(call: Call) -> SnakeRecord:
     """Change a payment channel."""
     account = call.account_state.account
-    channel = _channels.find(account, call.id, code=account.switches.patch_unknown_channel)
-    _channels.change(account, channel, call.body)
+    channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
+    _payments.change_channel(account, channel, call.body)
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)
 
@@ -325,7 +325,7 @@ def change_channel(call: Call) -> SnakeRecord:
 )
 def delete_channel(call: Call) -> SnakeRecord:
     """Delete a payment channel."""
-    channel = _channels.find(call.account_state.account, call.id)
-    _channels.delete(channel, {each.channel_id for each in call.account_state.history})
+    channel = _payments.find_channel(call.account_state.account, call.id)
+    _payments.delete_channel(channel, {each.channel_id for each in call.account_state.history})
     call.state.version += 1
     return Nothing()

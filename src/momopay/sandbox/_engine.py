@@ -19,7 +19,7 @@ from math import isfinite
 
 import httpx
 
-from momopay.sandbox import _callbacks, _lifecycle
+from momopay.sandbox import _lifecycle
 from momopay.sandbox._faults import FaultPlan
 from momopay.sandbox._hosts import may_be_sent
 from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog
@@ -174,7 +174,7 @@ class Engine:
                 due, _, subject, subject_id = entry
                 if subject == "transaction":
                     _lifecycle.take_step(self.state, subject_id, due)
-                elif delivery := _callbacks.take_due(self.state, subject_id, due):
+                elif delivery := _lifecycle.take_due(self.state, subject_id, due):
                     _ = self._start_post(delivery, due)
         return now
 
@@ -204,7 +204,7 @@ class Engine:
                     self.clock.move(due)
                     if subject == "transaction":
                         _lifecycle.take_step(self.state, subject_id, due)
-                    elif delivery := _callbacks.take_due(self.state, subject_id, due):
+                    elif delivery := _lifecycle.take_due(self.state, subject_id, due):
                         self.commit()
                         # One POST after the other, each answered: the next step must not overtake its receiver.
                         post = self._start_post(delivery, self.clock.now())
@@ -225,7 +225,7 @@ class Engine:
         record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
         if record is None:
             raise Refusal("NOT_FOUND", "No callback has this id")
-        delivery = _callbacks.send_again(self.state, record)
+        delivery = _lifecycle.send_again(self.state, record)
         # Saved before it goes out, like every other callback.
         self.state.version += 1
         self.commit()
@@ -295,5 +295,5 @@ class Engine:
 
     async def _post(self, delivery: Delivery, at: datetime) -> None:
         result = await self._sender.post(delivery.url, delivery.payload)
-        _callbacks.report(self.state, delivery, result, at, self.clock.now())
+        _lifecycle.report(self.state, delivery, result, at, self.clock.now())
         self.commit()

@@ -9,6 +9,7 @@ from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_any_key, tenant_id_of
@@ -25,6 +26,7 @@ PREFIX = "/v1"
 EFFECT = "momopay.effect"
 BODY = "momopay.body"
 _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
+_TEXT_HTML = {"content-type": "text/html"}
 _SOMEBODY_ELSE = "254799999999"
 
 
@@ -46,7 +48,9 @@ class FaultMiddleware:
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
         if planned is not None and planned.fault in {Fault.refuse, Fault.reset_before_read}:
-            await self._drop(scope, receive, planned.fault)
+            connection: Connection = scope[CONNECTION]
+            (connection.close if planned.fault is Fault.refuse else connection.reset)()
+            await _wait_for_disconnect(receive)
             return
         if request.method not in {"GET", "HEAD"}:
             body = await self._read_body(scope, receive)
@@ -69,8 +73,8 @@ class FaultMiddleware:
             scope[EFFECT] = planned.fault
             await self._app(scope, receive, send_and_log)
         elif planned.fault.is_before_commit:
-            html = planned.fault is Fault.html_502
-            await _send(send_and_log, _raw_response(502, _HTML, b"text/html") if html else _error_response())
+            answer = Response(_HTML, 502, _TEXT_HTML) if planned.fault is Fault.html_502 else _error()
+            await answer(scope, receive, send_and_log)
         else:
             await self._after_commit(scope, receive, send_and_log, planned, request)
 
@@ -106,14 +110,6 @@ class FaultMiddleware:
         self._engine.requests.add(request)
         return request
 
-    async def _drop(self, scope: Scope, receive: Receive, fault: Fault) -> None:
-        connection: Connection = scope[CONNECTION]
-        if fault is Fault.refuse:
-            connection.close()
-        else:
-            connection.reset()
-        await _wait_for_disconnect(receive)
-
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
         connection: Connection = scope[CONNECTION]
@@ -143,7 +139,7 @@ class FaultMiddleware:
 
         await self._app(scope, receive, self._dating(keep))
         if replacement := self._replacement(planned, response):
-            await _send(send, replacement)
+            await replacement(scope, receive, send)
             return
         connection: Connection = scope[CONNECTION]
         match planned.fault:
@@ -161,16 +157,16 @@ class FaultMiddleware:
         await _wait_for_disconnect(receive)
         connection.release()
 
-    def _replacement(self, planned: PlannedFault, response: RawResponse) -> RawResponse | None:
+    def _replacement(self, planned: PlannedFault, response: RawResponse) -> Response | None:
         """Return the whole response that goes out instead of the true one, or None if none does."""
         if planned.fault is Fault.error_after_commit:
-            return _error_response()
+            return _error()
         if planned.fault is Fault.refused_after_commit:
-            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)").encode()
-            return _raw_response(planned.status, body, b"application/json")
+            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
+            return Response(body, planned.status, media_type="application/json")
         if planned.fault.names_another:
             body = name_another(planned.fault, response.body, self._engine.state)
-            return _raw_response(response.status, body, b"application/json")
+            return Response(body, response.status, media_type="application/json")
         return None
 
 
@@ -187,28 +183,18 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _raw_response(status: int, body: bytes, media_type: bytes) -> RawResponse:
-    length = str(len(body)).encode()
-    return RawResponse(status, [(b"content-type", media_type), (b"content-length", length)], body)
+def _error() -> Response:
+    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)")
+    return Response(body, 500, media_type="application/json")
 
 
-def _error_response() -> RawResponse:
-    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)").encode()
-    return _raw_response(500, body, b"application/json")
-
-
-async def _send(send: Send, response: RawResponse) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-def name_another(fault: Fault, body: bytes, state: ServiceState) -> bytes:
+def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
     """Return a success with one field of its transaction changed; a body that shows no transaction stays as it is."""
     envelope = json.loads(body or b"{}")
     record: dict[str, Any] = envelope.get("data") or {}
     transaction = state.transactions.get(str(record.get("transactionId", record.get("transaction_id"))))
     if transaction is None:
-        return body
+        return body.decode()
     change: dict[str, Any]
     match fault:
         case Fault.other_transaction:
@@ -221,7 +207,7 @@ def name_another(fault: Fault, body: bytes, state: ServiceState) -> bytes:
             names = ("reference", "accountReference", "external_reference")
             change = dict.fromkeys(names, f"{transaction.reference}-2")
     envelope["data"] = {name: change.get(name, shown) for name, shown in record.items()}
-    return json.dumps(envelope, separators=(",", ":")).encode()
+    return json.dumps(envelope, separators=(",", ":"))
 
 
 def _another_id(transaction: Transaction, state: ServiceState) -> str:

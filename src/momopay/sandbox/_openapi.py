@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -154,8 +154,9 @@ def _error_example(code: str) -> Json:
 def _schemas(switches: Switches, callback_hosts: Collection[str]) -> Json:
     records = {endpoint.record_under(switches) for endpoint in ENDPOINTS}
     bodies = {endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None}
-    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(record, "serialization") for record in (*records, Callback)]
-    modes += [(body, "validation") for body in bodies]
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Callback, "serialization")]
+    modes.extend((record, "serialization") for record in records)
+    modes.extend((body, "validation") for body in bodies)
     _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas: Json = {name: _plain(schema) for name, schema in found["$defs"].items()}
     pattern = callback_url_pattern(callback_hosts, strict=switches.strict_callback_urls)
@@ -184,13 +185,15 @@ def _envelope(field: str, schema: str, *, success: bool) -> Json:
 def _plain(schema: Any) -> Any:
     """Return a schema without pydantic's titles, and without defaults: they are not the service's."""
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: part for name, part in schema.items() if name not in {"title", "default"}}
-    if "properties" in kept:
-        kept["properties"] = {name: _plain(part) for name, part in kept["properties"].items()}
-    return {name: part if name == "properties" else _plain(part) for name, part in kept.items()}
+    # Properties are names and no keywords: one may be called "title".
+    return {
+        name: {field: _plain(each) for field, each in part.items()} if name == "properties" else _plain(part)
+        for name, part in cast("Json", schema).items()
+        if name not in {"title", "default"}
+    }
 
 
 def _require_all(schema: Json, optional: set[str]) -> None:

@@ -231,8 +231,8 @@ def _list_record(snake_fee: bool, masked: bool, with_fee: bool, lower: bool, loc
         fields |= {"created_at": (LocalInstant, ...), "updated_at": (LocalInstant, ...)}
     if not fields:
         return TransactionList
-    item = create_model("TransactionItem", __base__=TransactionItem, **fields)
-    return create_model("TransactionList", __base__=TransactionList, items=(list[item], ...))  # type: ignore[valid-type]
+    item: Any = create_model("TransactionItem", __base__=TransactionItem, **fields)
+    return create_model("TransactionList", __base__=TransactionList, items=(list[item], ...))
 
 
 def read_record(switches: Switches) -> type[SnakeRecord]:

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import h11
 import uvicorn
@@ -42,30 +41,26 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
         listener.bind((host, port))
         listener.listen(512)
         listener.setblocking(False)
-    except OverflowError:
+    except (TypeError, OSError, OverflowError) as error:
         listener.close()
+        if isinstance(error, TypeError):
+            raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
         raise
-    except TypeError as error:
-        listener.close()
-        raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
     return listener
 
 
 class _Http(H11Protocol):
     """HTTP on one connection: it gives every request its connection, and does not wait for ever for a head."""
 
-    def __init__(self, *, connections: Connections, **uvicorn: Any) -> None:
-        super().__init__(**uvicorn)
-        self._app = self.app
-        self.app = self._with_connection
-        self._connections = connections
-        self._head_timer: asyncio.TimerHandle | None = None
+    # Of the server; uvicorn makes the protocols itself.
+    held: ClassVar[Connections]
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._app, self.app = self.app, self._with_connection
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
@@ -87,7 +82,7 @@ class _Http(H11Protocol):
             self._head_timer = None
 
     async def _with_connection(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[CONNECTION] = SocketConnection(self.transport, self._connections)
+        scope[CONNECTION] = SocketConnection(self.transport, self.held)
         await self._app(scope, receive, send)
 
 
@@ -100,11 +95,12 @@ class Server(uvicorn.Server):
         self.connections = Connections()
         config = uvicorn.Config(
             app,
-            http=partial(_Http, connections=self.connections),  # type: ignore[arg-type]  # it is only called
+            http=type("Http", (_Http,), {"held": self.connections}),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
+            proxy_headers=False,
             # `FaultMiddleware` dates responses by the virtual clock.
             date_header=False,
             server_header=False,

@@ -63,6 +63,11 @@ class AccountState:
     # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
     lagging: int = 0
 
+    def admit(self, now: datetime) -> None:
+        """Count a request in, or raise RATE_LIMIT_EXCEEDED."""
+        if self.account.rate_limit is not None:
+            self.rate.admit(now, self.account.rate_limit, self.account.switches.rate_window)
+
 
 @dataclass(slots=True)
 class ServiceState:
