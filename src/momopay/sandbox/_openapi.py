@@ -185,7 +185,8 @@ def _envelope(field: str, schema: str, *, success: bool) -> Json:
 def _plain(schema: Any) -> Any:
     """Return a schema without pydantic's titles, and without defaults: they are not the service's."""
     if isinstance(schema, list):
-        return [_plain(each) for each in cast("list[Any]", schema)]
+        parts: list[Any] = schema
+        return [_plain(each) for each in parts]
     if not isinstance(schema, dict):
         return schema
     # Properties are names and no keywords: one may be called "title".

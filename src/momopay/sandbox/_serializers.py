@@ -232,7 +232,8 @@ def _list_record(snake_fee: bool, masked: bool, with_fee: bool, lower: bool, loc
     if not fields:
         return TransactionList
     item: Any = create_model("TransactionItem", __base__=TransactionItem, **fields)
-    return create_model("TransactionList", __base__=TransactionList, items=(list[item], ...))
+    items: Any = list[item]
+    return create_model("TransactionList", __base__=TransactionList, items=(items, ...))
 
 
 def read_record(switches: Switches) -> type[SnakeRecord]:
