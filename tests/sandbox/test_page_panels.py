@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import momopay.sandbox
-from momopay.sandbox import Outcome, Sandbox, phone_for
+from momopay.sandbox import Outcome, Sandbox, Switches, phone_for
 from sandbox.browser import Page
 from sandbox.kit import KEY, Receiver, Service, client, refusal, transaction_id
 
@@ -201,6 +201,11 @@ def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sa
     page.choose("#account", account.tenant_id)
     page.until(lambda: page.count("#accounts button") == 1)
     page.click("#accounts button")
+    page.script("document.querySelectorAll('.group').forEach((each) => { each.open = true; })")
+    # Everything has words of its own: no name of a field is shown.
+    labels = page.value("[...document.querySelectorAll('#settings label')].map((each) => each.innerText)")
+    assert len(labels) == 5 + len(Switches.model_fields)
+    assert not any(name.replace("_", " ") in label for name in Switches.model_fields for label in labels)
     page.click("[name=kyc_approved]")
     page.fill("[name=service_balance]", "12.50")
     page.choose("[name=naming]", "snake_case")
