@@ -1,9 +1,8 @@
 """Faults on a socket, and requests without one."""
 
 import asyncio
-import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -14,64 +13,8 @@ import trio
 
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
-from momopay.sandbox._connections import Connections, RawResponse, SocketConnection
 from patience import until
 from sandbox.kit import KEY, Receiver
-
-RESPONSE = RawResponse(201, [(b"content-type", b"text/plain"), (b"content-length", b"6")], b"answer")
-HEAD = b"HTTP/1.1 201 Sandbox\r\ncontent-type: text/plain\r\ncontent-length: 6\r\nconnection: close\r\n\r\n"
-Act = Callable[[Connections, asyncio.Transport], Awaitable[None] | None]
-
-
-def received(act: Act) -> list[bytes]:
-    """Return what a client reads, piece by piece, of a connection that is acted on."""
-
-    async def run() -> list[bytes]:
-        here, there = socket.socketpair()
-        with there:
-            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=here)
-            there.setblocking(False)
-            done = act(Connections(), transport)
-            reading = asyncio.create_task(pieces_of(there))
-            if done is not None:
-                await done
-            return await reading
-
-    return asyncio.run(run())
-
-
-async def pieces_of(client: socket.socket) -> list[bytes]:
-    loop, pieces = asyncio.get_running_loop(), list[bytes]()
-    while piece := await loop.sock_recv(client, 1000):
-        pieces.append(piece)
-    return pieces
-
-
-def test_a_response_as_bytes() -> None:
-    assert RESPONSE.encode() == HEAD + b"answer"
-    assert RESPONSE.encode(content_length=False) == HEAD.replace(b"content-length: 6\r\n", b"") + b"answer"
-
-
-def test_truncated_is_the_head_and_half_of_the_body() -> None:
-    pieces = received(lambda connections, to: SocketConnection(to, connections).truncate(RESPONSE, content_length=True))
-    assert b"".join(pieces) == HEAD + b"ans"
-
-
-def test_a_slow_drip_comes_byte_by_byte_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0.0002)
-    pieces = received(lambda connections, to: SocketConnection(to, connections).drip(RESPONSE))
-    assert b"".join(pieces) == HEAD + b"answer"
-    assert len(pieces) > len(HEAD) / 2
-
-
-def test_what_is_held_after_the_end_is_aborted_at_once() -> None:
-    def act(connections: Connections, transport: asyncio.Transport) -> None:
-        connections.abort_all()
-        connections.hold(transport)
-        assert connections.held == set()
-
-    assert received(act) == []
-
 
 BASE = "http://127.0.0.1/v1"
 SALARY: dict[str, Any] = {"amount": 100, "phone": "0712345678", "reference": "SAL-1"}
@@ -210,9 +153,12 @@ def test_the_pages_are_there_too(sandbox: Sandbox) -> None:
 
 
 def test_an_app_that_is_never_called_ends_with_close() -> None:
-    before = threading.enumerate()
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "momopay-sandbox"]
+
+    before = threads()
     sandbox = Sandbox()
     assert sandbox.app is sandbox.app
-    assert len(threading.enumerate()) == len(before) + 1
+    assert len(threads()) == len(before) + 1
     sandbox.close()
-    assert threading.enumerate() == before
+    assert threads() == before

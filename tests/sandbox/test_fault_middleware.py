@@ -147,12 +147,6 @@ def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, san
     assert refusal(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
 
 
-def test_a_fault_applies_whatever_the_query_is(api: httpx.Client, sandbox: Sandbox) -> None:
-    sandbox.fail_next("GET", "/transactions", Fault.error_before_commit)
-    assert api.get("/wallets/service/balance").status_code == 200
-    assert api.get("/transactions?limit=5").status_code == 500
-
-
 def test_a_refused_payment_uses_up_its_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next(*PAYOUT, Fault.callback_late)
     assert refusal(service.payout(amount=1)) == (400, "VALIDATION_ERROR")

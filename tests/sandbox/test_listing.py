@@ -30,14 +30,6 @@ def ids_of(page: Any) -> list[str]:
     return [item["transactionId"] for item in page["items"]]
 
 
-def test_an_empty_page(api: httpx.Client) -> None:
-    assert listed(api) == {
-        "overview": {"total": 0, "completed": 0, "failed": 0, "pending": 0},
-        "items": [],
-        "nextCursor": None,
-    }
-
-
 def test_pages_are_newest_first_and_stay_put_under_new_arrivals(service: Service, api: httpx.Client) -> None:
     ids = [transaction_id(service.stk()) for _ in range(25)][::-1]
     first = listed(api)
@@ -267,13 +259,3 @@ def test_local_times_have_no_zone(service: Service, sandbox: Sandbox) -> None:
         shown = datetime.fromisoformat(only_item(service)[name])
         assert shown.tzinfo is None
         assert shown - datetime.fromisoformat(before[name]).replace(tzinfo=None) == timedelta(hours=3)
-
-
-def test_pages_and_filters_are_as_before(service: Service, sandbox: Sandbox) -> None:
-    sandbox.account(KEY).switches.list_phone = "masked"
-    for number in range(3):
-        service.payout(reference=f"SAL-{number}")
-    first = data(service.api.get("/transactions", params={"limit": 2, "type": "B2C"}))
-    assert (len(first["items"]), first["overview"]["total"]) == (2, 3)
-    rest = data(service.api.get("/transactions", params={"limit": 2, "cursor": first["nextCursor"]}))
-    assert ([item["accountReference"] for item in rest["items"]], rest["nextCursor"]) == (["SAL-0"], None)

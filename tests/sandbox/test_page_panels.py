@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import momopay.sandbox
-from momopay.sandbox import Outcome, Sandbox, Switches, phone_for
+from momopay.sandbox import Sandbox, Switches
 from sandbox.browser import Page
 from sandbox.kit import KEY, Receiver, Service, client, refusal, transaction_id
 
@@ -58,16 +58,6 @@ def test_what_cannot_be_planned_is_said(page: Page) -> None:
     page.until(lambda: "phone number" in page.text("#toast"))
 
 
-def test_an_open_prompt_can_be_tapped_after_any_number_of_payouts(page: Page, service: Service) -> None:
-    sent = service.stk(phone=phone_for(Outcome.by_hand))
-    for _ in range(160):
-        service.payout()
-    page.until(lambda: page.text("#n-requests") == "100+")
-    page.click("#pin")
-    page.until(lambda: not page.shows_prompt())
-    assert service.read(sent)["status"] == "PROCESSING"
-
-
 def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox, service: Service) -> None:
     service.stk(phone="0722000111", accountReference="MINE")
     service.stk(phone="0733000222", accountReference="HERS")
@@ -100,20 +90,6 @@ def test_requests_are_logged_newest_first_with_their_key_masked_and_can_be_filte
     page.until(lambda: page.count("#requests > li") == 1)
     page.press("\ue00c")  # Escape
     page.until(lambda: page.count("#requests > li") == 2)
-
-
-def test_a_search_finds_a_transaction_that_the_page_no_longer_lists(
-    page: Page, sandbox: Sandbox, service: Service
-) -> None:
-    service.payout(reference="OLD-ONE")
-    for _ in range(101):
-        service.payout()
-    sandbox.advance(0)
-    page.until(lambda: page.text("#n-transactions") == "100+")
-    assert "OLD-ONE" not in page.text("#transactions")
-    page.fill("#search", "old-one")
-    page.until(lambda: page.count("#transactions > li") == 1)
-    assert "OLD-ONE" in page.text("#transactions")
 
 
 def test_a_transaction_in_full_with_its_callbacks_one_of_them_sent_again(

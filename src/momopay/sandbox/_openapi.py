@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -182,19 +182,15 @@ def _envelope(field: str, schema: str, *, success: bool) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _plain(schema: Any) -> Any:
+def _plain(schema: Json) -> Json:
     """Return a schema without pydantic's titles, and without defaults: they are not the service's."""
-    if isinstance(schema, list):
-        parts: list[Any] = schema
-        return [_plain(each) for each in parts]
-    if not isinstance(schema, dict):
-        return schema
-    # Properties are names and no keywords: one may be called "title".
-    return {
-        name: {field: _plain(each) for field, each in part.items()} if name == "properties" else _plain(part)
-        for name, part in cast("Json", schema).items()
-        if name not in {"title", "default"}
-    }
+
+    # No field of the service has one of these names.
+    def kept(part: Json) -> Json:
+        return {name: each for name, each in part.items() if name not in {"title", "default"}}
+
+    plain: Json = json.loads(json.dumps(schema), object_hook=kept)
+    return plain
 
 
 def _require_all(schema: Json, optional: set[str]) -> None:
