@@ -22,7 +22,7 @@ import httpx
 from momopay.sandbox import _lifecycle
 from momopay.sandbox._faults import FaultPlan
 from momopay.sandbox._hosts import may_be_sent
-from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog
+from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog, Transaction
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
@@ -170,12 +170,12 @@ class Engine:
         now = self.clock.now()
         # While `advance` holds the clock, everything that is due is its own to take, in order.
         if not self.clock.held:
-            while entry := self.state.scheduler.pop(now):
-                due, _, subject, subject_id = entry
-                if subject == "transaction":
-                    _lifecycle.take_step(self.state, subject_id, due)
-                elif delivery := _lifecycle.take_due(self.state, subject_id, due):
-                    _ = self._start_post(delivery, due)
+            while entry := self.state.pop_due(now):
+                due, subject = entry
+                if isinstance(subject, Transaction):
+                    _lifecycle.take_step(self.state, subject, due)
+                else:
+                    _ = self._start_post(subject, due)
         return now
 
     def commit(self) -> None:
@@ -199,15 +199,15 @@ class Engine:
                 while self._posts:
                     await asyncio.wait(self._posts)
                 self._raise_if_stopping()
-                while entry := self.state.scheduler.pop(target):
-                    due, _, subject, subject_id = entry
+                while entry := self.state.pop_due(target):
+                    due, subject = entry
                     self.clock.move(due)
-                    if subject == "transaction":
-                        _lifecycle.take_step(self.state, subject_id, due)
-                    elif delivery := _lifecycle.take_due(self.state, subject_id, due):
-                        self.commit()
+                    if isinstance(subject, Transaction):
+                        _lifecycle.take_step(self.state, subject, due)
+                    else:
                         # One POST after the other, each answered: the next step must not overtake its receiver.
-                        post = self._start_post(delivery, self.clock.now())
+                        post = self._start_post(subject, self.clock.now())
+                        self.commit()
                         await asyncio.wait({post})
                         self._raise_if_stopping()
                         post.result()
@@ -255,7 +255,7 @@ class Engine:
         while not self.stopping.is_set():
             self.catch_up()
             self.commit()
-            due = self.state.scheduler.next_due
+            due = self.state.agenda[0][0] if self.state.agenda else None
             # None without anything due, while the clock is held and at speed 0: then only a commit wakes this up.
             wait = None if due is None else self.clock.wall_seconds_until(due)
             self._wake.clear()
@@ -287,6 +287,7 @@ class Engine:
             raise ClosedError("the sandbox was closed before the time had passed")
 
     def _start_post(self, delivery: Delivery, at: datetime) -> asyncio.Task[None]:
+        delivery.due = None
         # The set keeps the task alive: the event loop itself holds only a weak reference.
         task = asyncio.get_running_loop().create_task(self._post(delivery, at))
         self._posts.add(task)

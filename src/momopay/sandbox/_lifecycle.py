@@ -30,11 +30,8 @@ from momopay.sandbox._state import ServiceState
 _RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
-def take_step(state: ServiceState, transaction_id: str, due: datetime) -> None:
-    """Take the next planned step, if the scheduler's entry is still right."""
-    transaction = state.transactions.get(transaction_id)
-    if transaction is None or transaction.due != due:
-        return
+def take_step(state: ServiceState, transaction: Transaction, due: datetime) -> None:
+    """Take the next planned step."""
     step = transaction.plan.pop(0)
     enter(state, transaction, step.status, step.code, due)
     state.schedule(transaction, due)
@@ -161,15 +158,6 @@ def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: d
     _schedule(state, delivery, now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0)))
 
 
-def take_due(state: ServiceState, delivery_id: str, due: datetime) -> Delivery | None:
-    """Return the delivery to POST now, or None when the scheduler's entry is out of date."""
-    delivery = state.deliveries.get(delivery_id)
-    if delivery is None or delivery.due != due:
-        return None
-    delivery.due = None
-    return delivery
-
-
 def send_again(state: ServiceState, record: CallbackRecord) -> Delivery:
     """Return a delivery of the same payload, to POST now: once, without retries."""
     delivery = Delivery(record.tenant_id, record.transaction_id, record.url, dict(record.payload), posts_left=1)
@@ -198,4 +186,4 @@ def report(state: ServiceState, delivery: Delivery, result: PostResult, at: date
 def _schedule(state: ServiceState, delivery: Delivery, due: datetime) -> None:
     delivery.due = due
     state.version += 1
-    state.scheduler.add(due, "delivery", delivery.id)
+    state.put_on_agenda(delivery)

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
 
 from momopay.sandbox._accounts import KEY_PREFIX, Account, Switches, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._outcomes import OutcomePlan
@@ -17,37 +16,8 @@ from momopay.sandbox._records import CallbackRecord, Delivery, Kind, Movement, M
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._throttling import RateWindow, StkHealth
 
-Subject = Literal["transaction", "delivery"]
 # The running number keeps what is due at the same instant in its order of arrival.
-Entry = tuple[datetime, int, Subject, str]
-
-
-@dataclass(slots=True)
-class Scheduler:
-    """A heap from which nothing is removed early.
-
-    A transaction that a user cancels, or a delivery that is planned anew, leaves its old entry behind. Whoever pops
-    an entry compares its instant with the `due` of the thing itself: only where they agree is the entry still right.
-    """
-
-    entries: list[Entry] = field(default_factory=list[Entry])
-    count: int = 0
-
-    def add(self, due: datetime, subject: Subject, subject_id: str) -> None:
-        """Add a transaction or a delivery that is due at an instant."""
-        self.count += 1
-        heapq.heappush(self.entries, (due, self.count, subject, subject_id))
-
-    @property
-    def next_due(self) -> datetime | None:
-        """The instant of the first entry."""
-        return self.entries[0][0] if self.entries else None
-
-    def pop(self, until: datetime) -> Entry | None:
-        """Remove and return the first entry, if it is due by `until`."""
-        if self.entries and self.entries[0][0] <= until:
-            return heapq.heappop(self.entries)
-        return None
+Entry = tuple[datetime, int, Transaction | Delivery]
 
 
 @dataclass(slots=True)
@@ -78,7 +48,9 @@ class ServiceState:
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
     callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
     ledger: list[Movement] = field(default_factory=list[Movement])
-    scheduler: Scheduler = field(default_factory=Scheduler)
+    # A heap of what is due when, from which nothing is removed early: see `pop_due`.
+    agenda: list[Entry] = field(default_factory=list[Entry])
+    entries: int = 0
     unsaved: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     outcomes: OutcomePlan = field(default_factory=OutcomePlan)
     # Beside loopback. A setting, and here because the rules read it.
@@ -130,8 +102,25 @@ class ServiceState:
         """Schedule the first step of the transaction's plan."""
         self.mark_changed(transaction)
         transaction.due = transaction.plan[0].due(now) if transaction.plan else None
-        if transaction.due is not None:
-            self.scheduler.add(transaction.due, "transaction", transaction.id)
+        self.put_on_agenda(transaction)
+
+    def put_on_agenda(self, subject: Transaction | Delivery) -> None:
+        """Have a transaction or a delivery taken when it is due, if it is."""
+        if subject.due is not None:
+            self.entries += 1
+            heapq.heappush(self.agenda, (subject.due, self.entries, subject))
+
+    def pop_due(self, until: datetime) -> tuple[datetime, Transaction | Delivery] | None:
+        """Remove and return what is due first, if it is by `until`.
+
+        A transaction that a user cancels, or a delivery that is planned anew, leaves its old entry behind: an entry is
+        right only where its instant is the `due` of the thing itself.
+        """
+        while self.agenda and self.agenda[0][0] <= until:
+            due, _, subject = heapq.heappop(self.agenda)
+            if subject.due == due:
+                return due, subject
+        return None
 
     def mark_changed(self, transaction: Transaction) -> None:
         """Have a changed transaction saved, and readers informed."""
@@ -150,7 +139,7 @@ class ServiceState:
         accounts = [account_state.account for account_state in self.accounts.values()]
         for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.unsaved):
             collection.clear()
-        self.scheduler = Scheduler()
+        self.agenda.clear()
         self.outcomes.waiting.clear()
         self.version += 1
         for account in accounts:

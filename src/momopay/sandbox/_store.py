@@ -87,13 +87,12 @@ class Store:
             account_state.health, account_state.rate = health, rate
         for transaction in self._read("transaction"):
             state.insert(transaction)
-            if transaction.due is not None:
-                state.scheduler.add(transaction.due, "transaction", transaction.id)
+            state.put_on_agenda(transaction)
         for delivery in self._read("delivery"):
             # A POST that was under way when the run ended is made again: callbacks may arrive twice.
             delivery.due = delivery.due or now
             state.deliveries[delivery.id] = delivery
-            state.scheduler.add(delivery.due, "delivery", delivery.id)
+            state.put_on_agenda(delivery)
         for record in self._read("callback"):
             state.add_callback(record)
         state.ledger = list(self._read("movement"))
