@@ -93,7 +93,7 @@ class _Resource:
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
             allow = {"allow": ", ".join(self._endpoints)}
-            raise Refusal("METHOD_NOT_ALLOWED", "This path does not take that method", headers=allow)
+            raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
         engine, headers = self._engine, Headers(scope=scope)
         now = engine.catch_up()
         try:
@@ -101,7 +101,7 @@ class _Resource:
             account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
             account_state.admit(now)
             if len(scope[BODY]) > MAXIMUM_BYTES:
-                raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
+                raise Refusal("PAYLOAD_TOO_LARGE")
             call = Call(
                 state=engine.state,
                 account_state=account_state,
@@ -143,10 +143,9 @@ async def _error_response(_request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return refusal_response(error)
     if isinstance(error, HTTPException):
-        codes = {404: ("NOT_FOUND", "No such path"), 405: ("METHOD_NOT_ALLOWED", "This path does not take that method")}
-        code, message = codes.get(error.status_code, ("VALIDATION_ERROR", "Not acceptable"))
-        return refusal_response(Refusal(code, message, status=error.status_code, headers=error.headers))
-    return refusal_response(Refusal("INTERNAL_ERROR", "The sandbox itself failed; this is a defect of the sandbox"))
+        code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "VALIDATION_ERROR")
+        return refusal_response(Refusal(code, status=error.status_code, headers=error.headers))
+    return refusal_response(Refusal("INTERNAL_ERROR"))
 
 
 class HostCheck:

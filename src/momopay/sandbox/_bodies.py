@@ -132,7 +132,7 @@ def normalise_phone(phone: str) -> str:
     """Return `254XXXXXXXXX`."""
     match = _PHONE.fullmatch(phone)
     if match is None:
-        raise Refusal("INVALID_PHONE", "The phone number format is not recognised")
+        raise Refusal("INVALID_PHONE")
     return f"254{match[1] or match[2]}"
 
 

@@ -211,7 +211,7 @@ def _events(engine: Engine) -> Handler:
 async def _body(request: Request) -> bytes:
     raw = await request.body()
     if len(raw) > MAXIMUM_BYTES:
-        raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
+        raise Refusal("PAYLOAD_TOO_LARGE")
     return raw
 
 
@@ -313,7 +313,7 @@ def transaction_detail(engine: Engine, transaction_id: str) -> Json:
     state = engine.state
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
-        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction")
+        raise Refusal("TRANSACTION_NOT_FOUND")
     waiting = [each for each in state.deliveries.values() if each.transaction_id == transaction_id and each.due]
     return {
         **transaction_json(transaction),

@@ -221,7 +221,7 @@ def read_transaction(call: Call) -> SnakeRecord:
     # Another account's transaction is as unknown as none: else ids could be probed for.
     if transaction is None or transaction.tenant_id != account.tenant_id:
         status = account.switches.transaction_not_found_status
-        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction", status=status)
+        raise Refusal("TRANSACTION_NOT_FOUND", status=status)
     return read_record(account.switches).model_validate(transaction)
 
 

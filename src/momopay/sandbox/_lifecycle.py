@@ -120,12 +120,12 @@ def _move_money(state: ServiceState, transaction: Transaction, status: Status, n
 def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool = False) -> Transaction:
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
-        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction")
+        raise Refusal("TRANSACTION_NOT_FOUND")
     takes_pin = {Status.PENDING}
     if may_be_late and state.accounts[transaction.tenant_id].account.switches.late_pin:
         takes_pin |= {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
     if transaction.kind is Kind.B2C or transaction.status not in takes_pin:
-        raise Refusal("NOT_PENDING", "No PIN prompt is open for this transaction")
+        raise Refusal("NOT_PENDING")
     return transaction
 
 

@@ -14,6 +14,7 @@ from momopay.sandbox._accounts import Switches
 from momopay.sandbox._bodies import callback_url_pattern
 from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
 from momopay.sandbox._records import Status
+from momopay.sandbox._refusals import CODES
 from momopay.sandbox._serializers import Callback, callback_payload
 from momopay.sandbox._state import ServiceState
 
@@ -26,23 +27,6 @@ _ERROR_DETAIL: Json = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "code": {"type": "string"}, "details": {"type": "object"}},
     "required": ["message", "code", "details"],
-}
-_MEANINGS: Mapping[str, str] = {
-    "INVALID_PHONE": "The phone number format is not recognised",
-    "NO_PAYMENT_CHANNELS": "No channelId was sent, and the account has no payment channels",
-    "NO_DEFAULT_CHANNEL": "No channelId was sent, and no channel of the account is the default",
-    "CHANNEL_NOT_FOUND": "No such payment channel on this account",
-    "INVALID_API_KEY": "The API key is missing, invalid or revoked",
-    "INSUFFICIENT_SERVICE_BALANCE": "The service wallet cannot cover the fee",
-    "KYC_NOT_VERIFIED": "Payouts need approved KYC",
-    "INSUFFICIENT_FUNDS": "The B2C wallet balance is too low",
-    "CHANNEL_IN_USE": "The channel has linked transactions or customers",
-    "TRANSACTION_NOT_FOUND": "No such transaction",
-    "RATE_LIMIT_EXCEEDED": "Too many requests",
-    "STK_TEMP_BANNED": "STK is blocked for this key: low success rate",
-    "TRANSACTION_HEALTH_BLOCKED": "STK is paused: low success rate",
-    "VALIDATION_ERROR": "A field or parameter is missing or not valid",
-    "PAYLOAD_TOO_LARGE": "The request body is over 1 MiB",
 }
 _DETAILS: Mapping[str, Json] = {
     "RATE_LIMIT_EXCEEDED": {"limit": 60, "remaining": 0, "resetInSeconds": 17},
@@ -129,7 +113,7 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     for error_status in sorted({each for _, each in errors}):
         codes = [code for code, each in errors if each == error_status]
         # OpenAPI describes a status once, so the codes that share one are told apart by its examples.
-        shown = {code: {"summary": _MEANINGS[code], "value": _error_example(code)} for code in codes}
+        shown = {code: {"summary": CODES[code][1], "value": _error_example(code)} for code in codes}
         response: Json = {
             "description": ", ".join(codes),
             "content": {
@@ -147,7 +131,7 @@ def _content(schema: str, example: Any) -> Json:
 
 
 def _error_example(code: str) -> Json:
-    error = {"message": _MEANINGS[code], "code": code, "details": _DETAILS.get(code, {})}
+    error = {"message": CODES[code][1], "code": code, "details": _DETAILS.get(code, {})}
     return {"success": False, "error": error, "requestId": str(UUID(int=1))}
 
 

@@ -24,7 +24,7 @@ from momopay.sandbox._hosts import check_callback_url
 from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
-from momopay.sandbox._refusals import Refusal, invalid_field
+from momopay.sandbox._refusals import CODES, Refusal, invalid_field
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._throttling import is_abuse
 
@@ -40,7 +40,7 @@ def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_
     for channel in account.live_channels():
         if channel.id == channel_id:
             return channel
-    raise Refusal(code, "No such payment channel on this account", status=status)
+    raise Refusal(code, CODES["CHANNEL_NOT_FOUND"][1], status=status)
 
 
 def create_channel(account: Account, body: NewChannelBody, now: datetime) -> Channel:
@@ -88,7 +88,7 @@ def make_default(account: Account, channel: Channel) -> None:
 def delete_channel(channel: Channel, linked: Collection[str | None]) -> None:
     """Soft-delete a channel."""
     if channel.id in linked or channel.customers:
-        raise Refusal("CHANNEL_IN_USE", "The channel has linked transactions or customers")
+        raise Refusal("CHANNEL_IN_USE")
     # Kept, because the id must stay in use: transactions of the past name it.
     channel.deleted, channel.is_default = True, False
 
@@ -105,8 +105,8 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
     if credential_id is not None:
         return None
     if channels:
-        raise Refusal("NO_DEFAULT_CHANNEL", "The account has channels but none is the default")
-    raise Refusal("NO_PAYMENT_CHANNELS", "The account has no payment channels")
+        raise Refusal("NO_DEFAULT_CHANNEL")
+    raise Refusal("NO_PAYMENT_CHANNELS")
 
 
 def _account_number(channel_type: str, account_number: str | None, status: int = 400) -> str | None:
@@ -187,9 +187,9 @@ def initiate_payout(
         channel = find_channel(account, body.channel_id, status=400)
     # KYC, funds, fee, in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
-        raise Refusal("KYC_NOT_VERIFIED", "Payouts need approved KYC")
+        raise Refusal("KYC_NOT_VERIFIED")
     if account.b2c_balance < body.amount:
-        raise Refusal("INSUFFICIENT_FUNDS", "The B2C wallet balance is too low")
+        raise Refusal("INSUFFICIENT_FUNDS")
     _check_fee(account)
     shortcode = channel.shortcode if channel else PLATFORM_SHORTCODE
     transaction = _new_transaction(state, account_state, Kind.B2C, body, now, phone, effects, shortcode)
@@ -264,7 +264,7 @@ def _callback_url(state: ServiceState, account: Account, url: str | None) -> str
 def _check_fee(account: Account) -> None:
     # Not "is zero": where no pricing rule is configured the fee is 0, and an empty wallet covers that.
     if account.service_balance < account.fee:
-        raise Refusal("INSUFFICIENT_SERVICE_BALANCE", "The service wallet cannot cover the fee")
+        raise Refusal("INSUFFICIENT_SERVICE_BALANCE")
 
 
 def _deduct_fee(state: ServiceState, account: Account, transaction: Transaction) -> None:
