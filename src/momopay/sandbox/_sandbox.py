@@ -24,7 +24,6 @@ from momopay.sandbox._outcomes import Outcome, PlannedOutcome
 from momopay.sandbox._records import CallbackRecord, HasTransactionId, Movement, ReceivedRequest
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._throttling import StkHealth
 
 
 class Sandbox:
@@ -150,11 +149,7 @@ class Sandbox:
         return list(self._running.state.ledger)
 
     def account(self, key: str) -> Account:
-        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time.
-
-        Raises:
-            ValueError: The key is not a test key.
-        """
+        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time."""
         engine = self._running
         if not key.startswith("pk_test_"):
             raise ValueError("the sandbox has accounts for pk_test_ keys only")
@@ -162,11 +157,11 @@ class Sandbox:
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
-        self._pause(key, StkHealth.block)
+        self._change(lambda state, now: state.account_of(key, now).health.block(now))
 
     def ban_stk(self, key: str) -> None:
         """Begin the 1-hour STK_TEMP_BANNED for this key now."""
-        self._pause(key, StkHealth.ban)
+        self._change(lambda state, now: state.account_of(key, now).health.ban(now))
 
     def advance(self, seconds: float) -> None:
         """Move time by exactly `seconds`, without sleeping.
@@ -175,22 +170,21 @@ class Sandbox:
         answer awaited, retries within the span included. `advance(0)` delivers what is due now.
 
         Raises:
-            ValueError: `seconds` is negative or not finite.
             RuntimeError: The sandbox is not running, or was closed meanwhile.
         """
         self._started.wait_for(self._running.advance(seconds))
 
     def enter_pin(self, transaction: str | HasTransactionId) -> None:
         """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s)."""
-        self._act_on_prompt(_lifecycle.enter_pin, transaction)
+        self._change(lambda state, now: _lifecycle.enter_pin(state, _id_of(transaction), now))
 
     def cancel(self, transaction: str | HasTransactionId) -> None:
         """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`)."""
-        self._act_on_prompt(_lifecycle.cancel, transaction)
+        self._change(lambda state, now: _lifecycle.cancel(state, _id_of(transaction), now))
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
         """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay."""
-        self._act_on_prompt(_lifecycle.ignore, transaction)
+        self._change(lambda state, now: _lifecycle.ignore(state, _id_of(transaction), now))
 
     def fail_next(
         self,
@@ -226,27 +220,16 @@ class Sandbox:
         """Plan how the next `times` prompts (STK or top-up) or payouts end, whatever their phone number says.
 
         `phone` limits it to the payments of one number.
-
-        Raises:
-            ValueError: No such outcome or kind, no phone number, or `times` below 1.
         """
         planned = PlannedOutcome(Outcome(outcome), phone, kind, times)
         self._started.on_loop(lambda: self._running.state.outcomes.waiting.append(planned))
 
     def clear_planned(self, plan_id: str | None = None) -> None:
-        """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id.
-
-        Raises:
-            ValueError: Nothing with this id is planned.
-        """
+        """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id."""
         self._started.on_loop(lambda: self._running.clear_planned(plan_id))
 
     def resend(self, callback: str | CallbackRecord) -> None:
-        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record.
-
-        Raises:
-            Refusal: No callback has this id.
-        """
+        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record."""
         self._started.wait_for(self._running.send_again(callback if isinstance(callback, str) else callback.id))
 
     def reset(self) -> None:
@@ -266,25 +249,16 @@ class Sandbox:
             raise RuntimeError("the sandbox has not been started: use it as a context manager")
         return self._runner
 
-    def _act_on_prompt(
-        self, act: Callable[[ServiceState, str, datetime], object], transaction: str | HasTransactionId
-    ) -> None:
+    def _change(self, act: Callable[[ServiceState, datetime], object]) -> None:
         engine = self._running
-        transaction_id = transaction if isinstance(transaction, str) else transaction.transaction_id
 
         def run() -> None:
-            act(engine.state, transaction_id, engine.catch_up())
+            act(engine.state, engine.catch_up())
+            engine.state.version += 1
             engine.commit()
 
         self._started.on_loop(run)
 
-    def _pause(self, key: str, begin: Callable[[StkHealth, datetime], None]) -> None:
-        engine = self._running
 
-        def act() -> None:
-            now = engine.catch_up()
-            begin(engine.state.account_of(key, now).health, now)
-            engine.state.version += 1
-            engine.commit()
-
-        self._started.on_loop(act)
+def _id_of(transaction: str | HasTransactionId) -> str:
+    return transaction if isinstance(transaction, str) else transaction.transaction_id
