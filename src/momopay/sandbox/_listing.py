@@ -1,6 +1,7 @@
 """Lists of transactions: filters, a cursor that new transactions do not shift, and the overview."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -113,14 +114,9 @@ def list_page(account_state: AccountState, filters: Filters, now: datetime) -> P
 
 def _overview(account_state: AccountState, filters: Filters, now: datetime) -> dict[str, int]:
     # Most lists are polls without such filters; a scan for each would make 100,000 transactions slow.
-    counts: Mapping[tuple[Kind, Status], int] = account_state.counts
+    counts = account_state.counts
     if filters.needs_scan or account_state.lagging:
-        scanned: dict[tuple[Kind, Status], int] = {}
-        for transaction in account_state.history:
-            if filters.match(transaction, now):
-                pair = transaction.kind, transaction.status
-                scanned[pair] = scanned.get(pair, 0) + 1
-        counts = scanned
+        counts = Counter((each.kind, each.status) for each in account_state.history if filters.match(each, now))
     overview = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
     for (kind, status), count in counts.items():
         if filters.kind in {None, kind} and filters.status in {None, status}:

@@ -4,7 +4,7 @@ They know no clock: `now` is always passed in.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -21,9 +21,9 @@ HEALTH_PAUSE = timedelta(minutes=30)
 BAN = timedelta(hours=1)
 
 
-def throttled(code: str, message: str, seconds: int, details: Mapping[str, object]) -> Refusal:
+def throttled(code: str, seconds: int, **details: object) -> Refusal:
     """Return a 429 with its wait, whole seconds, in a Retry-After header too."""
-    return Refusal(code, message, details=details, headers={"retry-after": str(seconds)})
+    return Refusal(code, details=details, headers={"retry-after": str(seconds)})
 
 
 # The names of the fields of both dataclasses are also the format of the state file, see `_store`.
@@ -42,8 +42,7 @@ class RateWindow:
         if used >= limit:
             # Rounded up, so that a client which waits exactly this long is not refused again.
             wait = max(1, ceil((opened + WINDOW - now).total_seconds()))
-            details = {"limit": limit, "remaining": 0, "resetInSeconds": wait}
-            raise throttled("RATE_LIMIT_EXCEEDED", "Too many requests", wait, details)
+            raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
         self.count += 1
         if window == "sliding":
             self.hits.append(now)
@@ -92,18 +91,15 @@ class StkHealth:
         """Raise if a new STK request must not be let through."""
         if self.blocked_until is not None and now < self.blocked_until:
             wait = ceil((self.blocked_until - now).total_seconds())
-            details = {
-                "retryAfterSeconds": wait,
-                "blockedUntil": iso(self.blocked_until),
-                "successRate": self.success_rate,
-                "sampleSize": SAMPLE,
-                "minSuccessRate": MINIMUM_SUCCESS,
-            }
-            raise throttled("TRANSACTION_HEALTH_BLOCKED", "STK is paused: low success rate", wait, details)
+            until, rates = (
+                iso(self.blocked_until),
+                {"successRate": self.success_rate, "minSuccessRate": MINIMUM_SUCCESS},
+            )
+            code = "TRANSACTION_HEALTH_BLOCKED"
+            raise throttled(code, wait, retryAfterSeconds=wait, blockedUntil=until, sampleSize=SAMPLE, **rates)
         if self.banned_until is not None and now < self.banned_until:
             wait = ceil((self.banned_until - now).total_seconds())
-            message = "STK is blocked for this key: low success rate"
-            raise throttled("STK_TEMP_BANNED", message, wait, {"retryAfterSeconds": wait})
+            raise throttled("STK_TEMP_BANNED", wait, retryAfterSeconds=wait)
 
 
 def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datetime) -> bool:
