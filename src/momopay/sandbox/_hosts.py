@@ -1,10 +1,10 @@
-"""Which callback URLs are accepted, and to which of them anything is ever sent: loopback and hosts that were named."""
+"""Under which names the sandbox answers, and to which hosts callbacks go: loopback, and hosts that were named."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from momopay.sandbox._refusals import invalid_field
+from momopay.sandbox._refusals import Refusal, invalid_field
 
 
 def _split(url: str) -> SplitResult | None:
@@ -38,11 +38,7 @@ def is_public(host: str) -> bool:
 
 
 def host_names(hosts: Collection[str]) -> frozenset[str]:
-    """Return host names as they are compared.
-
-    Raises:
-        ValueError: One is no host name or address alone.
-    """
+    """Return host names as they are compared."""
     names = frozenset(host.lower() for host in hosts)
     for name in names:
         parts = _split(f"http://[{name}]" if ":" in name else f"http://{name}")
@@ -52,11 +48,7 @@ def host_names(hosts: Collection[str]) -> frozenset[str]:
 
 
 def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
-    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`.
-
-    Raises:
-        Refusal: VALIDATION_ERROR.
-    """
+    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`."""
     if url is None:
         return None
     parts = _split(url)
@@ -75,3 +67,33 @@ def may_be_sent(url: str, hosts: Collection[str] = ()) -> bool:
     if parts is None or parts.hostname is None:
         return False
     return is_loopback(parts.hostname) or parts.hostname in hosts
+
+
+class Guard:
+    """Keeps other web sites out of the pages and the control routes, which ask for no key.
+
+    Any site that a developer visits can make the browser send requests to loopback; these checks are what stops it.
+    """
+
+    def __init__(self, hosts: Collection[str] = ()) -> None:
+        """The sandbox answers under the names of loopback, and under `hosts`."""
+        self.hosts: frozenset[str] = host_names(hosts)
+
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """Raise if a request came under another name: that would be DNS rebinding."""
+        try:
+            name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        except ValueError:
+            name = ""
+        if not is_loopback(name) and name not in self.hosts:
+            others = " and those given as --allow-host" if self.hosts else ""
+            raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
+
+    def check(self, headers: Mapping[str, str], scheme: str) -> None:
+        """Raise if the request is not from the sandbox's own pages, or from a program."""
+        self.check_host(headers)
+        # Programs send neither header; browsers send one or both, and scripts cannot change them.
+        origin = headers.get("origin")
+        foreign = origin is not None and origin != f"{scheme}://{headers.get('host')}"
+        if foreign or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+            raise Refusal("FORBIDDEN", "Another site may not drive the sandbox")
