@@ -194,15 +194,6 @@ _REPORT: Final[Mapping[Stage, Update]] = {
 _PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 _ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
 _DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
-_SELECT_OTHERS: Final = (
-    select(_of.transaction_id)
-    .join(payments, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
-    .where(
-        IN_ACCOUNT,
-        _row.wire_reference == bindparam("the_wire_reference"),
-        or_(_row.kind != bindparam("the_kind"), _row.reference != bindparam("the_reference")),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -302,9 +293,9 @@ class Store:
 
     def others(self, entry: JournalEntry) -> frozenset[str]:
         """Return the transactions with the entry's reference that the journal knows to be of other payments."""
-        values = self._values(entry.kind, entry.reference, the_wire_reference=entry.wire_reference)
-        with self.database.connection() as connection:
-            return frozenset(connection.execute(_SELECT_OTHERS, values).scalars())
+        sharing = self.by_wire_reference(entry.wire_reference)
+        others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
+        return frozenset(identity for each in others for identity in each.transaction_ids)
 
     def select(self, *where: Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
@@ -544,7 +535,7 @@ class Store:
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
             ahead = timedelta(seconds=entry.clock_offset or 0.0)
             sent_at = min(sent_at, report.created_at + ahead)
-        columns: dict[str, object] = dict.fromkeys(each.name for each in transactions.c)
+        columns: dict[str, Any] = dict.fromkeys(each.name for each in transactions.c)
         columns |= {"account": self.account, "kind": entry.kind, "reference": entry.reference}
         columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
         columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
