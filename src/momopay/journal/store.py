@@ -109,9 +109,10 @@ def _new(column: str, table: Any = _row) -> BindParameter[Any]:
     return bindparam(f"new_{column}", type_=table[column].type)
 
 
-# Of the clock that wrote `sent_at`: what a later attempt measures is the offset of another moment.
+# Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
 _OFFSET: Final = case(
-    (_row.attempts > 1, _row.clock_offset), else_=func.coalesce(_row.clock_offset, _new("clock_offset"))
+    (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
+    else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
 )
 _IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
 _BEGIN: Final = {
@@ -176,7 +177,7 @@ _IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SU
 _IS_OPEN: Final = or_(
     _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
 )
-_IS_REVERSED: Final = _of.status == TransactionStatus.REVERSED
+_IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
 _reported: Final = {name: _new(name, _of) for name in _REPORTED}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
 _LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
@@ -185,7 +186,7 @@ _LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.le
 _REPORT: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
-    .where(_IS_TRANSACTION, _IS_NOT_PAID, ~_IS_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
+    .where(_IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
     .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
     Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
 }
@@ -193,15 +194,6 @@ _REPORT: Final[Mapping[Stage, Update]] = {
 _PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 _ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
 _DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
-_SELECT_OTHERS: Final = (
-    select(_of.transaction_id)
-    .join(payments, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
-    .where(
-        IN_ACCOUNT,
-        _row.wire_reference == bindparam("the_wire_reference"),
-        or_(_row.kind != bindparam("the_kind"), _row.reference != bindparam("the_reference")),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -301,9 +293,9 @@ class Store:
 
     def others(self, entry: JournalEntry) -> frozenset[str]:
         """Return the transactions with the entry's reference that the journal knows to be of other payments."""
-        values = self._values(entry.kind, entry.reference, the_wire_reference=entry.wire_reference)
-        with self.database.connection() as connection:
-            return frozenset(connection.execute(_SELECT_OTHERS, values).scalars())
+        sharing = self.by_wire_reference(entry.wire_reference)
+        others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
+        return frozenset(identity for each in others for identity in each.transaction_ids)
 
     def select(self, *where: Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
@@ -543,7 +535,7 @@ class Store:
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
             ahead = timedelta(seconds=entry.clock_offset or 0.0)
             sent_at = min(sent_at, report.created_at + ahead)
-        columns: dict[str, object] = dict.fromkeys(each.name for each in transactions.c)
+        columns: dict[str, Any] = dict.fromkeys(each.name for each in transactions.c)
         columns |= {"account": self.account, "kind": entry.kind, "reference": entry.reference}
         columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
         columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
