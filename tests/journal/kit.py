@@ -182,9 +182,9 @@ def found(journal: Journal, reference: str = "r", kind: EntryKind | None = None)
     return entry
 
 
-def states(journal: Journal) -> dict[str, JournalState]:
-    """Return the state of each reference."""
-    return {entry.reference: entry.state for entry in journal.entries()}
+def statuses_of(entry: JournalEntry) -> list[str]:
+    """Return the id and the status of each transaction, oldest first."""
+    return [f"{each.transaction_id} {each.status}" for each in entry.transactions]
 
 
 # What the service says
@@ -249,6 +249,12 @@ def execute(journal: Journal, statement: str) -> list[Row[Any]]:
         return list(result) if result.returns_rows else []
 
 
+def engine_of(journal: Journal) -> Any:
+    """Return what this process uses the journal's database by."""
+    with store_of(journal).database.connection() as connection:
+        return connection.engine
+
+
 @contextmanager
 def before_each(work: Callable[[str], object], journal: Journal | None = None) -> Generator[None]:
     """Do something with the text of each statement just before a journal, or any, executes it."""
@@ -256,7 +262,7 @@ def before_each(work: Callable[[str], object], journal: Journal | None = None) -
     def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
         work(text)
 
-    engine = Engine if journal is None else store_of(journal).database.backend().engine
+    engine = Engine if journal is None else engine_of(journal)
     event.listen(engine, "before_cursor_execute", listen)
     try:
         yield

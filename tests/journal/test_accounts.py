@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from momopay.journal.identity import KeyIdentity
 
 from journal.kit import before_each, execute, in_threads
 from momopay import ConfigurationError, Journal
-from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import accounts_of
 
 HERE = KeyIdentity(mode="live", host="api.example", key="a")

@@ -109,9 +109,10 @@ def _new(column: str, table: Any = _row) -> BindParameter[Any]:
     return bindparam(f"new_{column}", type_=table[column].type)
 
 
-# Of the clock that wrote `sent_at`: what a later attempt measures is the offset of another moment.
+# Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
 _OFFSET: Final = case(
-    (_row.attempts > 1, _row.clock_offset), else_=func.coalesce(_row.clock_offset, _new("clock_offset"))
+    (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
+    else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
 )
 _IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
 _BEGIN: Final = {
@@ -176,7 +177,7 @@ _IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SU
 _IS_OPEN: Final = or_(
     _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
 )
-_IS_REVERSED: Final = _of.status == TransactionStatus.REVERSED
+_IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
 _reported: Final = {name: _new(name, _of) for name in _REPORTED}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
 _LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
@@ -185,7 +186,7 @@ _LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.le
 _REPORT: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
-    .where(_IS_TRANSACTION, _IS_NOT_PAID, ~_IS_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
+    .where(_IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
     .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
     Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
 }

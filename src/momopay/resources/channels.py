@@ -37,11 +37,6 @@ class Channels(Resource[BackendT]):
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
-
-        Raises:
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            APIError: Any other refusal.
         """
         return (await call(self._session, LIST, "/payment-wallet/channels")).items
 
@@ -56,10 +51,7 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            RequestValidationError: Not an id.
             ChannelNotFoundError: Unknown, another account's, or deleted.
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            APIError: Any other refusal.
         """
         return await call(self._session, GET, channel_path(channel_id))
 
@@ -86,10 +78,7 @@ class Channels(Resource[BackendT]):
             The new channel.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The channel may exist; list the channels before you create it again.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal.
         """
         request = ChannelRequest.checked(
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
@@ -120,7 +109,6 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             APIConnectionError: No response; ``may_have_executed`` says whether the change may be in force.
             ServerError: The service kept failing; read the channel to see whether it changed.
             APIError: Any other refusal; with ``may_have_executed`` the change may be in force. The code for an unknown
@@ -139,7 +127,6 @@ class Channels(Resource[BackendT]):
             channel_id: The channel's id, or the channel.
 
         Raises:
-            RequestValidationError: Not an id.
             ChannelInUseError: It has transactions or customers; it cannot be deleted.
             ChannelNotFoundError: Unknown, another account's, or deleted before.
             APIConnectionError: No response; ``may_have_executed`` says whether it may have been deleted.

@@ -37,9 +37,7 @@ class Listing(Resource[BackendT]):
             The transaction as it is now.
 
         Raises:
-            RequestValidationError: Not an id.
             TransactionNotFoundError: The account has no such transaction.
-            MomoPayError: Whatever `list` raises.
         """
         return await call(self._session, GET, transaction_path(transaction_id))
 
@@ -77,15 +75,6 @@ class Listing(Resource[BackendT]):
 
         Returns:
             The page, with counts over the whole filtered set.
-
-        Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline.
-            ProtocolError: Something else answered; check base_url.
-            APIError: Any other refusal.
         """
         query = TransactionQuery.checked(
             limit=limit,
@@ -137,7 +126,6 @@ class Listing(Resource[BackendT]):
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
 
         Raises:
-            RequestValidationError: Refused locally, at once; fix the arguments in ``.fields``.
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
@@ -186,10 +174,6 @@ class Listing(Resource[BackendT]):
 
         Returns:
             Every transaction that fits, newest first.
-
-        Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
-            MomoPayError: Whatever `list` raises.
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (matches,) = await search(self._session, [wanted])

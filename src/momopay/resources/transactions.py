@@ -100,7 +100,6 @@ class Transactions(Listing[BackendT]):
             The transaction, ended.
 
         Raises:
-            RequestValidationError: Not an id.
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. It may still
                 succeed, so money may yet move: read it again later.
             TransactionNotFoundError: The account has no such transaction.
@@ -219,9 +218,6 @@ class Transactions(Listing[BackendT]):
 
         Args:
             callback: The callback that came, or the transaction's id.
-
-        Raises:
-            RequestValidationError: Not an id.
         """
         # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success

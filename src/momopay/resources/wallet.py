@@ -29,14 +29,6 @@ class Wallet(Resource[BackendT]):
 
         Returns:
             The spendable balance and the ledger balance.
-
-        Raises:
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline.
-            ProtocolError: Something else answered; check base_url.
-            APIError: Any other refusal.
         """
         return await call(self._session, BALANCE, "/wallets/service/balance")
 
@@ -67,12 +59,7 @@ class Wallet(Resource[BackendT]):
             The top-up, PENDING until the prompt is answered; the balance follows in 1 to 2 minutes.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The prompt may have been sent; call again with ``.idempotency_key``.
-            InvalidPhoneError: The service refused the number.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
             APIError: Any other refusal; ``may_have_executed`` says whether an attempt may have executed: an earlier
                 one, or the last one, if its code is not specified.
         """
