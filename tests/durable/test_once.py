@@ -33,9 +33,8 @@ from durable.kit import (
     record,
     requests,
 )
-from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, just_before, lease_of, put, sender
+from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, just_before, lease_of, put, sender, store_of
 from journal.kit import report as report_of
-from journal.kit import store_of
 from momopay import (
     AsyncClient,
     Client,
@@ -93,7 +92,9 @@ def test_a_prompt_that_was_cancelled_is_followed_by_another_in_the_same_call(
     pay_in(sandbox, second)
     before = len(sandbox.requests)
     ended = [sdk(collect(journal)) for _ in range(3)]
-    assert {(each.transaction_id, each.is_new, each.is_paid) for each in ended} == {(second.transaction_id, False, True)}
+    assert {(each.transaction_id, each.is_new, each.is_paid) for each in ended} == {
+        (second.transaction_id, False, True)
+    }
     assert requests(sandbox)[before - len(sandbox.requests) :] == [f"GET /transactions/{second.transaction_id}"] * 3
     entry = found(journal)
     assert (entry.state, entry.attempts, entry.transaction_id) == (ACCEPTED, 2, second.transaction_id)
