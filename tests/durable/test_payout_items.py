@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from momopay.resources.payout_items import PayoutLimits, item_of, reference_in
 
 from momopay import JournalState, OutcomeUnknownError, PayoutItem, PayoutOutcome, RequestValidationError
 from momopay.models.requests import PayoutRequest
-from momopay.resources.payout_items import PayoutLimits, item_of, reference_in
 
 ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={"file": "a.csv"})
 
