@@ -20,10 +20,8 @@ from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus, has_settled
-from momopay.models.matching import RequestedPayment
-from momopay.models.payouts import Payout
-from momopay.models.stk import StkTransaction
-from momopay.models.transactions import TransactionSummary
+from momopay.models.requests import RequestedPayment
+from momopay.models.transactions import Payout, StkTransaction, TransactionSummary
 from momopay.money import format_amount
 from momopay.urls import is_loopback
 

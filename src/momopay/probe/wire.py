@@ -15,7 +15,6 @@ from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
-from momopay._core.retry import http_date
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact
