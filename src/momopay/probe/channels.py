@@ -1,7 +1,6 @@
 """What creating, changing and deleting a channel shows. The channel is the probe's own, and is deleted at the end.
 
-Its name says that it is a probe's, so whatever ends a run, the next one finds what was left. It is not to be the
-default channel, and nothing is paid through it.
+Its name says that it is a probe's, so the next run finds what was left. Nothing is paid through it.
 """
 
 from __future__ import annotations

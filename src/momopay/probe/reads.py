@@ -30,6 +30,10 @@ from momopay.probe.wire import (
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
+_FIRST_ROWS: Final = (
+    *("balance_read", "channels_read", "list_read"),
+    *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
+)
 _NONSENSE: Final = "MOMOPAY_PROBE"
 # What is invalid, or not specified.
 _PARAMETERS: Final = (
@@ -73,25 +77,18 @@ _STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code"
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
-    balance, channels, listed = wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)
-    if {answer.status for answer in wire.reads} == {UNAUTHORIZED}:
+    balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
+    if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
-    missing, malformed = wire.get(f"{LIST}/{uuid4()}"), wire.get(f"{LIST}/momopay-probe")
-    nowhere = wire.get("/momopay-probe")
+    made_up = (f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
+    missing, malformed, nowhere = (wire.get(path) for path in made_up)
     # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
     shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
     if all(answer.is_failure for answer in wire.reads):
         raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
     if not any("success" in answer.envelope for answer in wire.reads):
         raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
-    for name, answer in (
-        ("balance_read", balance),
-        ("channels_read", channels),
-        ("list_read", listed),
-        ("transaction_not_found", missing),
-        ("malformed_transaction_id", malformed),
-        ("unknown_path", nowhere),
-    ):
+    for name, answer in zip(_FIRST_ROWS, (*first, missing, malformed, nowhere), strict=True):
         findings.add_outcome(name, answer)
     is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)

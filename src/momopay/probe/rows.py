@@ -1,7 +1,4 @@
-"""What the service page leaves open and a probe asks, as data: the switches of the sandbox, and other facts.
-
-docs/go-live/probe.md describes each of them.
-"""
+"""What the service page leaves open and a probe asks, as data. docs/go-live/probe.md describes each row."""
 
 from __future__ import annotations
 

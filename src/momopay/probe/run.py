@@ -38,8 +38,7 @@ def probe(
         write: Also create, change and delete a channel of its own. However that ends, the channel is deleted and the
             default channel restored; after a kill, the next run with `write` deletes the channel.
         rate: Also use up a minute's requests. Until a minute after it, other programs with the key get 429.
-        spend: Also send one or two prompts, and follow each for five minutes at most, and its fee for five more. If an
-            earlier one in its journal has not ended, that is followed instead.
+        spend: Also send one or two prompts, and follow them; or one of an earlier run that has not ended.
         note: Called with a sentence before each thing that leaves a trace; by default it is logged.
         save: Called with what was found so far, after each step.
 

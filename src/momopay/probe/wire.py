@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, cast
@@ -132,7 +133,9 @@ class Answer:
         self.status = status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
         self.is_empty = not body.strip()
-        self.envelope = _parsed(body)  # the JSON object that the body is
+        self.envelope: Mapping[str, Any] = {}  # the JSON object that the body is
+        with suppress(ValueError, ArithmeticError, RecursionError):
+            self.envelope = _object(json.loads(body, parse_float=Decimal))
         # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
         is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
         says_no = self.envelope.get("success") is False
@@ -177,13 +180,6 @@ class Transaction:
     def _text(self, *names: str) -> str:
         value = field_of(self.record, *names)
         return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
-
-
-def _parsed(body: bytes) -> Mapping[str, Any]:
-    try:
-        return _object(json.loads(body, parse_float=Decimal))
-    except (ValueError, ArithmeticError, RecursionError):
-        return {}
 
 
 def _object(value: object) -> Mapping[str, Any]:
