@@ -22,7 +22,6 @@ Note: TypeAlias = Callable[[str], object]
 # Tills that nobody has: one to create, and one to change to.
 _SHORTCODES: Final = ("999991", "999992")
 _OWN_NAME: Final = re.compile("momopay probe [a-z]{8}")
-_ATTEMPTS: Final = 3
 
 
 def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
@@ -91,7 +90,7 @@ def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> 
     """Delete the channel, by its name since the answer with its id may be lost, and restore the default channel."""
     is_as_it_was = False
     try:
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(3):
             wire.sleep(2.0 * attempt)
             listed = wire.get(CHANNELS)
             left = [channel for channel in listed.items if channel.get("name") == name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -56,7 +55,6 @@ _FORMATS: Final = (
     ("milliseconds", "32472144000000", "946684800000"),
 )
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
-_MOST_READS: Final = 5
 _NAIROBI: Final = 3.0  # hours ahead of UTC
 _FEES: Final = ("transactionFee", "transaction_fee")
 _CURSORS: Final = ("nextCursor", "next_cursor")
@@ -121,8 +119,8 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
     ended_well = [item for item in listed.transactions if item.status in _SHOW_FEES] or listed.transactions
     item = next((each for each in ended_well if each.fee), ended_well[0])
     look_at_read(findings, item, listed, *read_one(wire, item.id))
-    prompts = (each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"})
-    for prompt in islice(prompts, _MOST_READS):
+    prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
+    for prompt in prompts[:5]:
         last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
         if last.status == "CANCELLED" or last.result_code == ResultCode.CANCELLED_BY_USER:
             findings.add("cancel_ends_as", last.status, shown, sentence="A cancelled prompt has that status.")

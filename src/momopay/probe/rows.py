@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, TypeAlias
-
-Choice: TypeAlias = bool | int | str
+from typing import Final
 
 
 class Cost(Enum):
@@ -34,7 +32,7 @@ class Row:
 
     name: str
     cost: Cost
-    values: tuple[Choice, ...] = ()
+    values: tuple[bool | int | str, ...] = ()
     is_switch: bool = False
 
 
