@@ -44,21 +44,19 @@ def check(journal: Journal) -> None:
 
 def is_refused(journal: Journal) -> bool:
     """Return whether every use that would pay is refused, and none that only looks."""
+    problem: ConfigurationError | None = None
     try:
         check(journal)
     except ConfigurationError as error:
-        assert "went back in time" in str(error)
-        assert not error.may_have_executed
-        assert journal.check().went_back == str(error)
-        assert list(journal.entries()) is not None
-        return True
-    assert journal.check().went_back is None
-    return False
+        problem = error
+    assert problem is None or ("went back in time" in str(problem) and not problem.may_have_executed)
+    assert journal.check().went_back == (None if problem is None else str(problem))
+    return problem is not None
 
 
 def sequence(journal: Journal) -> tuple[int, int]:
-    ((restored, number),) = execute(journal, "SELECT restored, sequence FROM momopay_journal")
-    return restored, number
+    (row,) = execute(journal, "SELECT restored, sequence FROM momopay_journal")
+    return row[0], row[1]
 
 
 def set_back(journal: Journal, number: int = 1) -> None:
@@ -247,9 +245,10 @@ def test_a_file_that_cannot_be_read_is_a_journal_error(url: str, kept: Path) -> 
     kept.unlink()
     kept.mkdir()
     with Journal(url) as journal:
-        for use in (check, lambda journal: journal.accept_restored(by="Njeri")):
-            with pytest.raises(JournalError):
-                use(journal)
+        with pytest.raises(JournalError):
+            check(journal)
+        with pytest.raises(JournalError):
+            journal.accept_restored(by="Njeri")
 
 
 # A person accepts it
