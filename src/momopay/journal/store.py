@@ -68,7 +68,7 @@ from momopay.journal.schema import (
     update_one,
 )
 from momopay.journal.watermark import Watermark
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import TransactionStatus, has_settled
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -502,6 +502,9 @@ class Store:
         values = self._values(entry.kind, entry.reference, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in _REPORTED if name != "learned_at_service"}
         values |= {"new_clock_offset": clock_offset, "new_learned_at_service": report.service_time}
+        # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
+        if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
+            values["new_unhandled_since"] = None
         with self.database.transaction() as connection:
             connection.execute(_LOCK, values)
             before = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
