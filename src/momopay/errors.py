@@ -1,9 +1,11 @@
 """Everything that momopay raises.
 
     MomoPayError
-    |- ConfigurationError         no key, no base_url, TLS missing, live key on loopback,
-    |                             senseless options, unreadable CA file, a journal of
-    |                             another account
+    |- ConfigurationError         no key, a key that is not pk_..., no base_url, http:// to
+    |                             a host that is not loopback, live key to loopback,
+    |                             senseless options, unreadable CA file, no journal, one of
+    |                             another account or that cannot be opened, a callback
+    |                             secret under 16 bytes
     |- RequestValidationError     also ValueError; refused here, nothing was sent;
     |                             .fields {name: message}
     |- CallbackError
@@ -11,8 +13,8 @@
     |  |- ForgedCallbackError     the token of the callback URL is missing or wrong
     |  `- CallbackMismatchError   the service's own record differs; .fields
     |- APIConnectionError         no response; the call is safe to repeat or was not sent
-    |- BudgetExhaustedError       no slot in the rate budget within the deadline;
-    |                             not sent; .retry_after
+    |- BudgetExhaustedError       no slot in the rate budget within the deadline, or within
+    |                             max_wait; not sent; .retry_after
     |- OutcomeUnknownError        a payment, top-up or channel creation may have
     |                             executed; reconcile it
     |- ProtocolError              a response that is not the service's: HTML,
@@ -21,7 +23,8 @@
     |- DuplicatePayoutError, DuplicateCollectionError
     |                             the same reference was used before with another amount
     |                             or phone
-    |- JournalError               the journal's database failed; this call sent nothing
+    |- JournalError               the journal's database failed; may_have_executed is False
+    |                             only where it is known that nothing was sent
     `- APIError                   the service refused; .code .message .details
        |                          .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError,
@@ -187,7 +190,9 @@ class APIConnectionError(MomoPayError):
 
 
 class BudgetExhaustedError(MomoPayError):
-    """The rate budget has no slot within the deadline. Nothing was sent. Call again after `retry_after`.
+    """The rate budget has no slot within the deadline, or within the client's `max_wait`. Nothing was sent.
+
+    Call again after `retry_after`.
 
     Attributes:
         retry_after: Seconds until the next slot.

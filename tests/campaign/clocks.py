@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import update
 
 from momopay import Journal, JournalError
-from momopay._core import clock as service_clock
+from momopay._core import session as service_clock
 from momopay.journal.schema import payments
 
 SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}

@@ -19,15 +19,13 @@ from momopay._core.response import (
     check_success,
     failure_from_response,
     failure_without_response,
-    http_date,
     parse_envelope,
-    retry_after,
     transaction_id_in,
 )
 from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._transport import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.models.records import Envelope
-from momopay.models.wallet import WalletBalance
+from momopay.models.account import WalletBalance
 
 URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}
@@ -301,69 +299,3 @@ def test_an_answer_of_the_service_that_lacks_something_does_not_ask_for_the_addr
 )
 def test_a_failure_without_a_response_names_host_and_port(error: NoResponseError, text: str) -> None:
     assert str(failure_without_response(error, URL).error).startswith(text)
-
-
-# Headers.
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0", 0.0),
-        ("17", 17.0),
-        (" 17 ", 17.0),
-        ("-1", None),
-        ("1.5", None),
-        ("soon", None),
-        ("", None),
-        ("٣", None),
-        ("9" * 400, 1e9),
-        ("Wed, 99 Nov 2026 07:28:00 GMT", None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        ("Wed, 21 Oct 2015 07:28:00", 0.0),
-    ],
-)
-def test_retry_after_is_digits_or_a_date_and_junk_is_ignored(text: str, seconds: float | None) -> None:
-    assert retry_after({"retry-after": text}) == seconds
-
-
-def test_no_header_is_no_pause() -> None:
-    assert retry_after({}) is None
-
-
-def test_retry_after_as_a_date_to_come() -> None:
-    when = datetime.now(UTC) + timedelta(seconds=100)
-    seconds = retry_after({"retry-after": format_datetime(when, usegmt=True)})
-    assert seconds is not None
-    assert 90 < seconds <= 100
-
-
-@given(st.text())
-def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
-    seconds = retry_after({"retry-after": text})
-    assert seconds is None or seconds >= 0
-
-
-WHEN = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    "text", ["Sun, 22 Nov 2026 14:00:00 GMT", "Sun, 22 Nov 2026 17:00:00 +0300", "Sun, 22 Nov 2026 14:00:00 -0000"]
-)
-def test_a_date_has_a_zone(text: str) -> None:
-    assert http_date(text) == WHEN
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "soon",
-        "30",
-        "Sun, 32 Nov 2026 14:00:00 GMT",
-        "Sun, 22 Nov 2026 14:00:00 +99999999999999",
-        "Sun, 99999999999999999999 Nov 2026 14:00:00 GMT",
-    ],
-)
-def test_anything_else_is_none(text: str) -> None:
-    assert http_date(text) is None

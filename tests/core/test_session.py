@@ -13,8 +13,8 @@ import pytest
 import momopay
 from forked import succeeds_in_child
 from momopay import RateBudget
-from momopay._core.config import Account
-from momopay._core.session import ServiceClock, StkPause, hash_of, key_state_for
+from momopay._core.config import Account, hash_of
+from momopay._core.session import ServiceClock, StkPause, key_state_for
 
 
 def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
@@ -111,7 +111,7 @@ def test_the_offset_follows_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch)
 
     boot = 10.0
     monkeypatch.setattr("momopay._core.session.datetime", Machine)
-    monkeypatch.setattr("momopay._transport.clock.now", lambda: boot)
+    monkeypatch.setattr("momopay._core.session.now", lambda: boot)
     clock = ServiceClock()
     clock.observe({"date": format_datetime(Machine.now(UTC), usegmt=True)})
     boot, Machine.ahead = 500.0, 3600.0

@@ -10,8 +10,9 @@ import asyncio
 import gc
 import inspect
 import os
+import sqlite3
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from unittest.mock import patch
 from docs.blocks import Block, blocks_in
 from drivers import unique_key
 from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget
-from momopay._core import key_state
+from momopay._core import session
 from momopay._polling.wait import TransactionWait
 from momopay.sandbox import Sandbox
 from patience import until
@@ -53,13 +54,14 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
         "account": sandbox.account(key),
         "asgi_served": asgi_served,
         "key": key,
+        "let_leases_end": let_leases_end,
         "sandbox": sandbox,
         "until": until,
         "wsgi_served": wsgi_served,
     }
     with (
         waits_scaled(SPEED),
-        patch.object(key_state, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
+        patch.object(session, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
         patch.dict(os.environ, environment),
         asyncio.Runner() as runner,
     ):
@@ -85,6 +87,12 @@ def waits_scaled(speed: float) -> AbstractContextManager[Any]:
         begin(watch, *others, scaled)
 
     return patch.object(TransactionWait, "__init__", begin_scaled)
+
+
+def let_leases_end(file: str) -> None:
+    """Let the latest attempt of every payment in a SQLite journal be long ago, so that a person may release it."""
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE momopay_payments SET lease_until = 0")
 
 
 def run_block(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:

@@ -18,7 +18,7 @@ import momopay
 from drivers import Driver
 from fuzz.strategies import JSON, fuzz, mutated, scratched
 from hostile.endpoints import CALLS, PAYOUT, Call, is_definite_refusal, outcome, refusal, success
-from momopay._core.response import retry_after
+from momopay._core.retry import retry_after
 from momopay._core.session import StkPause
 from momopay.errors import ERRORS_BY_CODE
 from virtual import virtual_client

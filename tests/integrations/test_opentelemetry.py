@@ -56,7 +56,7 @@ async def done(result: Any) -> Any:
 
 
 async def listed(iterator: Any) -> list[Any]:
-    if hasattr(iterator, "__aiter__"):
+    if iterator._session.backend.is_async:
         return [each async for each in iterator]
     return list(iterator)
 

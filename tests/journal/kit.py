@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
@@ -17,98 +17,143 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event
 
-from momopay import Callback, Journal, JournalEntry, JournalState, Transaction, parse_callback
-from momopay.journal.evidence import Report
+from momopay import (
+    Callback,
+    EntryKind,
+    Journal,
+    JournalEntry,
+    JournalState,
+    Transaction,
+    TransactionStatus,
+    parse_callback,
+)
+from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
 from momopay.journal.lease import Lease
-from momopay.journal.prepared import Prepared, Result
+from momopay.journal.store import Store
 
 T = TypeVar("T")
 PHONE = "254712345678"
 TESTS = Path(__file__).parents[1]
+PAYOUT, COLLECTION = EntryKind.PAYOUT, EntryKind.COLLECTION
+SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
+    JournalState.SENDING,
+    JournalState.ACCEPTED,
+    JournalState.REFUSED,
+    JournalState.NOT_SENT,
+    JournalState.UNKNOWN,
+)
+ENDED_AT = "2026-11-20T10:00:00+00:00"
+
+
+def entry_of(
+    *statuses: str | None,
+    kind: EntryKind = COLLECTION,
+    state: JournalState = ACCEPTED,
+    amount: int = 100,
+    **fields: Any,
+) -> JournalEntry:
+    """Make the entry of a payment, with a transaction in each of these statuses, without a journal."""
+    fields = {"reference": "o", "attempts": len(statuses), "sent_at": ENDED_AT, "created_at": ENDED_AT, **fields}
+    fields = {"phone": PHONE, "wire_reference": fields["reference"], **fields}
+    made = [
+        {"transaction_id": f"t-{number}", "amount": amount, "phone": PHONE, "status": status, "sent_at": ENDED_AT}
+        for number, status in enumerate(statuses)
+    ]
+    return JournalEntry.model_validate({"kind": kind, "state": state, "amount": amount, "transactions": made} | fields)
+
+
+# Payments, as durable calls write them
+
+
+def store_of(journal: Journal) -> Store:
+    """Return the journal's payments."""
+    return parts_of(journal).store
 
 
 def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
     """Take a lease, which ends with the context."""
-    return payments_of(journal).leases.lease()
+    return store_of(journal).leases.lease()
+
+
+def draft(reference: str = "r", kind: EntryKind = PAYOUT, *, amount: Decimal | int = 10, **fields: Any) -> Draft:
+    """Return what is about to be sent."""
+    known: dict[str, Any] = {"phone": PHONE, "wire_reference": reference, "body_hash": "hash", **fields}
+    return Draft(kind=kind, reference=reference, amount=Decimal(amount), **known)
 
 
 def begin(
     journal: Journal,
     lease: Lease,
     reference: str = "r",
+    kind: EntryKind = PAYOUT,
     *,
-    amount: Decimal | int = 10,
     seconds: float = 600,
     read: JournalEntry | EllipsisType | None = ...,
+    **fields: Any,
 ) -> JournalEntry | None:
-    """Begin a payout as a call does that has read the row; None if it may be sent."""
-    return payments_of(journal).begin(
-        lease,
-        reference=reference,
-        amount=Decimal(amount),
-        phone=PHONE,
-        body_hash="hash",
-        seconds=seconds,
-        read=journal.get(reference) if isinstance(read, EllipsisType) else read,
-    )
+    """Begin a payment as a call does that has read the row; return None if it may be sent."""
+    if isinstance(read, EllipsisType):
+        read = journal.get(reference, kind)
+    return store_of(journal).begin(lease, draft(reference, kind, **fields), seconds, read=read)
 
 
-def record(journal: Journal, lease: Lease, state: JournalState, reference: str = "r", **known: Any) -> None:
-    """Record how a payout ended."""
-    payments = payments_of(journal)
-    if state is JournalState.ACCEPTED:
-        payments.accept(reference, Report(known.get("transaction_id", f"t-{reference}")), lease=lease)
+def record(
+    journal: Journal,
+    lease: Lease,
+    state: JournalState,
+    reference: str = "r",
+    kind: EntryKind = PAYOUT,
+    *,
+    transaction_id: str | None = None,
+    status: str | None = None,
+    **known: Any,
+) -> None:
+    """Record how a payment ended, as the call that sent it does."""
+    store, payment = store_of(journal), draft(reference, kind)
+    if state is ACCEPTED:
+        store.record(payment, report(transaction_id or f"t-{reference}", status), lease=lease, **known)
     else:
-        payments.record_outcome(lease, reference, state, **known)
+        store.record_outcome(lease, payment, state, **known)
 
 
-def put(journal: Journal, reference: str, state: JournalState, **known: str) -> JournalEntry:
-    """Bring a new reference into a state."""
+def put(
+    journal: Journal,
+    reference: str = "r",
+    state: JournalState = ACCEPTED,
+    kind: EntryKind = PAYOUT,
+    *,
+    amount: int = 10,
+    refund_of: str | None = None,
+    **known: Any,
+) -> JournalEntry:
+    """Bring a reference into a state by an attempt; return its entry."""
     with lease_of(journal) as lease:
-        assert begin(journal, lease, reference) is None
-        record(journal, lease, state, reference, **known)
-    return found(journal, reference)
-
-
-def found(journal: Journal, reference: str = "r") -> JournalEntry:
-    """Return the entry of a reference that is in the journal."""
-    entry = journal.get(reference)
-    assert entry is not None
-    return entry
-
-
-def execute(journal: Journal, statement: str) -> None:
-    """Change the journal's database behind its back."""
-    with journal._database.connection() as connection:
-        connection.exec_driver_sql(statement)
+        assert begin(journal, lease, reference, kind, amount=amount, refund_of=refund_of) is None
+        record(journal, lease, state, reference, kind, **known)
+    return found(journal, reference, kind)
 
 
 def put_collection(
     journal: Journal, reference: str = "o", amount: int = 100, statuses: Sequence[str] = ("SUCCESS",)
-) -> None:
-    """Put a collection into the journal, with a prompt in each of these statuses."""
-    journal.get(reference)  # creates the tables
-    now, status = "2026-11-20T10:00:00.000001+00:00", "SUCCESS" if "SUCCESS" in statuses else statuses[-1]
-    ended = f"'{now}'" if status != "PENDING" else "NULL"
-    execute(
-        journal,
-        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, transaction_id,"
-        " attempts, status, created_at, sent_at, ended_at, claim, sender, lease_until) VALUES ('default', 'COLLECTION',"
-        f" '{reference}', '{amount}', '{PHONE}', 'hash', 'ACCEPTED', '{reference}-0', {len(statuses)}, '{status}',"
-        f" '{now}', '{now}', {ended}, '', '', 0)",
-    )
-    for number, each in enumerate(statuses):
-        execute(
-            journal,
-            "INSERT INTO momopay_prompts (account, transaction_id, reference, status, sent_at)"
-            f" VALUES ('default', '{reference}-{number}', '{reference}', '{each}', '{now}')",
-        )
+) -> JournalEntry:
+    """Put an order into the journal, with a prompt in each of these statuses, sent at ten o'clock; return its entry."""
+    for number, status in enumerate(statuses):
+        identity = f"{reference}-{number}"
+        put(journal, reference, ACCEPTED, COLLECTION, amount=amount, transaction_id=identity, status=status)
+    for table, key in (("payments", "reference"), ("transactions", "transaction_id")):
+        ids = [reference] if table == "payments" else [f"{reference}-{number}" for number in range(len(statuses))]
+        for number, each in enumerate(ids, start=1):
+            then = f"2026-11-20T10:00:00.{number:06}+00:00"
+            created = f"created_at = '{then}', " if table == "payments" else ""
+            where = f"{key} = '{each}' AND kind = 'COLLECTION'"
+            execute(journal, f"UPDATE momopay_{table} SET {created}sent_at = '{then}' WHERE {where}")
+    return found(journal, reference, COLLECTION)
 
 
 def fill(journal: Journal, count: int) -> None:
-    """Put so many payouts into the journal, of which each two were made at one moment."""
-    put(journal, "first", JournalState.ACCEPTED)
+    """Put so many accepted payouts into the journal, of which each two were made at one moment."""
+    put(journal, "first")
     is_postgresql = "postgresql" in repr(journal)
     series = "" if is_postgresql else f"WITH RECURSIVE s(n) AS (SELECT 1 UNION SELECT n + 1 FROM s WHERE n < {count}) "
     numbers = f"generate_series(1, {count}) AS s(n)" if is_postgresql else "s"
@@ -116,65 +161,38 @@ def fill(journal: Journal, count: int) -> None:
     when = f"'2026-11-20T10:00:00.' || {micros} || '+00:00'"
     execute(
         journal,
-        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, transaction_id,"
-        f" attempts, created_at, sent_at, claim, sender, lease_until) {series}SELECT 'default', 'PAYOUT', 'p-' || n,"
-        f" '10', '{PHONE}', 'hash', 'ACCEPTED', 't-' || n, 1, {when}, {when}, '', '', 0 FROM {numbers}",
+        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, attempts, created_at,"
+        f" sent_at, wire_reference, revision, claim, sender, lease_until) {series}SELECT 'default', 'PAYOUT',"
+        f" 'p-' || n, '10', '{PHONE}', 'hash', 'ACCEPTED', 1, {when}, {when}, 'p-' || n, 1, '', '', 0 FROM {numbers}",
+    )
+    execute(
+        journal,
+        "INSERT INTO momopay_transactions (account, transaction_id, kind, reference, amount, phone, sent_at)"
+        f" {series}SELECT 'default', 't-' || n, 'PAYOUT', 'p-' || n, '10', '{PHONE}', {when} FROM {numbers}",
     )
 
 
-@contextmanager
-def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
-    """Do something in the moment before the journal's next statement of that kind."""
-    pending = [work]
-
-    def interfere(text: str) -> None:
-        if pending and text.startswith(statement):
-            pending.pop()()
-
-    with before_each(interfere, journal._database._own.database.engine):
-        yield
-    assert not pending, f"there was no {statement}"
+def found(journal: Journal, reference: str = "r", kind: EntryKind | None = None) -> JournalEntry:
+    """Return the entry of a reference that is in the journal."""
+    entry = journal.get(reference, kind)
+    assert entry is not None, f"the journal has no {reference!r}"
+    return entry
 
 
-@contextmanager
-def before_each(work: Callable[[str], object], wanted: Engine | None = None) -> Generator[None]:
-    """Do something with the text of each statement just before an engine, or any, executes it."""
-
-    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
-        work(text)
-
-    execute = Prepared.execute
-
-    def intercepted(
-        self: Prepared, engine: Engine, values: Mapping[str, object], before: Callable[[Any], object] | None = None
-    ) -> Result:
-        def interfere(cursor: Any) -> None:
-            if wanted in {None, engine}:
-                work(self._compiled[engine.dialect.name].text)
-            if before is not None:
-                before(cursor)
-
-        return execute(self, engine, values, interfere)
-
-    event.listen(wanted or Engine, "before_cursor_execute", listen)
-    Prepared.execute = intercepted  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Prepared.execute = execute  # type: ignore[method-assign]
-        event.remove(wanted or Engine, "before_cursor_execute", listen)
+def statuses_of(entry: JournalEntry) -> list[str]:
+    """Return the id and the status of each transaction, oldest first."""
+    return [f"{each.transaction_id} {each.status}" for each in entry.transactions]
 
 
-def in_threads(count: int, work: Callable[[], T]) -> list[T]:
-    """Do the same in so many threads at once; return what each returned."""
-    together = threading.Barrier(count)
+# What the service says
 
-    def start(_number: int) -> T:
-        together.wait()
-        return work()
 
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(start, range(count)))
+def report(transaction_id: str, status: str | None = None, **fields: Any) -> Report:
+    """Return what the service's record says of a transaction."""
+    known = None if status is None else TransactionStatus(status)
+    if known is not None and known.is_terminal:
+        fields = {"ended_at": ENDED_AT, **fields}
+    return Report(transaction_id, known, **fields)
 
 
 def payout(reference: str | None = "r", **fields: Any) -> Transaction:
@@ -216,6 +234,69 @@ def callback_body(reference: str = "r", identity: str = "the-id", status: str = 
 def callback(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Callback:
     """Make a payout's callback."""
     return parse_callback(callback_body(reference, identity, status, **fields))
+
+
+# Behind the journal's back
+
+
+def execute(journal: Journal, statement: str) -> list[Any]:
+    """Execute a statement in the journal's database; return the rows that it yields."""
+    with store_of(journal).database.connection() as connection:
+        result = connection.exec_driver_sql(statement)
+        return list(result) if result.returns_rows else []
+
+
+def engine_of(journal: Journal) -> Any:
+    """Return what this process uses the journal's database by."""
+    with store_of(journal).database.connection() as connection:
+        return connection.engine
+
+
+@contextmanager
+def before_each(work: Callable[[str], object], journal: Journal | None = None) -> Generator[None]:
+    """Do something with the text of each statement just before a journal, or any, executes it."""
+
+    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
+        work(text)
+
+    engine = Engine if journal is None else engine_of(journal)
+    event.listen(engine, "before_cursor_execute", listen)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", listen)
+
+
+@contextmanager
+def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
+    """Do something in the moment before the journal's next statement that begins so.
+
+    After BEGIN a payment's transaction keeps other writers out: whoever writes here would wait for this thread.
+    """
+    pending = [work]
+
+    def interfere(text: str) -> None:
+        if pending and text.startswith(statement):
+            pending.pop()()
+
+    with before_each(interfere, journal):
+        yield
+    assert not pending, f"there was no {statement}"
+
+
+def in_threads(count: int, work: Callable[[], T]) -> list[T]:
+    """Do the same in so many threads at once; return what each returned."""
+    together = threading.Barrier(count)
+
+    def start(_number: int) -> T:
+        together.wait()
+        return work()
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(start, range(count)))
+
+
+# Other processes
 
 
 class Sender:

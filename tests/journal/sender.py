@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 
-from journal.kit import before_each, begin, callback, lease_of
+from journal.kit import begin, callback, lease_of
 from momopay import Journal
 
 
@@ -17,31 +13,12 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-@contextmanager
-def kill_before(number: int) -> Generator[None]:
-    """Kill this process just before the n-th statement that changes something."""
-    left = [number]
-
-    def count(statement: str) -> None:
-        left[0] -= not statement.lstrip().startswith(("SELECT", "PRAGMA", "BEGIN"))
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with before_each(count):
-        yield
-
-
 def main(url: str, kind: str, reference: str) -> None:
     with Journal(url) as journal:
         if kind == "callback":
             with journal.handling(callback(reference)) as first:
                 say("held" if first else "handled")
                 sys.stdin.read()
-            return
-        if kind == "killed before":
-            with kill_before(int(reference)):
-                journal.get("r")
-            say("done")
             return
         if kind == "race":
             sys.stdin.read(1)  # all begin at once

@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from momopay.journal.identity import KeyIdentity
 
 from journal.kit import begin, callback, execute, found, just_before, lease_of, put, put_collection
 from momopay import ConfigurationError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
-from momopay.journal.identity import KeyIdentity
 from momopay.journal.journal import accounts_of
 from postgresql import PostgresqlServer
 

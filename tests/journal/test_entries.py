@@ -1,29 +1,17 @@
-"""Entries: what they show, and what their states mean."""
+"""Entries: what they show, and what their transactions mean."""
 
 from __future__ import annotations
 
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
-from decimal import Decimal
+from dataclasses import replace
 
 import pytest
 
-from journal.kit import PHONE
-from momopay import EntryKind, JournalEntry, JournalState, Prompt, TransactionStatus
-from momopay.journal.entries import MAY_BE_SENT, OPEN
-
-ENTRY = JournalEntry(
-    reference=f"for {PHONE}",
-    amount=Decimal("10.50"),
-    phone=PHONE,
-    state=JournalState.UNKNOWN,
-    transaction_id=None,
-    code=None,
-    sent_at=datetime(2026, 11, 20, 10, tzinfo=UTC),
-    body_hash="a hash of the body",
-)
+from journal.kit import ACCEPTED, COLLECTION, PAYOUT, PHONE, SENDING, UNKNOWN, entry_of
+from momopay import EntryKind, JournalState
+from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, JournalCheck
 
 # In a process of its own, because a schema is built once. The package is loaded at its first use, which may be in a
 # test that stops the time.
@@ -35,14 +23,15 @@ class Stopped(datetime.datetime):
 
 datetime.datetime = Stopped  # as freezegun does; pydantic makes no schema of such a class
 
-from momopay import Journal, JournalState
-from momopay.journal.entries import JournalEntry, Prompt
+from momopay.journal.entries import JournalEntry
 
 at = Stopped.now(datetime.UTC).isoformat()
-same = {"reference": "r", "amount": "1", "phone": "254", "transaction_id": None, "code": None, "sent_at": at}
-entry = JournalEntry.model_validate(same | {"state": JournalState.UNKNOWN, "body_hash": ""})
-print(entry.created_at.isoformat() == at)
-print(Prompt.model_validate({"transaction_id": "t", "sent_at": at}).sent_at.isoformat() == at)
+same = {"amount": "1", "phone": "254", "sent_at": at}
+entry = JournalEntry.model_validate(
+    same | {"kind": "PAYOUT", "reference": "r", "wire_reference": "r", "state": "UNKNOWN", "created_at": at}
+    | {"transactions": [same | {"transaction_id": "t"}]}
+)
+print(entry.created_at.isoformat() == at, entry.transactions[0].sent_at.isoformat() == at)
 """
 
 
@@ -52,45 +41,98 @@ def test_an_entry_can_be_read_while_a_test_stops_the_time() -> None:
 
 
 def test_an_entry_shows_neither_phone_nor_hash_and_pickles() -> None:
-    for text in (repr(ENTRY), str(ENTRY), f"{ENTRY}"):
+    entry = entry_of("SUCCESS", reference=f"for {PHONE}", body_hash="a hash of the body")
+    for text in (repr(entry), str(entry), f"{entry}", repr(entry.transactions[0])):
         assert PHONE not in text
         assert "hash of the body" not in text
         assert "2547*****678" in text
-    assert pickle.loads(pickle.dumps(ENTRY)) == ENTRY
+    assert pickle.loads(pickle.dumps(entry)) == entry
 
 
-def test_a_state_allows_sending_or_is_open_or_is_accepted() -> None:
-    assert sorted([*MAY_BE_SENT, *OPEN, JournalState.ACCEPTED]) == sorted(JournalState)
+def test_a_dump_has_the_transaction_that_counts() -> None:
+    dumped = entry_of("FAILED", "SUCCESS").model_dump(mode="json")
+    assert (dumped["transaction_id"], dumped["status"]) == ("t-1", "SUCCESS")
 
 
-def prompt(transaction_id: str, status: str | None) -> Prompt:
-    known = None if status is None else TransactionStatus(status)
-    return Prompt(transaction_id=transaction_id, status=known, sent_at=ENTRY.sent_at)
+def test_a_state_allows_sending_or_is_unresolved_or_is_accepted() -> None:
+    assert sorted([*MAY_BE_SENT, *UNRESOLVED, ACCEPTED]) == sorted(JournalState)
 
 
-def test_a_collection_has_the_ids_of_all_its_prompts_and_shows_two_that_were_paid() -> None:
-    order = ENTRY.model_copy(
-        update={"kind": EntryKind.COLLECTION, "prompts": (prompt("first", "CANCELLED"), prompt("second", "SUCCESS"))}
-    )
-    assert order.transaction_ids == ("first", "second")
-    assert not order.paid_twice
-    assert order.model_copy(update={"prompts": (prompt("a", "SUCCESS"), prompt("b", "SUCCESS"))}).paid_twice
+@pytest.mark.parametrize(
+    ("statuses", "state", "counts"),
+    [
+        ([], ACCEPTED, None),
+        (["FAILED", "PENDING"], ACCEPTED, "t-1"),
+        (["FAILED", "CANCELLED"], ACCEPTED, "t-1"),
+        (["FAILED"], SENDING, None),  # of an attempt that is under way nothing is known
+        (["FAILED"], UNKNOWN, None),
+        (["SUCCESS", "PENDING"], ACCEPTED, "t-0"),
+        (["CANCELLED", "SUCCESS", "SUCCESS"], ACCEPTED, "t-1"),
+        (["SUCCESS"], UNKNOWN, "t-0"),  # a late PIN, whatever the latest attempt does
+    ],
+)
+def test_the_transaction_that_counts_is_the_first_paid_one_or_the_latest(
+    statuses: list[str], state: JournalState, counts: str | None
+) -> None:
+    entry = entry_of(*statuses, state=state)
+    assert (entry.transaction and entry.transaction.transaction_id) == entry.transaction_id == counts
+    assert entry.transaction_ids == tuple(f"t-{number}" for number in range(len(statuses)))
 
 
-def test_a_payout_has_the_id_of_its_transaction_once_it_is_known() -> None:
-    assert ENTRY.transaction_ids == ()
-    assert ENTRY.model_copy(update={"transaction_id": "t"}).transaction_ids == ("t",)
+def test_what_is_known_of_the_transaction_that_counts_is_shown() -> None:
+    known = {"result_code": "0", "receipt": "QK12", "fee": 7, "ended_at": "2026-11-20T10:01:00+00:00"}
+    entry = entry_of("SUCCESS")
+    paid = entry.transactions[0].model_copy(update=known)
+    entry = entry.model_copy(update={"transactions": (paid,)})
+    assert {name: getattr(entry, name) for name in known} == known
+    assert (entry_of().result_code, entry_of().receipt, entry_of().fee, entry_of().ended_at) == (None,) * 4
+
+
+def test_an_id_that_a_broken_response_showed_is_shown_until_a_transaction_is_known() -> None:
+    assert entry_of(state=UNKNOWN, seen_id="seen").transaction_id == "seen"
+    assert entry_of("SUCCESS", state=UNKNOWN, seen_id="seen").transaction_id == "t-0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "statuses", "counting"),
+    [
+        (COLLECTION, ["SUCCESS", "PENDING", "CANCELLED"], 1),
+        (COLLECTION, ["SUCCESS", "SUCCESS"], 2),
+        (PAYOUT, [None], 1),  # the wallet was debited
+        (PAYOUT, ["SUCCESS", "PENDING"], 2),
+        (PAYOUT, ["REVERSED", "SUCCESS"], 1),
+        (PAYOUT, ["FAILED"], 0),
+    ],
+)
+def test_paid_twice_counts_prompts_that_were_paid_and_payouts_that_may_be(
+    kind: EntryKind, statuses: list[str | None], counting: int
+) -> None:
+    entry = entry_of(*statuses, kind=kind)
+    assert len(entry.counting) == counting
+    assert entry.paid_twice is (counting > 1)
 
 
 @pytest.mark.parametrize("kind", EntryKind)
 @pytest.mark.parametrize("status", [None, "PENDING", "NEW", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"])
 def test_an_entry_has_settled_when_its_money_stays_where_it_is(kind: EntryKind, status: str | None) -> None:
-    known = None if status is None else TransactionStatus(status)
-    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED"}
-    if kind is EntryKind.COLLECTION:
-        ends.add("FAILED")
-    assert ENTRY.model_copy(update={"kind": kind, "status": known}).has_settled == (status in ends)
+    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED", *({"FAILED"} if kind is COLLECTION else ())}
+    assert entry_of(status, kind=kind).has_settled is (status in ends)
+    assert not entry_of(kind=kind).has_settled
 
 
-def test_a_prompt_is_open_until_it_ended() -> None:
-    assert [prompt("p", each).is_open for each in (None, "PROCESSING", "EXPIRED")] == [True, True, False]
+def test_a_transaction_is_open_until_it_ended() -> None:
+    statuses = {None: True, "PENDING": True, "NEW": True, "EXPIRED": False, "SUCCESS": False}
+    assert [each.is_open for each in entry_of(*statuses).transactions] == list(statuses.values())
+
+
+@pytest.mark.parametrize(("phone", "anonymised"), [(PHONE, False), ("", True), ("hmac-sha256:ab", True)])
+def test_an_anonymised_entry_has_no_phone_or_a_hash(phone: str, anonymised: bool) -> None:
+    assert entry_of(phone=phone).is_anonymised is anonymised
+
+
+def test_a_check_needs_attention_for_what_only_a_person_can_do() -> None:
+    nothing = JournalCheck("default", 1, None, None, None, {(PAYOUT, SENDING): 1}, (), 5, (), None)
+    assert not nothing.needs_attention
+    assert replace(nothing, unresolved=("r",)).needs_attention
+    assert replace(nothing, paid_twice=("r",)).needs_attention
+    assert replace(nothing, went_back="why").needs_attention

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from math import inf
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx
 import trio
-import trio.testing
 
-from momopay import AsyncClient, Budget, Client, Lane, RateBudget
-from scale.simulation import TrioIO
-from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client
+from momopay import AsyncClient, Client, MomoPayError, RateBudget, Transaction
+from scale.simulation import TrioIO, in_virtual_time
+from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client, waking
 
 BASE = "https://api.example/v1"
 OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
+MakeSdk = Callable[..., "Sdk"]
 WINDOW = 61.0
 """The window of a `RateBudget`, seconds."""
 
@@ -91,24 +90,69 @@ class Service:
         )
 
 
-class CountingBudget(RateBudget):
-    """A budget that knows which lanes were asked for, and fails a test that asks without end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lanes: list[Lane] = []
-
-    def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
-        self.lanes.append(lane)
-        assert len(self.lanes) < 500
-        return super().reserve(now, lane, within)
-
-
 def waiting_client(service: Service, **options: Any) -> tuple[Client, VirtualIO]:
     """Return a blocking client in virtual time that begins at 0; without a budget unless one is given."""
     client, backend = virtual_client(service, **options)
     service.clock = lambda: backend.clock - 1000.0
     return client, backend
+
+
+class Sdk:
+    """A client of either kind, in virtual time that begins at 0; every call of an asynchronous one begins anew."""
+
+    def __init__(self, kind: str, service: Service, **options: Any) -> None:
+        self._service = service
+        self._options = options
+        self._agenda = list[tuple[float, Callable[[Any], None]]]()
+        self._blocking = waiting_client(service, **options) if kind == "blocking" else None
+
+    def at(self, seconds: float, action: Callable[[Any], None]) -> None:
+        """Do something with the client when its time comes."""
+        if self._blocking is None:
+            self._agenda.append((seconds, action))
+        else:
+            client, backend = self._blocking
+            backend.at(seconds, waking(lambda: action(client)))
+
+    def __call__(self, use: Callable[[Any], Any]) -> Any:
+        """Make a call and return its result."""
+        if self._blocking is not None:
+            return use(self._blocking[0])
+
+        results = list[Any]()
+
+        async def later(seconds: float, action: Callable[[Any], None], client: AsyncClient) -> None:
+            await anyio.sleep(seconds)
+            action(client)
+
+        async def work(client: AsyncClient) -> None:
+            errors = list[Exception]()
+            async with anyio.create_task_group() as tasks:
+                for seconds, action in self._agenda:
+                    tasks.start_soon(later, seconds, action, client)
+                try:
+                    results.append(await use(client))
+                except Exception as error:  # noqa: BLE001  raised outside of the group, which would wrap it
+                    errors.append(error)
+                tasks.cancel_scope.cancel()
+            if errors:
+                raise errors[0]
+
+        in_trio(self._service, work, **self._options)
+        return results[0]
+
+    def ends(self, *ids: Any, **options: Any) -> list[tuple[float, Transaction]]:
+        """Wait for many, and return when each one ended."""
+        if self._blocking is not None:
+            ends = self._blocking[0].transactions.wait_all(ids, **options)
+            return [(self._service.clock(), each) for each in ends]
+
+        async def collect(client: AsyncClient) -> list[tuple[float, Transaction]]:
+            ends = client.transactions.wait_all(ids, **options)
+            return [(self._service.clock(), each) async for each in ends]
+
+        seen: list[tuple[float, Transaction]] = self(collect)
+        return seen
 
 
 def slow_client(service: Service, seconds: float) -> Client:
@@ -125,21 +169,28 @@ def slow_client(service: Service, seconds: float) -> Client:
 
 def in_trio(
     service: Service,
-    work: Callable[[AsyncClient], Awaitable[None]],
-    budget: Budget | None = None,
+    work: Callable[[AsyncClient], Awaitable[Any]],
+    budget: RateBudget | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
+    **options: Any,
 ) -> float:
     """Run tasks in virtual time that begins at 0; return how long they took."""
 
     async def main() -> float:
         begun = trio.current_time()
         service.clock = lambda: trio.current_time() - begun
-        async with AsyncClient("pk_test_polling", base_url=BASE, budget=budget) as client:
+        async with AsyncClient("pk_test_polling", base_url=BASE, budget=budget, **options) as client:
             install_backend(client, TrioIO(transport or httpx.MockTransport(service.respond)))
             await work(client)
         return service.clock()
 
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return in_virtual_time(main)
+
+
+def callers(client: Any, kind: str = "waits") -> list[Any]:
+    """Return the calls that take part in polling. Nothing public shows that a thread waits already."""
+    of_kind: list[Any] = getattr(client._coordinator.get(), kind).callers()
+    return of_kind
 
 
 async def wait_for_each(client: AsyncClient, identities: list[str], **options: Any) -> None:
@@ -160,3 +211,25 @@ def callback(identity: str, status: str) -> bytes:
         f' "status": "{status}", "amount": 100, "phone_number": "254712345678",'
         ' "created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}}'
     ).encode()
+
+
+class Concurrent:
+    """Calls of one asynchronous client, each in a task of its own: what each came to, and when."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.seen: dict[str, Transaction] = {}
+        self.errors: dict[str, Exception] = {}
+        self.ended_at: dict[str, float] = {}
+        self.scopes: dict[str, anyio.CancelScope] = {}
+
+    async def run(self, name: str, call: Awaitable[Transaction]) -> None:
+        with anyio.CancelScope() as self.scopes[name]:
+            try:
+                self.seen[name] = await call
+            except MomoPayError as error:
+                self.errors[name] = error
+            self.ended_at[name] = round(self.service.clock(), 2)
+
+    async def wait(self, client: AsyncClient, identity: str, **options: Any) -> None:
+        await self.run(identity, client.transactions.wait(identity, **options))

@@ -1,30 +1,56 @@
-"""What a poll round reads: a page or a read by id, how far down the list, and what a notification changes."""
+"""A poll round: what it reads and for whom, what it leaves to the next, and who runs it when callers come and go."""
 
 from __future__ import annotations
 
+import os
+import threading
+from contextvars import ContextVar
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 import trio
 
+from forked import succeeds_in_child
 from momopay import (
     APIConnectionError,
     APIError,
     AsyncClient,
     BudgetExhaustedError,
+    Client,
     InvalidApiKeyError,
     Lane,
+    PollSchedule,
     ProtocolError,
     RateBudget,
     ServerError,
     Transaction,
     TransactionNotFoundError,
+    WaitTimeoutError,
     parse_callback,
 )
-from momopay._polling.poll_round import is_transient
-from polling.kit import WINDOW, Service, callback, in_trio, waiting_client
-from virtual import refusal
+from momopay._polling.schedule import is_transient
+from momopay.events import BudgetWaited
+from patience import until
+from polling.kit import (
+    BASE,
+    WINDOW,
+    Concurrent,
+    MakeSdk,
+    Service,
+    callback,
+    callers,
+    in_trio,
+    slow_client,
+    wait_for_each,
+    waiting_client,
+)
+from virtual import refusal, waking
+
+LIST = "/transactions"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +62,7 @@ from virtual import refusal
         (ServerError("no", code=None, status_code=500), True),
         (APIError("no", code="BUSY", status_code=429), True),
         (APIError("no", code="BUSY", status_code=500), True),
-        (APIError("no", code="GONE", status_code=499), False),
+        (APIError("no", code="LOCKED", status_code=499), False),
         (InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False),
         (KeyboardInterrupt(), False),
     ],
@@ -45,29 +71,139 @@ def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool)
     assert is_transient(error) is expected
 
 
-def test_many_waits_share_one_page() -> None:
+def test_many_waits_share_one_page(sdk: MakeSdk) -> None:
     service = Service()
     for number in range(50):
         service.add(f"t{number}", (float(number), "SUCCESS"))
-    client, _ = waiting_client(service)
-    ended = [each.transaction_id for each in client.transactions.wait_all(service.moves)]
+    ended = [each.transaction_id for _, each in sdk(service).ends(*service.moves)]
     assert sorted(ended) == sorted(service.moves)
-    assert service.requests == [(when, "/transactions") for when in (15.0, 25.0, 35.0, 45.0, 55.0)]
+    assert service.requests == [(when, LIST) for when in (15.0, 25.0, 35.0, 45.0, 55.0)]
 
 
 def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
     service = Service()
-    service.add("a", (0.0, "SUCCESS"))
-    service.add("b", (0.0, "SUCCESS"))
+    service.add_many(2, (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.transactions.wait, "a")
+            tasks.start_soon(client.transactions.wait, "t0")
             await anyio.sleep(9.0)
-            tasks.start_soon(client.transactions.wait, "b")
+            tasks.start_soon(client.transactions.wait, "t1")
 
     in_trio(service, work)
-    assert service.requests == [(15.0, "/transactions")]
+    assert service.requests == [(15.0, LIST)]
+
+
+def test_tasks_that_began_at_different_times_share_pages() -> None:
+    service = Service()
+    identities = service.add_many(30, (90.0, "SUCCESS"))
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity in identities:
+                tasks.start_soon(client.transactions.wait, identity)
+                await anyio.sleep(1.0)
+
+    assert in_trio(service, work) <= 101.0
+    assert len(service.requests) <= 11
+
+
+def test_many_waits_for_one_transaction_are_one_read() -> None:
+    service = Service()
+    service.add("a", (0.0, "SUCCESS"))
+    in_trio(service, lambda client: wait_for_each(client, ["a"] * 50))
+    assert service.paths == ["/transactions/a"]
+
+
+def test_threads_share_pages() -> None:
+    service = Service()
+    identities = service.add_many(30, (0.0, "SUCCESS"))
+    ended = list[str]()
+    all_wait = threading.Event()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        # The first request, a read by id, is held until all threads wait: one page must then be enough for the rest.
+        until(all_wait.is_set, "all of them wait")
+        return service.respond(request)
+
+    with Client("pk_test_threads", base_url=BASE, budget=None, transport=httpx.MockTransport(respond)) as client:
+        at_once = PollSchedule(first=0.0, every=10.0, limit=300.0)
+
+        def wait(identity: str) -> None:
+            ended.append(client.transactions.wait(identity, schedule=at_once).transaction_id)
+
+        threads = [threading.Thread(target=wait, args=(identity,), daemon=True) for identity in identities]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(callers(client)) == 30, "all of them wait")
+        all_wait.set()
+        for thread in threads:
+            thread.join(timeout=30.0)
+        assert callers(client) == []
+    assert sorted(ended) == sorted(identities)
+    assert len(service.paths) == 2
+    assert service.paths[1] == LIST
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("call", ["wait", "confirm"])
+def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str) -> None:
+    service, parent = Service(), os.getpid()
+    service.add("t0", (0.0, "SUCCESS"))
+    under_way, forked = threading.Event(), threading.Event()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if os.getpid() == parent:
+            under_way.set()
+            until(forked.is_set, "the child has ended")
+        return service.respond(request)
+
+    with Client("pk_test_fork", base_url=BASE, budget=None, transport=httpx.MockTransport(respond)) as client:
+
+        def use() -> None:
+            if call == "wait":
+                client.transactions.wait("t0", schedule=PollSchedule(first=0.0))
+            else:
+                client.transactions.confirm(parse_callback(callback("t0", "SUCCESS")))
+
+        thread = threading.Thread(target=use, daemon=True)
+        thread.start()
+        until(under_way.is_set, "the parent polls")
+        succeeded = succeeds_in_child(use)
+        forked.set()
+        thread.join(timeout=30.0)
+    assert succeeded
+
+
+@pytest.mark.parametrize("cancelled_at", [14.0, 18.0], ids=["before its request", "during its request"])
+def test_a_cancelled_poll_is_made_by_another_wait_at_once(cancelled_at: float) -> None:
+    service = Service()
+    service.add_many(2, (0.0, "SUCCESS"))
+    hung = list[bool]()
+
+    async def hang_once(request: httpx.Request) -> httpx.Response:
+        if not hung and service.clock() < 16.0:
+            hung.append(True)
+            await anyio.sleep(1000.0)
+        return service.respond(request)
+
+    async def work(client: AsyncClient) -> None:
+        scope = anyio.CancelScope()
+
+        async def doomed() -> None:
+            with scope:
+                await client.transactions.wait("t0")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(doomed)
+            await anyio.sleep(1.0)
+            tasks.start_soon(client.transactions.wait, "t1")
+            await anyio.sleep(cancelled_at - 1.0)
+            scope.cancel()
+
+    took = in_trio(service, work, transport=httpx.MockTransport(hang_once))
+    assert took == pytest.approx(max(16.0, cancelled_at))
+    assert service.paths == ["/transactions/t1"]
 
 
 def test_the_walk_goes_down_to_the_oldest_and_no_further() -> None:
@@ -135,21 +271,6 @@ def test_an_empty_page_ends_the_walk() -> None:
     backend.handler = empty
     assert len(list(client.transactions.wait_all(service.moves))) == 5
     assert sum("/transactions/" not in path for path in service.paths) == 1
-
-
-@pytest.mark.parametrize(
-    ("unlisted", "pages"), [(["t299", "t298", "t297"], 1), (["t299", "t298", "t0"], 3)], ids=["all newer", "one older"]
-)
-def test_the_walk_stops_at_rows_that_are_older_than_all_that_is_missing(unlisted: list[str], pages: int) -> None:
-    service = Service()
-    service.add_many(300, (20.0, "SUCCESS"))
-    client, _ = waiting_client(service)
-    missing = [client.transactions.get(each) for each in unlisted]
-    service.unlisted.update(unlisted)
-    service.requests.clear()
-    ended = iter(client.transactions.wait_all([*missing, "t250"]))
-    next(ended)
-    assert sum("/transactions/" not in path for when, path in service.requests if when == 15.0) == pages
 
 
 def test_those_that_the_list_does_not_show_yet_are_read_by_id() -> None:
@@ -282,18 +403,274 @@ def test_waits_that_are_notified_while_a_request_queues_for_its_slot_share_the_n
 
 def test_a_notification_that_comes_during_the_request_causes_another() -> None:
     service = Service()
-    service.add("a", (4.5, "SUCCESS"))
-    budget = RateBudget()
+    service.add("a", (3.0, "SUCCESS"))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        response = service.respond(request)
+        await anyio.sleep(3.0)
+        return response
 
     async def work(client: AsyncClient) -> None:
-        budget.stop(trio.current_time(), trio.current_time() + 4.4)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.transactions.wait, "a")
+            for _ in range(2):
+                await anyio.sleep(2.0)
+                client.transactions.notify("a")
+
+    in_trio(service, work, transport=httpx.MockTransport(respond))
+    assert service.times == [2.0, 5.0]
+
+
+def test_a_cancelled_poll_keeps_the_notifications() -> None:
+    service, who, polls = Service(), ContextVar[str]("who"), list[str]()
+    service.add_many(3, (1.0, "SUCCESS"))
+    waits = Concurrent(service)
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        polls.append(who.get())
+        await anyio.sleep(1000.0 if len(polls) == 1 else 0.0)
+        return service.respond(request)
+
+    async def wait(client: AsyncClient, identity: str) -> None:
+        who.set(identity)
+        await waits.wait(client, identity)
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity in service.moves:
+                tasks.start_soon(wait, client, identity)
             await anyio.sleep(2.0)
-            client.transactions.notify("a")
-            await anyio.sleep(1.0)
-            client.transactions.notify("a")
+            for identity in service.moves:
+                client.transactions.notify(identity)
+            await anyio.sleep(3.0)
+            waits.scopes[polls[0]].cancel()
+
+    in_trio(service, work, transport=httpx.MockTransport(respond))
+    assert service.requests == [(5.0, LIST)]
+    assert len(waits.seen) == 2
+
+
+def test_notified_waits_far_down_the_list_are_all_read_although_requests_take_long() -> None:
+    service = Service()
+    service.add("new")
+    service.unlisted.update(service.add_many(2))
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 9.0
+        return service(method, path)
+
+    def notify() -> None:
+        client.transactions.notify("t0")
+        client.transactions.notify("t1")
+
+    backend.handler = respond
+    backend.at(35.0, waking(notify))
+    with pytest.raises(WaitTimeoutError):
+        list(client.transactions.wait_all(service.moves))
+    # Each round ends after one read, for lack of time. The other one that was notified need not wait for the next.
+    reads = [(33.0, f"{LIST}/t0"), (53.0, f"{LIST}/t1"), (62.0, f"{LIST}/t0")]
+    assert service.requests[:5] == [(24.0, LIST), reads[0], (44.0, LIST), *reads[1:]]
+
+
+def test_polls_use_the_lane_that_gives_way(sdk: MakeSdk) -> None:
+    """One request fits into the window, so that each has to wait for its slot, and tells its lane."""
+    service, seen = Service(), list[Any]()
+    service.add_many(120, (0.0, "FAILED"))
+    driver = sdk(service, budget=RateBudget(requests=1), on_event=seen.append)
+    driver.ends("t0", "t1", "t119", schedule=PollSchedule(every=100.0, limit=1000.0))
+    assert f"{LIST}?100" in service.paths
+    assert f"{LIST}/t119" in service.paths
+    lanes = [each.lane for each in seen if isinstance(each, BudgetWaited)]
+    assert len(lanes) == len(service.paths) - 1
+    assert set(lanes) == {Lane.POLL.value}
+
+
+async def payers(budget: RateBudget, stop: float) -> None:
+    """Have paid for a minute, and pay on without a pause: what is not reserved for polling is used."""
+    begun = trio.current_time()
+    for number in range(budget.requests):
+        budget.reserve(begun - WINDOW * (1 - number / budget.requests), Lane.PAYMENT)
+    while trio.current_time() < begun + stop:  # noqa: ASYNC110  the budget has no event to wait for
+        await anyio.sleep(budget.reserve(trio.current_time(), Lane.PAYMENT))
+
+
+def test_full_reads_and_pages_take_turns_and_no_end_waits_long_for_its_result_code() -> None:
+    service, budget = Service(), RateBudget()
+    service.add_many(30, (10.0, "FAILED"))
+    service.add("late", (150.0, "SUCCESS"))
+    ends = dict[str, tuple[float, str | None]]()
+
+    async def work(client: AsyncClient) -> None:
+        async def wait(identity: str) -> None:
+            ended = await client.transactions.wait(identity)
+            ends[identity] = (service.clock(), ended.result_desc)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(payers, budget, 400.0)
+            for each in service.moves:
+                tasks.start_soon(wait, each)
 
     in_trio(service, work, budget)
-    assert service.times[0] == 4.4
-    assert service.times[1] < 15.0
+    descriptions = [description for _, description in ends.values()]
+    assert descriptions.count("done") >= 3
+    assert descriptions.count(None) >= 20
+    assert max(when for each, (when, _) in ends.items() if each != "late") <= 15.0 + 45.0
+    assert ends["late"][0] <= 150.0 + 30.0
+
+
+@pytest.mark.parametrize("first", ["brief", "long"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_wait_that_gives_up_before_the_next_slot_leaves_polling_to_one_that_does_not(
+    first: str, *, failed: bool
+) -> None:
+    service, budget, ended = Service(), RateBudget(), dict[str, float]()
+    status = "FAILED" if failed else "SUCCESS"
+    service.add("brief", (1.0, status))
+    service.add("long", (1.0, status))
+
+    async def work(client: AsyncClient) -> None:
+        budget.stop(trio.current_time(), trio.current_time() + 60.0)
+
+        async def wait(identity: str, limit: float) -> None:
+            schedule = PollSchedule(first=limit - 10.0, limit=limit)
+            try:
+                await client.transactions.wait(identity, schedule=schedule)
+            except WaitTimeoutError:
+                assert identity == "brief"
+            ended[identity] = service.clock()
+
+        waits = {"brief": partial(wait, "brief", 30.0), "long": partial(wait, "long", 300.0)}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waits.pop(first))
+            await anyio.sleep(0.1)
+            tasks.start_soon(waits.popitem()[1])
+            await anyio.sleep(16.0)
+            for identity in service.moves:
+                client.transactions.notify(parse_callback(callback(identity, status)))
+
+    in_trio(service, work, budget)
+    assert ended["brief"] == pytest.approx(30.0, abs=0.2)
+    assert ended["long"] == pytest.approx(60.0, abs=0.2)
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["a read by id", "a page"])
+def test_a_poll_lasts_no_longer_than_the_wait_that_makes_it(count: int) -> None:
+    service, budget = Service(), RateBudget()
+    client, backend = waiting_client(service, budget=budget)
+    budget.stop(backend.clock, backend.clock + 60.0)
+    with pytest.raises(WaitTimeoutError):
+        list(client.transactions.wait_all(service.add_many(count), schedule=PollSchedule(limit=30.0)))
+    assert service.clock() == 30.0
+
+
+def test_full_reads_and_pages_take_turns_when_requests_take_longer_than_the_interval() -> None:
+    service = Service()
+    service.add_many(4, (0.0, "FAILED"), prefix="failed")
+    service.add_many(2, prefix="pending")
+    ends = iter(slow_client(service, 9.0).transactions.wait_all(service.moves, schedule=PollSchedule(every=5.0)))
+    assert [next(ends).result_desc for _ in range(2)] == ["done", None]
+    assert service.paths == ["/transactions", "/transactions/failed0", "/transactions"]
+
+
+def test_notifications_without_a_pause_do_not_hold_back_full_reads() -> None:
+    service = Service()
+    service.add("failed", (0.0, "FAILED"))
+    pending = service.add_many(2)
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 3.0
+        for each in pending:
+            client.transactions.notify(each)
+        return service(method, path)
+
+    backend.handler = respond
+    assert next(iter(client.transactions.wait_all(service.moves))).result_desc == "done"
+    assert service.paths == ["/transactions", "/transactions/failed"]
+
+
+def test_the_newest_failure_is_read_in_full_first() -> None:
+    service = Service()
+    service.add_many(3, (0.0, "FAILED"), prefix="early")
+    service.add("late", (30.0, "FAILED"))
+    service.add("pending")
+    ends = iter(slow_client(service, 7.0).transactions.wait_all(service.moves, schedule=PollSchedule(every=8.0)))
+    # The last early one would have its result code too late, so the slot goes to one that still has time.
+    assert [(next(ends).result_desc) for _ in range(4)] == ["done", "done", None, "done"]
+    assert service.paths == [
+        "/transactions",
+        "/transactions/early0",
+        "/transactions/early1",
+        "/transactions",
+        "/transactions/late",
+    ]
+
+
+def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
+    service, ended = Service(), list[float]()
+    service.add_many(150, (0.0, "SUCCESS"))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep(8.0)
+        return service.respond(request)
+
+    async def work(client: AsyncClient) -> None:
+        async def wait() -> None:
+            await client.transactions.wait("t149")
+            ended.append(service.clock())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.transactions.wait, "t0")
+            await anyio.sleep(1.0)
+            tasks.start_soon(wait)
+
+    assert in_trio(service, work, transport=httpx.MockTransport(respond)) == 31.0
+    assert ended == [23.0]
+
+
+def test_reads_by_id_stop_after_one_when_the_round_takes_longer_than_the_interval() -> None:
+    service = Service()
+    service.add("new")
+    service.unlisted.update(service.add_many(3, (0.0, "SUCCESS")))
+    ends = iter(slow_client(service, 6.0).transactions.wait_all(service.moves))
+    next(ends)
+    next(ends)
+    assert service.paths[:3] == ["/transactions", "/transactions/t0", "/transactions"]
+
+
+def test_the_search_beyond_the_first_page_leaves_half_of_the_slots_to_the_first_page() -> None:
+    service, budget, ended = Service(), RateBudget(), dict[str, float]()
+    old = [*service.add_many(3, prefix="stuck"), service.add("overdue", (270.0, "SUCCESS"))]
+    new = service.add_many(150)[-60:]
+
+    async def work(client: AsyncClient) -> None:
+        async def wait(identity: str) -> None:
+            try:
+                await client.transactions.wait(identity)
+            except WaitTimeoutError:
+                return
+            ended[identity] = service.clock()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(payers, budget, 320.0)
+            for each in [*old, *new]:
+                tasks.start_soon(wait, each)
+
+    in_trio(service, work, budget)
+    assert ended.keys() == {"overdue"}
+    # A slot comes every 8.7 s.
+    pages = [when for when, path in service.requests if path == "/transactions"]
+    assert len(pages) >= len(service.requests) / 2
+    assert max(after - before for before, after in pairwise(pages)) <= 30.0
+
+
+def test_three_hundred_outstanding_payments_stay_within_the_budget_of_one_key() -> None:
+    service = Service()
+    for number in range(300):
+        service.add(f"t{number}", (30.0 + number, "SUCCESS"))
+    client, _ = waiting_client(service, budget=RateBudget())
+    schedule = PollSchedule(limit=1000.0)
+    assert len(list(client.transactions.wait_all(service.moves, schedule=schedule))) == 300
+    assert max(sum(start <= when < start + 60.0 for when in service.times) for start in service.times) <= 60
+    assert len(service.requests) < 110

@@ -1,11 +1,14 @@
-"""One wait: when it polls, what ends it, and what it returns."""
+"""A wait: when it polls, what ends it, and what it returns. Everything in virtual time that begins at 0."""
 
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from momopay import (
@@ -13,58 +16,45 @@ from momopay import (
     InvalidApiKeyError,
     PollSchedule,
     ProtocolError,
+    RateBudget,
     RequestValidationError,
     Transaction,
     TransactionNotFoundError,
     WaitTimeoutError,
     parse_callback,
     settled,
-    terminal,
 )
-from polling.kit import Service, callback, in_trio, waiting_client
-from virtual import refusal, waking
+from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
+from virtual import envelope, refusal, transaction
+
+HTML = (200, b"<html>")
 
 
-def test_one_wait_reads_by_id_on_the_schedule_of_the_service() -> None:
+def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (50.0, "PROCESSING"), (60.0, "SUCCESS"))
-    client, _ = waiting_client(service)
-    ended = client.transactions.wait("a")
+    ended = sdk(service)(lambda client: client.transactions.wait("a"))
     assert (ended.status, ended.result_desc) == ("SUCCESS", "done")
     assert service.requests == [(15.0 + 10 * number, "/transactions/a") for number in range(6)]
 
 
-def test_an_async_wait_does_the_same() -> None:
-    service = Service()
-    service.add("a", (20.0, "FAILED"))
-
-    async def work(client: AsyncClient) -> None:
-        assert (await client.transactions.wait("a")).result_desc == "done"
-
-    in_trio(service, work)
-    assert service.requests == [(15.0, "/transactions/a"), (25.0, "/transactions/a")]
-
-
-def test_an_unknown_status_never_ends_a_wait_and_the_limit_does() -> None:
+def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "HELD"))
-    client, backend = waiting_client(service)
     with pytest.raises(WaitTimeoutError, match="transaction a has not ended after 300 s") as caught:
-        client.transactions.wait("a")
-    assert backend.clock == 1300.0
-    assert len(service.requests) == 29
+        sdk(service)(lambda client: client.transactions.wait("a"))
+    assert service.times == [15.0 + 10 * number for number in range(29)]
     assert caught.value.last is not None
     assert caught.value.last.status == "HELD"
     assert caught.value.pending == ("a",)
     assert isinstance(caught.value, TimeoutError)
 
 
-def test_a_wait_that_read_nothing_has_no_last_state() -> None:
+def test_a_wait_that_read_nothing_has_no_last_state(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a")
-    client, _ = waiting_client(service)
     with pytest.raises(WaitTimeoutError) as caught:
-        client.transactions.wait("a", schedule=PollSchedule(first=20.0, limit=10.0))
+        sdk(service)(lambda client: client.transactions.wait("a", schedule=PollSchedule(first=20.0, limit=10.0)))
     assert caught.value.last is None
     assert service.requests == []
 
@@ -78,15 +68,14 @@ def test_a_payout_is_settled_only_once_it_is_reversed() -> None:
     assert service.times == [15.0, 30.0, 40.0]
 
 
-def test_a_predicate_of_the_caller_ends_a_wait() -> None:
+def test_a_predicate_of_the_caller_ends_a_wait(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (20.0, "PROCESSING"))
-    client, _ = waiting_client(service)
 
     def taken(seen: Transaction) -> bool:
         return seen.status == "PROCESSING"
 
-    assert client.transactions.wait("a", until=taken).status == "PROCESSING"
+    assert sdk(service)(lambda client: client.transactions.wait("a", until=taken)).status == "PROCESSING"
 
 
 def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> None:
@@ -96,39 +85,36 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
     def wrong(seen: Transaction) -> bool:
         raise ZeroDivisionError(seen.transaction_id)
 
-    client, _ = waiting_client(service)
-    other = client.transactions._start_wait(["t1"], terminal, PollSchedule(first=15.0))
-    with other.registered():
-        with pytest.raises(ZeroDivisionError):
-            client.transactions.wait("t0", until=wrong)
-        assert other.waiters()[0].observation is not None
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.transactions.wait, "t1")
+            with pytest.raises(ZeroDivisionError, match="t0"):
+                await client.transactions.wait("t0", until=wrong)
+
+    assert in_trio(service, work) == pytest.approx(15.0)
+    assert service.paths == ["/transactions"]
 
 
-def test_transient_failures_and_429s_do_not_end_a_wait() -> None:
+def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
     service.failures = [
-        (200, b"<html>"),
-        *[(503, b"")] * 4,
+        HTML,
+        (503, b""),
         (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000)),
         (429, refusal("TOO_MANY_REQUESTS")),
-        *[(503, refusal("TRANSACTION_NOT_FOUND"))] * 4,
+        (503, refusal("TRANSACTION_NOT_FOUND")),
     ]
-    client, _ = waiting_client(service)
-    assert client.transactions.wait("a").status == "SUCCESS"
-    assert len(service.requests) == 12
+    assert sdk(service, max_attempts=1)(lambda client: client.transactions.wait("a")).status == "SUCCESS"
+    assert service.times == [15.0, 25.0, 35.0, 45.0, 55.0, 65.0]
 
 
-HTML = (200, b"<html>")
-
-
-def test_the_second_malformed_answer_in_a_row_ends_a_wait() -> None:
+def test_the_second_malformed_answer_in_a_row_ends_a_wait(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
     service.failures = [HTML, HTML]
-    client, _ = waiting_client(service)
     with pytest.raises(ProtocolError):
-        client.transactions.wait("a")
+        sdk(service)(lambda client: client.transactions.wait("a"))
     assert service.times == [15.0, 25.0]
 
 
@@ -146,83 +132,90 @@ def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list
 
 def test_two_malformed_pages_end_every_wait_that_they_were_read_for() -> None:
     service = Service()
+    waits = Concurrent(service)
     service.add_many(3, (0.0, "SUCCESS"))
     service.failures = [HTML] * 2
-    caught = list[float]()
 
     async def work(client: AsyncClient) -> None:
-        async def wait(identity: str) -> None:
-            with pytest.raises(ProtocolError):
-                await client.transactions.wait(identity)
-            caught.append(service.clock())
-
         async with anyio.create_task_group() as tasks:
-            for number in range(3):
-                tasks.start_soon(wait, f"t{number}")
+            for identity in service.moves:
+                tasks.start_soon(waits.wait, client, identity)
 
     in_trio(service, work)
-    assert caught == [25.0] * 3
+    assert {type(error) for error in waits.errors.values()} == {ProtocolError}
+    assert list(waits.ended_at.values()) == [25.0] * 3
     assert service.paths == ["/transactions"] * 2
 
 
 def test_malformed_answers_about_one_transaction_end_no_other_wait() -> None:
     service = Service()
+    waits = Concurrent(service)
     service.add_many(2, (60.0, "SUCCESS"))
     service.unlisted.add("t0")
     service.broken["t0"] = HTML
-    client, _ = waiting_client(service)
-    other = client.transactions._start_wait(["t1"], terminal, PollSchedule())
-    with other.registered():
-        with pytest.raises(ProtocolError):
-            client.transactions.wait("t0")
-        assert other.waiters()[0].failure is None
-        assert not other.waiters()[0].was_malformed
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity in service.moves:
+                tasks.start_soon(waits.wait, client, identity)
+
+    in_trio(service, work)
+    assert isinstance(waits.errors["t0"], ProtocolError)
+    assert waits.ended_at == {"t0": 25.0, "t1": 65.0}
 
 
-def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read() -> None:
+def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk) -> None:
     service = Service()
     service.add_many(2, (0.0, "FAILED"))
-    service.broken = dict.fromkeys(["t0", "t1"], HTML)
-    client, _ = waiting_client(service)
-    ended = list(client.transactions.wait_all(["t0", "t1"]))
-    assert [each.status for each in ended] == ["FAILED"] * 2
+    service.broken = {"t0": HTML, "t1": (503, b"")}
+    ends = sdk(service, max_attempts=1).ends("t0", "t1")
+    assert [(each.status, each.result_desc) for _, each in ends] == [("FAILED", None)] * 2
+    assert sorted(service.paths) == ["/transactions", "/transactions/t0", "/transactions/t1"]
 
 
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [(401, "INVALID_API_KEY", InvalidApiKeyError), (404, "TRANSACTION_NOT_FOUND", TransactionNotFoundError)],
 )
-def test_a_refusal_ends_a_wait(status: int, code: str, expected: type[Exception]) -> None:
+def test_a_refusal_ends_a_wait(sdk: MakeSdk, status: int, code: str, expected: type[Exception]) -> None:
     service = Service()
     service.failures = [(status, refusal(code))]
-    client, _ = waiting_client(service)
     with pytest.raises(expected):
-        client.transactions.wait("a")
+        sdk(service)(lambda client: client.transactions.wait("a"))
     assert service.times == [15.0]
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
-def test_a_callback_ends_a_wait_with_one_read(status: str) -> None:
+def test_a_callback_ends_a_wait_with_one_read(sdk: MakeSdk, status: str) -> None:
     service = Service()
     service.add("a", (3.0, status))
-    client, backend = waiting_client(service)
-    backend.at(4.0, waking(lambda: client.transactions.notify(parse_callback(callback("a", status)))))
-    assert client.transactions.wait("a").result_desc == "done"
+    driver = sdk(service)
+    driver.at(4.0, lambda client: client.transactions.notify(parse_callback(callback("a", status))))
+    assert driver(lambda client: client.transactions.wait("a")).result_desc == "done"
     assert service.requests == [(4.0, "/transactions/a")]
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
 @pytest.mark.parametrize("failures", [[], [(200, b"junk")]], ids=["not yet ended", "failed"])
 def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedule(
-    status: str, failures: list[tuple[int, Any]]
+    sdk: MakeSdk, status: str, failures: list[tuple[int, Any]]
 ) -> None:
     service = Service()
     service.add("a", (4.5, status))
     service.failures = failures
-    client, backend = waiting_client(service)
-    backend.at(4.0, waking(lambda: client.transactions.notify(parse_callback(callback("a", status)))))
-    assert client.transactions.wait("a").status == status
+    driver = sdk(service)
+    driver.at(4.0, lambda client: client.transactions.notify(parse_callback(callback("a", status))))
+    assert driver(lambda client: client.transactions.wait("a")).status == status
     assert service.times == [4.0, 15.0]
+
+
+def test_a_callback_for_one_of_many_does_not_delay_the_others(sdk: MakeSdk) -> None:
+    service = Service()
+    service.add_many(2, (14.0, "SUCCESS"))
+    driver = sdk(service)
+    driver.at(8.0, lambda client: client.transactions.notify("t0"))
+    assert len(driver.ends("t0", "t1")) == 2
+    assert service.requests == [(8.0, "/transactions/t0"), (15.0, "/transactions")]
 
 
 def test_a_callback_for_a_transaction_that_nobody_waits_for_sends_nothing() -> None:
@@ -232,12 +225,11 @@ def test_a_callback_for_a_transaction_that_nobody_waits_for_sends_nothing() -> N
     assert service.requests == []
 
 
-def test_a_success_from_the_list_has_the_fields_of_the_list_alone() -> None:
+def test_a_success_from_the_list_has_the_fields_of_the_list_alone(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"), provider={"name": "not what a read would show"})
     service.add("b", (0.0, "SUCCESS"))
-    client, _ = waiting_client(service)
-    ends = list(client.transactions.wait_all(["a", "b"]))
+    ends = [each for _, each in sdk(service).ends("a", "b")]
     assert service.paths == ["/transactions"]
     for ended in ends:
         assert isinstance(ended, Transaction)
@@ -247,25 +239,51 @@ def test_a_success_from_the_list_has_the_fields_of_the_list_alone() -> None:
 
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "EXPIRED"])
-def test_an_end_without_success_costs_one_read_more_for_its_result_code(status: str) -> None:
+def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: MakeSdk, status: str) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
     service.add("b", (0.0, status))
-    client, _ = waiting_client(service)
-    ends = {ended.transaction_id: ended for ended in client.transactions.wait_all(["a", "b"])}
+    ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b")}
     assert ends["b"].result_desc == "done"
     assert service.paths == ["/transactions", "/transactions/b"]
 
 
-def test_an_end_from_the_list_is_returned_even_if_its_result_code_cannot_be_read() -> None:
+def test_an_end_that_the_list_shows_is_returned_although_a_read_lags_behind(sdk: MakeSdk) -> None:
     service = Service()
-    service.add("a", (0.0, "SUCCESS"))
-    service.add("b", (0.0, "FAILED"))
-    service.broken["b"] = (503, b"")
-    client, _ = waiting_client(service, max_attempts=1)
-    ends = {each.transaction_id: each for each in client.transactions.wait_all(["a", "b"])}
-    assert (ends["b"].status, ends["b"].result_desc) == ("FAILED", None)
-    assert service.paths == ["/transactions", "/transactions/b"]
+    service.add_many(2, (0.0, "FAILED"))
+    service.broken["t0"] = (200, envelope(transaction("t0", "PENDING")))
+    ends = {each.transaction_id: each for _, each in sdk(service).ends("t0", "t1")}
+    assert (ends["t0"].status, ends["t0"].result_desc, ends["t1"].result_desc) == ("FAILED", None, "done")
+
+
+def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:
+    service = Service()
+    service.add_many(2, (0.0, "FAILED"))
+    ends = sdk(service, budget=RateBudget(requests=1)).ends("t0", "t1")
+    assert [(when, each.status, each.result_desc) for when, each in ends] == [(15.0, "FAILED", None)] * 2
+    assert service.paths == ["/transactions"]
+
+
+@pytest.mark.parametrize(("limit", "ended_at"), [(300.0, 45.0), (40.0, 40.0)], ids=["three intervals", "the limit"])
+def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_limit(
+    limit: float, ended_at: float
+) -> None:
+    service = Service()
+    waits = Concurrent(service)
+    service.add_many(2, (0.0, "FAILED"))
+
+    async def hang(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep(0.0 if request.url.path.endswith("/transactions") else 1000.0)
+        return service.respond(request)
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity in service.moves:
+                tasks.start_soon(partial(waits.wait, client, identity, schedule=PollSchedule(limit=limit)))
+
+    in_trio(service, work, transport=httpx.MockTransport(hang))
+    assert waits.ended_at == dict.fromkeys(["t0", "t1"], ended_at)
+    assert {each.result_desc for each in waits.seen.values()} == {None}
 
 
 def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
@@ -281,13 +299,25 @@ def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
     assert service.requests[-1] == (25.0, "/transactions/a")
 
 
-def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_every_page() -> None:
+def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_every_page(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "FAILED"), (100.0, "REVERSED"), type="B2C")
     service.add("b", (100.0, "SUCCESS"))
-    client, _ = waiting_client(service)
-    assert len(list(client.transactions.wait_all(["a", "b"], until=settled))) == 2
+    ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b", until=settled)}
+    assert (ends["a"].status, ends["a"].result_desc) == ("REVERSED", "done")
     assert service.paths.count("/transactions/a") == 2
+
+
+def test_a_full_read_that_failed_is_made_again_when_a_page_shows_that_end_again() -> None:
+    service = Service()
+    service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type="B2C")
+    service.add("b")
+    service.broken["a"] = (503, b"")
+    client, backend = waiting_client(service, max_attempts=1)
+    backend.at(50.0, service.broken.clear)
+    assert next(iter(client.transactions.wait_all(["a", "b"], until=settled))).result_desc == "done"
+    reads = [when for when, path in service.requests if path == "/transactions/a"]
+    assert reads == [15.0, 25.0, 35.0, 45.0, 55.0, 65.0]
 
 
 def test_a_list_row_does_not_replace_a_full_read_while_the_caller_is_busy() -> None:
@@ -307,29 +337,21 @@ def test_a_list_row_does_not_replace_a_full_read_while_the_caller_is_busy() -> N
     assert "/transactions" in service.paths[service.paths.index("/transactions/b") :]
 
 
-def test_a_wait_for_many_names_those_that_did_not_end() -> None:
+def test_a_wait_for_many_names_those_that_did_not_end(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
-    service.add("b")
-    service.add("c")
-    client, _ = waiting_client(service)
-    ended = list[str]()
+    service.add_many(2)
+    driver = sdk(service)
     with pytest.raises(WaitTimeoutError, match="2 transactions have not ended") as caught:
-        ended.extend(each.transaction_id for each in client.transactions.wait_all(["a", "b", "c"]))
-    assert ended == ["a"]
-    assert caught.value.pending == ("b", "c")
+        driver.ends("a", "t0", "t1")
+    assert caught.value.pending == ("t0", "t1")
 
 
-def test_an_async_wait_for_many_returns_each_as_it_ends() -> None:
+def test_a_wait_for_many_returns_each_as_it_ends(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (20.0, "SUCCESS"))
     service.add("b", (0.0, "SUCCESS"))
-
-    async def work(client: AsyncClient) -> None:
-        ended = [(service.clock(), each.transaction_id) async for each in client.transactions.wait_all(["a", "b"])]
-        assert ended == [(15.0, "b"), (25.0, "a")]
-
-    in_trio(service, work)
+    assert [(when, each.transaction_id) for when, each in sdk(service).ends("a", "b")] == [(15.0, "b"), (25.0, "a")]
 
 
 def test_each_loop_over_a_wait_for_many_is_a_new_wait() -> None:
@@ -341,10 +363,9 @@ def test_each_loop_over_a_wait_for_many_is_a_new_wait() -> None:
     assert service.times == [15.0, 30.0]
 
 
-def test_waiting_for_nothing_returns_nothing() -> None:
+def test_waiting_for_nothing_returns_nothing(sdk: MakeSdk) -> None:
     service = Service()
-    client, _ = waiting_client(service)
-    assert list(client.transactions.wait_all([])) == []
+    assert sdk(service).ends() == []
     assert service.requests == []
 
 
@@ -365,12 +386,13 @@ def test_each_wait_keeps_its_own_interval() -> None:
     service = Service()
     service.add("slow")
     service.add("quick", (0.5, "SUCCESS"))
-    client, backend = waiting_client(service)
-    slow = client.transactions._start_wait(["slow"], terminal, PollSchedule(first=0.1, every=60.0, limit=100.0))
-    with slow.registered():
-        quick = PollSchedule(first=0.1, every=0.3, limit=4.0)
-        assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
-    assert backend.clock < 1001.5
+    client, _ = waiting_client(service)
+    slow = iter(client.transactions.wait_all(["slow"], schedule=PollSchedule(first=0.1, every=60.0, limit=100.0)))
+    quick = PollSchedule(first=0.1, every=0.3, limit=4.0)
+    assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
+    assert service.clock() < 1.5
+    with pytest.raises(WaitTimeoutError):
+        next(slow)
 
 
 def test_waits_that_are_over_cost_no_request() -> None:
@@ -378,16 +400,18 @@ def test_waits_that_are_over_cost_no_request() -> None:
     service.add("abandoned")
     service.add("a", (100.0, "SUCCESS"))
     client, backend = waiting_client(service)
-    over = client.transactions._start_wait(["abandoned"], terminal, PollSchedule(first=0.0, every=1.0, limit=1.0))
-    with over.registered():
-        backend.clock += 2.0
-        assert client.transactions.wait("a").status == "SUCCESS"
+    over = iter(client.transactions.wait_all(["abandoned"], schedule=PollSchedule(first=0.0, every=1.0, limit=1.0)))
+    backend.clock += 2.0
+    assert client.transactions.wait("a").status == "SUCCESS"
     assert set(service.paths) == {"/transactions/a"}
+    with pytest.raises(WaitTimeoutError):
+        next(over)
 
 
-def test_what_has_already_ended_is_returned_at_once() -> None:
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
+def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
     service = Service()
-    service.add("a", (0.0, "SUCCESS"))
+    service.add("a", (0.0, status))
     service.add("b")
     client, backend = waiting_client(service)
     ended = client.transactions.get("a")
@@ -397,20 +421,28 @@ def test_what_has_already_ended_is_returned_at_once() -> None:
     assert backend.slept == []
 
 
-def test_an_iteration_that_is_left_takes_part_no_longer() -> None:
+@pytest.mark.parametrize("leave", ["break", "an error", "the end"])
+def test_an_iteration_that_is_left_costs_nobody_a_request(leave: str) -> None:
     """Without a ResourceWarning of trio's, which would be an error here."""
     service = Service()
     service.add("a", (20.0, "SUCCESS"))
-    service.add("b", (200.0, "SUCCESS"))
+    service.add("b", (200.0, "SUCCESS") if leave != "the end" else (20.0, "SUCCESS"))
+    service.add("c", (100.0, "SUCCESS"))
+
+    async def iterate(client: AsyncClient) -> None:
+        async for _ in client.transactions.wait_all(["a", "b"]):
+            if leave == "break":
+                break
+            if leave == "an error":
+                raise ZeroDivisionError
 
     async def work(client: AsyncClient) -> None:
-        coordinator: Any = client._coordinator.get()
-        async for ended in client.transactions.wait_all(["a", "b"]):
-            assert ended.transaction_id == "a"
-            assert len(coordinator.registered()) == 1
-            break
+        with suppress(ZeroDivisionError):
+            await iterate(client)
         gc.collect()
-        assert coordinator.registered() == []
+        service.requests.clear()
+        await client.transactions.wait("c")  # alone: with another wait it would read pages
 
     in_trio(service, work)
+    assert set(service.paths) == {"/transactions/c"}
     gc.collect()

@@ -6,6 +6,7 @@ Each k has an account and a journal of its own. Prints how many statements the c
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -28,8 +29,16 @@ def url_of(folder: Path, number: int) -> str:
     return f"sqlite:///{folder / f'{number:03}.db'}"
 
 
+def copy_tables(path: Path) -> None:
+    """Let a journal begin as a copy of an empty one: what happens while the tables are made is another matter."""
+    empty = path.with_name("empty.db")
+    if not empty.exists():
+        with Journal(f"sqlite:///{empty}") as journal:
+            journal.get("-", kind=EntryKind.PAYOUT)
+    shutil.copyfile(empty, path)
+
+
 def _prepare(scenario: str, sdk: Driver, journal: Journal, base_url: str) -> None:
-    journal.get("-", kind=EntryKind.PAYOUT)  # makes the tables: a crash while they are made is another matter
     control = base_url.removesuffix("/v1") + "/sandbox"
     if scenario in {"another's id", "nobody's id"}:
         httpx.post(f"{control}/clear_planned").raise_for_status()  # one that died before it sent has left its fault
@@ -60,6 +69,7 @@ def _call(kind: str, scenario: str, base_url: str, key: str, url: str, number: i
 
 def main(kind: str, scenario: str, base_url: str, prefix: str, folder: str) -> None:
     def call(number: int) -> None:
+        copy_tables(Path(folder) / f"{number:03}.db")
         _call(kind, scenario, base_url, key_of(prefix, number), url_of(Path(folder), number), number)
 
     call(0)  # imports, once, all that each child would import

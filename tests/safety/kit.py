@@ -143,7 +143,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._respond(request, content)
 
     async def aclose(self) -> None:
-        """Leave it open: tests look at it after their clients have closed."""
+        """Leave it open: a test may look at it after its client was closed."""
 
     def _respond(self, request: httpx.Request, content: bytes) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")
@@ -176,9 +176,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def _records(data: Any) -> list[dict[str, Any]]:
-    if not isinstance(data, dict):
-        return []
-    found: dict[str, Any] = data
+    found: dict[str, Any] = data if data is not None else {}
     return [found, *found.get("items", ())]
 
 
@@ -189,7 +187,11 @@ def records_of(data: Any, identity: str) -> list[dict[str, Any]]:
 
 def refusal(code: str = "INSUFFICIENT_FUNDS", status: int = 409) -> httpx.Response:
     """Make a definite refusal."""
-    body = {"success": False, "error": {"code": code, "message": "no", "details": {}}, "requestId": str(uuid4())}
+    body: dict[str, Any] = {
+        "success": False,
+        "error": {"code": code, "message": "no", "details": {}},
+        "requestId": str(uuid4()),
+    }
     return httpx.Response(status, json=body)
 
 

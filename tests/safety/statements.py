@@ -1,4 +1,4 @@
-"""Something else happens just before the k-th statement of a call: another call, a failure, or the end of the process."""
+"""Something else happens just before the k-th statement of a call: another call, a failure, the process's end."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NO_UNICODE: list[dict[str, str]] = [{"resultCode": SURROGATE}, {"resultDesc": SU
 
 
 def name_of(odd: dict[str, str]) -> str:
-    return f"{' and '.join(odd)} {ascii(next(iter(odd.values())))}"
+    return f"{' and '.join(odd)} {next(iter(odd.values()))!a}"
 
 
 CALLBACK_NAMES = {"updatedAt": "updated_at", "createdAt": "created_at", "resultCode": "result_code"}
@@ -47,7 +47,7 @@ def in_callback(odd: dict[str, str]) -> dict[str, str]:
 
 
 def is_lost(odd: dict[str, str], url: str, *, of_callback: bool = False) -> bool:
-    """Return whether the journal would keep the value if its database could, so that a WARNING must tell of it."""
+    """Return whether the journal would keep the value if its database could, so that a WARNING must say so."""
     if "updatedAt" in odd:
         return True
     return url.startswith("postgresql") and ("resultCode" in odd or of_callback)

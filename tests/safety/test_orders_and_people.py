@@ -74,7 +74,7 @@ def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop) -> None:
     assert phones(shop, "stk") == [PHONE]
 
 
-def test_while_a_prompt_is_in_doubt_another_phone_is_refused(shop: Shop) -> None:
+def test_while_a_prompt_is_unresolved_another_phone_is_refused(shop: Shop) -> None:
     by_hand(shop)
     shop.between.hold_next_post()
     with pytest.raises(OutcomeUnknownError):
@@ -110,14 +110,14 @@ def test_orders_may_share_an_account_reference(shop: Shop) -> None:
     assert (shop.prompts, shop.paid_in) == (3, {METER: 200})
 
 
-@pytest.mark.parametrize("in_doubt", [False, True])
-def test_two_orders_that_nobody_could_tell_apart_are_not_open_at_once(shop: Shop, in_doubt: bool) -> None:
-    if in_doubt:
+@pytest.mark.parametrize("unresolved", [False, True])
+def test_two_orders_that_nobody_could_tell_apart_are_not_open_at_once(shop: Shop, unresolved: bool) -> None:
+    if unresolved:
         shop.between.hold_next_post()
     try:
         shop(collect(shop.journal, "O-1", account_reference=METER))
     except OutcomeUnknownError:
-        assert in_doubt
+        assert unresolved
     with pytest.raises((DuplicateCollectionError, RequestValidationError)) as caught:
         shop(collect(shop.journal, "O-2", account_reference=METER))
     refused: MomoPayError = caught.value
@@ -148,7 +148,7 @@ def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
 
 
 def test_an_order_and_a_payout_with_one_reference_are_two_things(shop: Shop) -> None:
-    """A payout in doubt is not the customer's payment of the same reference, amount and phone."""
+    """An unresolved payout is not the customer's payment of the same reference, amount and phone."""
     by_hand(shop)
     paid = shop(collect(shop.journal, "O-1", account_reference="SAME", phone=PHONE))
     shop.settle(paid)
@@ -194,8 +194,8 @@ def test_a_reference_that_the_service_decomposed_is_found(shop: Shop) -> None:
     assert shop(pay(shop.journal, f"{name}-2")).transaction_id == shop.newest()
 
 
-@pytest.mark.parametrize("told_by", ["callback", "sweep"])
-def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, told_by: str) -> None:
+@pytest.mark.parametrize("known_by", ["callback", "sweep"])
+def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, known_by: str) -> None:
     """The owner's answer was lost, so its id is nobody's yet when a broken answer names it for another payout."""
     shop.between.hold_next_post()
     with pytest.raises(OutcomeUnknownError):
@@ -206,7 +206,7 @@ def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, to
     with suppress(OutcomeUnknownError):
         shop(pay(shop.journal, "BROKEN", amount=70))
     shop.later(60)
-    if told_by == "callback":
+    if known_by == "callback":
         recorded = shop.journal.record(parsed(callback_for(owners, "OWNER")))
         assert recorded is not None
         assert recorded.reference == "OWNER"

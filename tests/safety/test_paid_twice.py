@@ -84,12 +84,14 @@ def test_what_was_not_refunded_is_paid_back_by_the_call_too(shop: Shop, caplog: 
     assert shop.journal.check().paid_twice == ()
 
 
-def test_an_old_refund_is_not_returned_while_more_is_owed(shop: Shop) -> None:
+def test_an_old_refund_is_not_returned_while_more_is_to_be_paid_back(shop: Shop) -> None:
     """`refund(of=...)` names the free reference, and does not call the old refund a success."""
     first, _second = two_prompts(shop)
     shop(sweep(shop.journal))
     old = shop(refund(shop.journal))
-    assert shop(refund(shop.journal)).transaction_id == old.transaction_id  # the control: nothing more is owed yet
+    assert (
+        shop(refund(shop.journal)).transaction_id == old.transaction_id
+    )  # the control: nothing more is to be paid back yet
     pay_late(shop, first)
     shop.later(SEARCH_AGAIN)
     shop(sweep(shop.journal))

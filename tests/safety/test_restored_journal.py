@@ -20,10 +20,18 @@ from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
 from safety.kit import TESTS, Call, Shop, collect, moved, pay, refund, release, sweep
 
+Opened = Callable[[Callable[[Journal], Call]], Any]
+"""Makes a call with the journal that a program opens when it starts."""
+
+
+def paying(reference: str) -> Callable[[Journal], Call]:
+    return lambda journal: pay(journal, reference)
+
+
 DURABLE: dict[str, Callable[[Journal], Call]] = {
-    "pay_once, lost": lambda journal: pay(journal, "LOST"),
-    "pay_once, kept": lambda journal: pay(journal, "KEPT"),
-    "pay_once, new": lambda journal: pay(journal, "NEW"),
+    "pay_once, lost": paying("LOST"),
+    "pay_once, kept": paying("KEPT"),
+    "pay_once, new": paying("NEW"),
     "collect_once": collect,
     "refund": lambda journal: refund(journal, "O-PAID"),
     "release": lambda journal: release(journal, "KEPT"),
@@ -37,7 +45,7 @@ def path(url: str) -> Path:
 
 
 @pytest.fixture
-def open_journal(drive: Callable[..., Driver], sandbox: Sandbox, key: str, account: Account, url: str) -> Any:
+def open_journal(drive: Callable[..., Driver], sandbox: Sandbox, key: str, account: Account, url: str) -> Opened:
     """Open the journal anew for a call, as a program that is started again does."""
     sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
 
@@ -56,12 +64,12 @@ def renamed_to(path: Path, copy: Path) -> None:
     copy.replace(path)
 
 
-def restore(path: Path, open_journal: Any, put_back: Callable[[Path, Path], None] = copied_into) -> None:
+def restore(path: Path, open_journal: Opened, put_back: Callable[[Path, Path], None] = copied_into) -> None:
     """Pay KEPT, copy the journal, pay LOST, and put the copy back."""
     copy = path.with_name("copy.db")
-    open_journal(lambda journal: pay(journal, "KEPT"))
+    open_journal(paying("KEPT"))
     shutil.copyfile(path, copy)
-    open_journal(lambda journal: pay(journal, "LOST"))
+    open_journal(paying("LOST"))
     put_back(path, copy)
 
 
@@ -72,7 +80,7 @@ def assert_says_what_to_do(text: str) -> None:
 
 @pytest.mark.parametrize("call", DURABLE.values(), ids=DURABLE.keys())
 def test_a_copy_that_was_written_back_is_refused(
-    path: Path, open_journal: Any, sandbox: Sandbox, call: Callable[[Journal], Call]
+    path: Path, open_journal: Opened, sandbox: Sandbox, call: Callable[[Journal], Call]
 ) -> None:
     """Nothing is sent, and the error says which days to reconcile and how to go on."""
     restore(path, open_journal)
@@ -86,15 +94,17 @@ def test_a_copy_that_was_written_back_is_refused(
     assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
 
 
-def test_a_backup_that_took_the_place_of_the_file_is_refused(path: Path, open_journal: Any, sandbox: Sandbox) -> None:
+def test_a_backup_that_took_the_place_of_the_file_is_refused(
+    path: Path, open_journal: Opened, sandbox: Sandbox
+) -> None:
     restore(path, open_journal, renamed_to)
     with pytest.raises(ConfigurationError):
-        open_journal(lambda journal: pay(journal, "LOST"))
+        open_journal(paying("LOST"))
     assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
 
 
 def test_a_payroll_stops_before_its_first_row(
-    path: Path, open_journal: Any, sandbox: Sandbox, drive: Callable[..., Driver], key: str, url: str
+    path: Path, open_journal: Opened, sandbox: Sandbox, drive: Callable[..., Driver], key: str, url: str
 ) -> None:
     restore(path, open_journal)
     sdk = drive(api_key=key, base_url=sandbox.base_url)
@@ -106,8 +116,9 @@ def test_a_payroll_stops_before_its_first_row(
     assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
 
 
-def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: Any, sandbox: Sandbox) -> None:
+def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: Opened, sandbox: Sandbox) -> None:
     """The reconciliation that the error asks for works before anything is accepted, and shows what was lost."""
+    day = sandbox.now.date()
     restore(path, open_journal)
     sandbox.advance(60)
     found: list[str] = []
@@ -115,7 +126,8 @@ def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: 
     def look(journal: Journal) -> Call:
         assert journal.get("KEPT") is not None
         found.extend(each.reference for each in journal.entries())
-        return lambda client: client.transactions.reconcile(journal=journal, day=sandbox.now.date(), utc=True)
+        days = {"day": day, "last_day": sandbox.now.date(), "utc": True}
+        return lambda client: client.transactions.reconcile(journal=journal, **days)
 
     report = open_journal(look)
     assert found == ["KEPT"]
@@ -123,7 +135,7 @@ def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: 
 
 
 def test_a_person_accepts_what_was_restored(
-    path: Path, url: str, open_journal: Any, sandbox: Sandbox, capsys: pytest.CaptureFixture[str], caplog: Any
+    path: Path, url: str, open_journal: Opened, sandbox: Sandbox, capsys: pytest.CaptureFixture[str], caplog: Any
 ) -> None:
     """It is usable again, until it goes back once more."""
     restore(path, open_journal)
@@ -131,7 +143,7 @@ def test_a_person_accepts_what_was_restored(
         with Journal(url) as journal, pytest.raises(RequestValidationError):
             journal.accept_restored(by=nobody)
     with pytest.raises(ConfigurationError):
-        open_journal(lambda journal: pay(journal, "NEW"))
+        open_journal(paying("NEW"))
     with Journal(url) as journal:
         returned = journal.accept_restored(by="Njeri")
     printed = capsys.readouterr()
@@ -139,10 +151,10 @@ def test_a_person_accepts_what_was_restored(
     copy = path.with_name("second.db")
     shutil.copyfile(path, copy)
     for reference in ("NEW", "NEW-2"):
-        open_journal(lambda journal, reference=reference: pay(journal, reference))
+        open_journal(paying(reference))
     copied_into(path, copy)
     with pytest.raises(ConfigurationError):
-        open_journal(lambda journal: pay(journal, "NEW"))
+        open_journal(paying("NEW"))
     assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100, "NEW": 100, "NEW-2": 100}
 
 
@@ -169,45 +181,56 @@ LOST = [f"LOST-{number}" for number in range(8)]
 
 @pytest.mark.parametrize("harm", [delete, cut, damage, leave])
 def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
-    path: Path, url: str, open_journal: Any, sandbox: Sandbox, key: str, harm: Callable[[Path], None]
+    path: Path, url: str, open_journal: Opened, sandbox: Sandbox, key: str, harm: Callable[[Path], None]
 ) -> None:
     """A killed process leaves its newest rows in the WAL; without them, nothing may be paid. Untouched: all goes on."""
-    open_journal(lambda journal: pay(journal, "KEPT"))
+    open_journal(paying("KEPT"))
     arguments = [sys.executable, "-m", "safety.payer", url, sandbox.base_url, key, *LOST]
     ended = subprocess.run(arguments, cwd=TESTS, check=False)
     assert ended.returncode == -9
     harm(Path(f"{path}-wal"))
     for reference in LOST:
         if harm is leave:
-            open_journal(lambda journal, reference=reference: pay(journal, reference))
+            open_journal(paying(reference))
         else:
             with pytest.raises(ConfigurationError):
-                open_journal(lambda journal, reference=reference: pay(journal, reference))
+                open_journal(paying(reference))
     assert moved(sandbox, "payout") == dict.fromkeys(["KEPT", *LOST], 100)
 
 
 @pytest.mark.parametrize("opened_by", ["first name", "second name"])
 def test_a_second_name_of_the_file_is_refused(
-    path: Path, shop: Shop, opened_by: str, open_journal: Any, tmp_path: Path
+    path: Path, shop: Shop, opened_by: str, open_journal: Opened, tmp_path: Path
 ) -> None:
-    """Under two names, a file has two WALs and two sets of locks. Once the second is gone, the first goes on."""
-    open_journal(lambda journal: pay(journal, "KEPT"))
+    """Under two names, a file has two WALs and two sets of locks. Once the second is removed, the first works again."""
+    open_journal(paying("KEPT"))
     second = tmp_path / "elsewhere" / "same.db"
     second.parent.mkdir()
     second.hardlink_to(path)
     with Journal(f"sqlite:///{second if opened_by == 'second name' else path}") as journal:
-        with pytest.raises(ConfigurationError, match="name|link") as caught:
+        with pytest.raises(ConfigurationError, match=r"name|link") as caught:
             shop(pay(journal, "NEW"))
         assert not caught.value.may_have_executed
     assert shop.payouts == 0
     second.unlink()
-    open_journal(lambda journal: pay(journal, "NEW"))
+    open_journal(paying("NEW"))
     assert shop.paid_out == {"KEPT": 100, "NEW": 100}
 
 
-def test_a_symbolic_link_is_no_second_name(path: Path, open_journal: Any, shop: Shop, tmp_path: Path) -> None:
+def test_a_second_name_that_is_made_in_use_is_refused(path: Path, shop: Shop) -> None:
+    shop(pay(shop.journal, "KEPT"))
+    second = path.with_name("same.db")
+    second.hardlink_to(path)
+    with pytest.raises(ConfigurationError):
+        shop(pay(shop.journal, "NEW"))
+    second.unlink()
+    shop(pay(shop.journal, "NEW"))
+    assert shop.paid_out == {"KEPT": 100, "NEW": 100}
+
+
+def test_a_symbolic_link_is_no_second_name(path: Path, open_journal: Opened, shop: Shop, tmp_path: Path) -> None:
     """The control: it leads to the same WAL and the same locks."""
-    open_journal(lambda journal: pay(journal, "KEPT"))
+    open_journal(paying("KEPT"))
     link = tmp_path / "link.db"
     link.symlink_to(path)
     with Journal(f"sqlite:///{link}") as journal:

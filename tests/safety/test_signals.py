@@ -27,14 +27,14 @@ def run(work: str, url: str, strikes: int, seed: int, hang: float = HANG) -> sub
 
 def seed() -> int:
     found = random.SystemRandom().randrange(1_000_000)
-    print(f"seed {found}")
+    sys.stdout.write(f"seed {found}\n")
     return found
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr[-6000:]
     result = json.loads(done.stdout)
-    print(result)
+    sys.stdout.write(f"{result}\n")
     return result
 
 
@@ -45,7 +45,7 @@ def test_reads_go_on_after_any_number_of_strikes(tmp_path: Path) -> None:
 
 
 def test_payments_go_on_after_any_number_of_strikes(tmp_path: Path) -> None:
-    """A tight loop of `pay_once`: nothing is paid twice, and what was struck is found or stays in doubt."""
+    """A tight loop of `pay_once`: nothing is paid twice, and what was struck is found or stays unresolved."""
     result = result_of(run("pay", f"sqlite:///{tmp_path / 'journal.db'}", STRIKES, seed()))
     assert result["strikes"] == STRIKES
     assert result["twice"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,6 @@ from momopay import EntryKind, Journal, JournalState, OutcomeUnknownError, Reque
 from momopay.sandbox import Sandbox
 from postgresql import PostgresqlServer
 from safety.kit import (
-    BY_HAND,
     PHONE,
     Between,
     callback_for,
@@ -63,7 +63,7 @@ class Branch:
         identity: str = prompt.transaction_id
         return identity
 
-    def in_doubt(self, reference: str = "DOUBT") -> None:
+    def unresolved(self, reference: str = "UNSURE") -> None:
         self.between.hold_next_post()
         with pytest.raises(OutcomeUnknownError):
             self(pay(self.journal, reference))
@@ -123,23 +123,24 @@ def test_what_was_paid_to_one_cannot_be_refunded_by_the_other(branches: tuple[Br
     assert there.moved("payout") == {}
 
 
-def test_what_is_paid_twice_or_in_doubt_is_told_of_its_own_account(branches: tuple[Branch, Branch]) -> None:
+def test_what_is_paid_twice_or_unresolved_is_reported_of_its_own_account(branches: tuple[Branch, Branch]) -> None:
     here, there = branches
     for branch in branches:
         branch.order_paid()
         branch(pay(branch.journal))
-    here.in_doubt()
-    late = str(
-        here(lambda client: client.stk.initiate(amount=100, phone=BY_HAND, account_reference="O-1")).transaction_id
-    )
-    here.sandbox.enter_pin(late)
+    here.unresolved()
+    second = here(collect(here.journal, "O-2"))
+    here.sandbox.advance(120)
+    third = here(collect(here.journal, "O-2", abandon_after=60))
+    for prompt in (second, third):
+        here.sandbox.enter_pin(prompt.transaction_id)
     here.sandbox.advance(60)
-    here.journal.settle(here(lambda client: client.transactions.get(late)))
+    here(sweep(here.journal))
     checks = [each.journal.check() for each in branches]
-    assert [each.paid_twice for each in checks] == [("O-1",), ()]
-    assert [each.unresolved for each in checks] == [("DOUBT",), ()]
+    assert [each.paid_twice for each in checks] == [("O-2",), ()]
+    assert [each.unresolved for each in checks] == [("UNSURE",), ()]
     assert [each.tenant_id for each in checks] == [here.tenant, there.tenant]
-    assert [sum(each.counts.values()) for each in checks] == [3, 2]
+    assert [sum(each.counts.values()) for each in checks] == [4, 2]
     assert [len(each.journal.unresolved()) for each in branches] == [1, 0]
 
 
@@ -148,8 +149,11 @@ def test_a_sweep_reads_and_settles_its_own_account(branches: tuple[Branch, Branc
     for branch in branches:
         branch(pay(branch.journal))
         branch(collect(branch.journal))
-        branch.in_doubt()
+        branch.unresolved()
         branch.between.requests.clear()
+    opened = [{each.transaction_id for each in branch.journal.open()} for branch in branches]
+    assert [len(each) for each in opened] == [2, 2]
+    assert not opened[0] & opened[1]
     here.sandbox.advance(60)
     handled: list[str] = []
 
@@ -158,6 +162,7 @@ def test_a_sweep_reads_and_settles_its_own_account(branches: tuple[Branch, Branc
 
     here(sweep(here.journal, handle))
     assert there.between.requests == []
+    assert not [path for path in here.between.requests if path.rpartition("/")[2] in opened[1]]
     assert handled == [entry_of(here.journal, "PAY-1").transaction_id]
     assert [entry_of(each.journal, "PAY-1").status for each in branches] == ["SUCCESS", "PENDING"]
     there(sweep(there.journal, handle))
@@ -177,8 +182,24 @@ def test_receipts_and_callbacks_belong_to_one_account(branches: tuple[Branch, Br
     # An id of the other account is no end of this one's payout, though all else is the same.
     there.journal.record(parsed(callback_for(ids[1], "PAY-1", momo_receipt="RECEIPT-1")))
     assert [entry_of(each.journal, "PAY-1").transaction_id for each in branches] == ids
-    first, second = (each.journal.first_seen(parsed(body)) for each in branches)
-    assert (first, second) == (True, True)
+    only_there = there(pay(there.journal, "ONLY-THERE")).transaction_id
+    assert here.journal.by_transaction(parsed(callback_for(only_there, "ONLY-THERE"))) is None
+
+
+def test_each_account_handles_a_callback_once_for_itself(branches: tuple[Branch, Branch]) -> None:
+    """A handler that fails in one account makes nothing come again in the other."""
+    here, there = branches
+    callback = parsed(callback_for("an-id-of-both", "PAY-1"))
+    with there.journal.handling(callback) as first:
+        assert first
+    handling = here.journal.handling(callback)
+    assert handling.__enter__()
+    with suppress(ZeroDivisionError):
+        handling.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    for journal, expected in ((there.journal, False), (here.journal, True), (here.journal, False)):
+        with journal.handling(callback) as first:
+            assert first is expected
+    assert [each.journal.first_seen(callback) for each in branches] == [False, False]
 
 
 def test_anonymising_one_account_leaves_the_other(branches: tuple[Branch, Branch]) -> None:
@@ -196,11 +217,11 @@ def test_anonymising_one_account_leaves_the_other(branches: tuple[Branch, Branch
 def test_what_the_other_account_paid_resolves_no_doubt(branches: tuple[Branch, Branch]) -> None:
     here, there = branches
     there.order_paid()
-    there(pay(there.journal, "DOUBT"))
-    here.in_doubt()
-    assert entry_of(there.journal, "DOUBT").state is JournalState.ACCEPTED
-    assert entry_of(here.journal, "DOUBT").state is JournalState.UNKNOWN
+    there(pay(there.journal, "UNSURE"))
+    here.unresolved()
+    assert entry_of(there.journal, "UNSURE").state is JournalState.ACCEPTED
+    assert entry_of(here.journal, "UNSURE").state is JournalState.UNKNOWN
     assert here.journal.get("O-1", kind=EntryKind.COLLECTION) is None
     assert order_of(there.journal).status == "SUCCESS"
     here(sweep(here.journal))
-    assert entry_of(here.journal, "DOUBT").state is JournalState.UNKNOWN
+    assert entry_of(here.journal, "UNSURE").state is JournalState.UNKNOWN

@@ -36,14 +36,14 @@ def other(drive: Callable[..., Driver], sandbox: Sandbox, between: Between) -> D
 
 
 def prepare(shop: Shop) -> None:
-    """Give the journal a past: an order that was paid, a payout, and one in doubt."""
+    """Give the journal a past: an order that was paid, a payout, and an unresolved one."""
     prompt = shop(collect(shop.journal))
     shop.settle(prompt)
     shop(sweep(shop.journal))
     shop(pay(shop.journal, "MADE"))
     shop.between.hold_next_post()
     with pytest.raises(OutcomeUnknownError):
-        shop(pay(shop.journal, "DOUBT"))
+        shop(pay(shop.journal, "UNSURE"))
     shop.later(3600)
     shop.between.requests.clear()
 
@@ -51,12 +51,12 @@ def prepare(shop: Shop) -> None:
 DURABLE: dict[str, Callable[[Journal], Call]] = {
     "pay_once, new": lambda journal: pay(journal, "NEW"),
     "pay_once, made": lambda journal: pay(journal, "MADE"),
-    "pay_once, in doubt": lambda journal: pay(journal, "DOUBT"),
+    "pay_once, unresolved": lambda journal: pay(journal, "UNSURE"),
     "collect_once, new": lambda journal: collect(journal, "O-2"),
     "collect_once, paid": lambda journal: collect(journal, "O-1"),
     "refund": lambda journal: refund(journal, "O-1"),
-    "release": lambda journal: release(journal, "DOUBT"),
-    "release, searched elsewhere": lambda journal: release(journal, "DOUBT", searched_elsewhere=True),
+    "release": lambda journal: release(journal, "UNSURE"),
+    "release, searched elsewhere": lambda journal: release(journal, "UNSURE", searched_elsewhere=True),
     "sweep": sweep,
 }
 

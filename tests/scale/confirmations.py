@@ -18,7 +18,7 @@ import httpx
 import trio
 
 from momopay import AsyncClient, MomoPayError, RateBudget, parse_callback
-from momopay._polling.confirmation import Confirmation
+from momopay._polling.wait import Confirmation
 from momopay.models.transactions import Transaction
 from scale.report import Report, Told
 from scale.service import Service
@@ -136,7 +136,8 @@ def simulate(plan: Plan) -> Shop:
 
 async def one_by_one(confirmation: Confirmation) -> Transaction:
     """Confirm without sharing: the negative control."""
-    return await confirmation._read_by_id()
+    (waiter,) = confirmation.pending.values()
+    return await confirmation.read_by_id(waiter.transaction_id, waiter.deadline)
 
 
 HEAD = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -26,6 +26,8 @@ from momopay._transport.async_backend import AsyncBackend
 from scale.report import Report, Told, table
 from scale.service import Service
 from virtual import install_backend
+
+T = TypeVar("T")
 
 BASE = "https://api.example/v1"
 WARM_UP = 300.0
@@ -60,7 +62,7 @@ class Plan:
         return WARM_UP + 60.0 * self.minutes
 
 
-def in_virtual_time(work: Callable[[], Awaitable[Report]]) -> Report:
+def in_virtual_time(work: Callable[[], Awaitable[T]]) -> T:
     """Run on a clock that jumps; trio's own dice, by which it shuffles tasks, are set, so that a seed replays a run."""
     setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)  # noqa: B010  trio calls it final
     trio._core._run._r.seed(0)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from momopay._polling.confirmation import Confirmation
+from momopay._polling.wait import Confirmation
 from scale import sockets
 from scale.confirmations import CEILING, Plan, one_by_one, simulate
 from scale.confirmations_over_sockets import ceiling, settle

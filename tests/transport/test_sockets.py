@@ -356,4 +356,4 @@ def test_a_payments_socket_aborts_from_the_connect_on(drive: Drive, stands_still
         drive(base_url=server.base_url, timeout=5.0)(payout)
     (at_first, before_the_body) = seen
     assert at_first[0] == before_the_body[0] == ABORTS
-    assert 0 < before_the_body[1] <= 5000
+    assert 4000 < before_the_body[1] <= 5000  # what is left of the timeout: no less, or a slow network is a failure

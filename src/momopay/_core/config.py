@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing_extensions import Sentinel
 
 from momopay import __version__
 from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.limiter import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
@@ -90,7 +92,7 @@ class Account:
         self.on_loopback: bool = is_loopback(self.base_url)
         if not self.api_key.startswith(("pk_live_", "pk_test_")):  # without the key: it may be another service's secret
             raise ConfigurationError(
-                "api_key must start with pk_live_ or pk_test_; this is another kind of key, or not a key at all"
+                "api_key must start with pk_live_ or pk_test_ as in the account console: this is another kind of key"
             )
         # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
         # key add headers of its own.
@@ -114,12 +116,14 @@ class Account:
         return f"Account(base_url={self.base_url!r})"
 
 
+def hash_of(account: Account) -> str:
+    """Return a name for this key at this address that does not show the key."""
+    return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
+
+
 def check_budget(budget: object) -> None:
     """Raise ConfigurationError if it is none."""
-    # By its methods and not its class: importing the classes would import httpx, which building a client avoids.
-    if not (
-        budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
-    ):
+    if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
 
 

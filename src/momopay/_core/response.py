@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import SchemaError, from_json
 
-from momopay._core.retry import AttemptFailed, FailureKind
+from momopay._core.retry import AttemptFailed, FailureKind, retry_after
 from momopay._transport import NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import (
     ERRORS_BY_CODE,
@@ -24,11 +23,10 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
-from momopay.models.records import Envelope, describe
+from momopay.models.records import Envelope, describe, parse_json
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
-_MAX_RETRY_AFTER: Final = 1e9
 # Characters of a foreign text that an error shows.
 _MAX_TEXT: Final = 500
 _QUESTION: Final = ". That is not this service's way to answer: is base_url right, or does a proxy answer for it?"
@@ -69,7 +67,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
     if not 200 <= response.status < 300:  # noqa: PLR2004  success
         raise failure_from_response(response, url)
     try:
-        return envelope.model_validate_json(response.body)
+        return parse_json(envelope, response.body)
     except ValidationError as error:
         failure = failure_from_response(response, url, describe(error))
         # The caller gets `failure.error`; the chain leads it to what pydantic found.
@@ -200,21 +198,3 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
     # A point in time depends on two clocks agreeing, so it counts only where no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
     return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
-    text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), _MAX_RETRY_AFTER)
-    when = http_date(text)
-    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
-
-
-def http_date(text: str) -> datetime | None:
-    """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
-    try:
-        when = parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):  # the last two for numbers without measure
-        return None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" means UTC of an unknown zone

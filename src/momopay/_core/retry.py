@@ -7,8 +7,10 @@ to retry every 5xx would pay twice. Times are in seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import Final, TypeVar
 
@@ -19,6 +21,7 @@ logger = logging.getLogger("momopay")
 
 BASE_BACKOFF: Final = 0.5
 MAX_BACKOFF: Final = 8.0
+_MAX_RETRY_AFTER: Final = 1e9
 
 
 class FailureKind(Enum):
@@ -173,3 +176,21 @@ async def retry(
                 failures.append(failure)
                 raise
     raise AssertionError("tenacity ends by a result or an error")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), _MAX_RETRY_AFTER)
+    when = http_date(text)
+    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):  # the last two for numbers without measure
+        return None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" means UTC of an unknown zone

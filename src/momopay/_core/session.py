@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import momopay
 from momopay._core.backend import BackendT
-from momopay._core.config import SHARED_BUDGET, Account, Limits
-from momopay._core.response import http_date
-from momopay._ratelimit.budget import Budget, Lane, RateBudget
-from momopay._ratelimit.limiter import RateLimiter, SharedBudget
-from momopay._transport import Headers, clock, common_headers
+from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
+from momopay._core.retry import http_date
+from momopay._ratelimit.budget import Lane, RateBudget
+from momopay._ratelimit.limiter import BaseBudget, RateLimiter
+from momopay._transport import Headers, common_headers
+from momopay._transport.clock import now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
 
 if TYPE_CHECKING:  # a client without an observer does not load it
@@ -64,7 +64,7 @@ class ServiceClock:
         if self._measured is None:
             return datetime.now(UTC)
         date, at = self._measured
-        return date + timedelta(seconds=clock.now() - at)
+        return date + timedelta(seconds=now() - at)
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the offset by a response that came just now."""
@@ -75,7 +75,7 @@ class ServiceClock:
         offset = (datetime.now(UTC) - date).total_seconds()
         if abs(offset) > _LARGEST:
             return
-        self._measured = date, clock.now()
+        self._measured = date, now()
         # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
         if self._may_warn and abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
             self._warned = offset
@@ -131,11 +131,6 @@ class KeyState:
 _key_states: dict[str, KeyState] = {}
 
 
-def hash_of(account: Account) -> str:
-    """Return a name for this key at this address that does not show the key."""
-    return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
-
-
 def key_state_for(account: Account) -> KeyState:
     """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
     # Without a lock, which a forked child might inherit held: `setdefault` is one step, and of two threads that come
@@ -152,7 +147,7 @@ class Session(Generic[BackendT]):
         backend: BackendT,
         account: Account,
         *,
-        budget: Budget | SharedBudget | None,
+        budget: BaseBudget | None,
         stk_pause: StkPause,
         limits: Limits,
         headers: Mapping[str, str] | None = None,
@@ -247,7 +242,7 @@ class Session(Generic[BackendT]):
 def open_session(
     backend: BackendT,
     account: Account,
-    budget: Budget | SharedBudget | SHARED_BUDGET | None,
+    budget: BaseBudget | SHARED_BUDGET | None,
     limits: Limits,
     headers: Mapping[str, str] | None,
     observer: Observer | None,

@@ -82,7 +82,7 @@ class ClassResource(property):
         if client is None:  # a client that has operations with their signatures, and can make no call
             client = object.__new__(kind)
             client._session = _NoSession(is_async=hasattr(kind, "aclose"))
-            client._coordinator = once("_polling.coordinator.WaitCoordinator")
+            client._coordinator = once("_polling.wait.Coordinators")
         return super().__get__(client, kind)
 
 

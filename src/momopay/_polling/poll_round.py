@@ -1,17 +1,19 @@
-"""One poll round: the requests that one wait makes for all that are registered.
+"""What waits and confirmations share: waiters, the turn to poll, and the poll round that one caller runs for all.
 
 Why for all: a key has 60 requests a minute, and the service's guidance is a read of each payment every ten seconds,
 which is enough for ten payments. A page of the list costs one request, too, and shows the newest hundred.
-
-A round is one of:
-- A full read: one GET by id for a list row that ended without success, because the row has no result code.
-- A read by id, if only one transaction is due. It costs what a page costs and shows all fields.
-- A list round: the newest page, then what `_search_further` needs for those that are not on it.
+Why by a caller, and not by a worker in a thread or task of its own: a client would have to start the worker, stop it
+and survive its failures. A caller waits anyway. If it is cancelled or gives up, another one takes the turn.
 
 Invariants:
-- Only the wait that has the coordinator's turn runs a round, so at most one request is in flight for all waits.
-- No wait is forgotten: after a round, each waiter that was due has been read, or is due again after its interval.
+- Only the caller that has the turn runs a round, so at most one request is in flight for all waits on a key, and one
+  for all confirmations, which take turns of their own.
+- No waiter is forgotten: after a round, each waiter that was due has been read, or is due again after its interval. A
+  confirmation is never due again: what the round did not read, its own caller reads by id.
 - A notification that was not served, because no slot was free or the round was cancelled, stays.
+- What fails because the caller that polls has no time left is nobody else's failure.
+- An exception out of a signal handler, at whatever instruction it strikes, leaves no turn taken and no caller behind:
+  the turn is a lock in C that ``with`` holds, and a caller takes part only as long as somebody refers to it.
 
 Times are in seconds, on the backend's monotonic clock.
 """
@@ -19,86 +21,244 @@ Times are in seconds, on the backend's monotonic clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Final, Protocol
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
-from momopay._polling.coordinator import WaitCoordinator
-from momopay._polling.waiter import RESULT_POLLS, Observation, Waiter
-from momopay.errors import (
-    APIConnectionError,
-    APIError,
-    BudgetExhaustedError,
-    MomoPayError,
-    ProtocolError,
-    ServerError,
-    ThrottledError,
-)
+from momopay._core.call import Endpoint, call
+from momopay._core.retry import SAFE
+from momopay._core.session import Session
+from momopay._fork import renew_in_child
+from momopay._polling.schedule import is_transient
+from momopay._ratelimit.budget import Lane
+from momopay.errors import APIError, BudgetExhaustedError, MomoPayError, ProtocolError
+from momopay.models.records import Envelope
+from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, transaction_from
+
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncSignal
+    from momopay._transport.sync_backend import SyncSignal
 
 logger = logging.getLogger("momopay")
 
-# Poll intervals between searches beyond the first page while the rate budget is short.
-_DEEP_SCAN_PAUSE: Final = 2
+# The lane of polls leaves slots to payments and reads, and has a floor. In the lane of reads, confirmations would
+# starve: a key that pays without a pause leaves no slot to reads.
+_GET: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[Transaction], has_id=True)
+_LIST: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[TransactionPage])
+# Pages that are read for confirmations. They show every payment of the last five minutes, even if a key spends its
+# whole rate limit on payments. Callbacks are not signed, so an invented one must not cost a walk down the whole list.
+_CONFIRMATION_PAGES: Final = 3
+# Seconds until a caller that found the turn taken tries again, even if nobody woke it: an exception out of a signal
+# handler may have ended the one that had it just before it woke the others.
+_RETRY_TURN: Final = 30.0
 
-_TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
+
+class Observation(NamedTuple):
+    """What one request showed of a transaction: all its fields, or only those of a list row."""
+
+    transaction: Transaction
+    is_full: bool
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code.
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """One transaction that one caller, its owner, waits for.
 
-    It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
+    Thread safety: the owner, the caller that polls and whoever calls ``notify`` share it. It needs no lock, because
+    each attribute is assigned in one step and no decision depends on two of them being changed together.
     """
-    if isinstance(error, _TRANSIENT):
-        return True
-    status = error.status_code if isinstance(error, APIError) else 0
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+    transaction_id: str
+    signal: SyncSignal | AsyncSignal  # wakes the owner
+    every: float  # seconds between polls; infinite for a confirmation, which is polled for once
+    deadline: float  # when the owner gives up
+
+    # Requests to poll. Anybody may make one, and a poll round clears it.
+    next_poll_at: float
+    notified: bool = False
+    needs_full_read: bool = False
+
+    # Written by the caller that polls.
+    observation: Observation | None = None
+    failure: MomoPayError | None = None  # ends the wait: a refusal of this transaction, or malformed answers
+    was_malformed: bool = False  # whether the last answer was not the service's format
+    last_read_at: float = -inf  # read or tried to read
+    reads: int = 0
+
+    # Written by the owner: what it concluded.
+    judged: Observation | None = None
+    ended: Transaction | None = None  # a list row that ends the wait, returned if no full read comes
+    full_read_status: str | None = None  # the status for which a full read was requested
+    result_deadline: float = inf  # when the full read is no longer waited for
+
+    def record(self, observation: Observation, now: float) -> None:
+        """Publish what a request showed, and wake the owner."""
+        self.last_read_at = now
+        self.reads += 1
+        self.was_malformed = False
+        if observation.is_full:
+            self.needs_full_read = False
+        held = self.observation
+        # The owner may be busy, so a full read may still be unjudged when the next page comes. A list row of the
+        # same status says less, and replacing the full read with it would lose the result code.
+        if (
+            held is None
+            or held is self.judged
+            or observation.is_full
+            or not held.is_full
+            or held.transaction.status != observation.transaction.status
+        ):
+            self.observation = observation
+        # At once: the round may go on for long, and whoever has its answer must not wait for that.
+        self.signal.set()
+
+    def record_failure(self, error: MomoPayError) -> None:
+        """Take note of a poll that failed; the second malformed answer in a row ends the wait."""
+        # One may be a proxy that restarts. Two mean that something else answers, which waiting does not change.
+        is_malformed = isinstance(error, ProtocolError)
+        if is_malformed and self.was_malformed and self.ended is None:  # an end that is known is returned
+            self.failure = error
+        self.was_malformed = is_malformed
+
+    @property
+    def answers_by(self) -> float:
+        """When the owner answers or gives up, even if nothing more is read."""
+        return self.deadline if self.ended is None else self.result_deadline
+
+    @property
+    def needs_polling(self) -> bool:
+        """Whether its status is still of use: nothing has ended it, and the owner has seen all that was read."""
+        return self.ended is None and self.failure is None and self.observation is self.judged
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it must be polled for."""
+        return self.needs_polling and (self.notified or self.next_poll_at <= now)
 
 
-class TransactionReader(Protocol):
-    """How a round reads the service; `until` is the monotonic time by which the request must end."""
+class Coordinator:
+    """The callers that poll together, and whose turn it is: the waits on one key, or the confirmations.
 
-    async def read(self, transaction_id: str, until: float) -> Transaction:
-        """Read one transaction by its id."""
-        ...
+    Thread safety: all methods may be called from any thread on a blocking client, and from the event loop of an
+    asynchronous one. The child of a fork begins anew: a thread that had the turn is not there to end it.
+    """
 
-    async def page(self, cursor: str | None, until: float) -> TransactionPage:
-        """Read a page of the list, newest first."""
-        ...
+    def __init__(self) -> None:
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        # In order of arrival. Adding, removing and copying are one step each, so it needs no lock.
+        self._callers: WeakValueDictionary[int, Caller] = WeakValueDictionary()
+        self._turn = Lock()  # of the caller that had the turn last, which holds it while it polls
+        self._turn_guard = Lock()  # held for a moment, while `_turn` is examined and replaced
+        self.full_read_next: bool = False  # what a round leaves to the next
+
+    def add(self, caller: Caller) -> None:
+        """Have a caller take part, until it is removed or nobody refers to it any more."""
+        self._callers[id(caller)] = caller
+
+    def remove(self, caller: Caller) -> None:
+        self._callers.pop(id(caller), None)
+
+    def callers(self) -> list[Caller]:
+        return [caller for each in self._callers.valuerefs() if (caller := each()) is not None]
+
+    def waiters(self, now: float) -> list[Waiter]:
+        """Return the waiters of all callers that have not reached their deadline."""
+        return [each for caller in self.callers() for each in list(caller.pending.values()) if each.deadline > now]
+
+    def take_turn(self, held: Lock) -> bool:
+        """Give the caller that holds this lock the turn, until it releases it; return False if another one has it."""
+        # Never blocks: whoever does not get the turn waits for its own signal, so that it still ends at its deadline.
+        with self._turn_guard:
+            if self._turn.locked():
+                return False
+            self._turn = held
+            return True
+
+    def notify(self, transaction_id: str, *, failed: bool) -> None:
+        """Have a transaction polled for at once, or read in full if it is said to have failed."""
+        for caller in self.callers():
+            waiter = caller.pending.get(transaction_id)
+            if waiter is not None:
+                if failed:
+                    # Only a read by id has the result code, so a page would cost a request for nothing.
+                    waiter.needs_full_read = True
+                else:
+                    waiter.notified = True
+                waiter.signal.set()
 
 
-@dataclass(frozen=True)
-class PollRound:
-    """One round. All its requests end by `until`, the deadline of the wait that polls."""
+class Caller:
+    """A call that waits, for one transaction or many, and polls for all callers when it has the turn.
 
-    coordinator: WaitCoordinator
-    reader: TransactionReader
-    clock: Callable[[], float]
-    until: float
+    It belongs to one thread or task. Others use only `pending` and `signal`. A poll round is one of:
+    - A full read: one GET by id for a list row that ended without success, because the row has no result code.
+    - A read by id, if only one transaction is due. It costs what a page costs and shows all fields.
+    - A list round: the newest page, then further pages and reads by id for those that it does not show.
+    """
 
-    async def run(self) -> bool:
-        """Make the requests and hand the results to the waiters; return False if no slot was free before `until`.
+    confirms: bool = False  # whether all callers of the coordinator are confirmations
 
-        A refusal that is not transient, and concerns no single transaction, is raised.
+    def __init__(self, coordinator: Coordinator, session: Session[Any], deadline: float) -> None:
+        self.session = session
+        # Only the owner removes from it, and others copy it in one step, so it needs no lock.
+        self.pending: dict[str, Waiter] = {}
+        self.signal: SyncSignal | AsyncSignal = session.backend.signal()
+        self._coordinator = coordinator
+        self._deadline = deadline
+        self._has_slot = False
+
+    def leave(self) -> None:
+        """Take part no longer."""
+        self._coordinator.remove(self)
+
+    def now(self) -> float:
+        now: float = self.session.backend.now()
+        return now
+
+    async def poll(self, until: float) -> None:
+        """Run a poll round for all; if another caller is running one, wait for its end, at most until that time.
+
+        Raises `BudgetExhaustedError` if no slot is free before the deadline, what failed because the deadline passed,
+        and a refusal that is not transient and concerns no single transaction.
         """
-        now = self.clock()
-        waiters = self.coordinator.waiters(now)
-        unread = [waiter for waiter in waiters if waiter.needs_full_read]
-        due = [waiter for waiter in waiters if waiter.is_due(now)]
+        turn, taken = Lock(), False
         try:
-            # They take turns. If all full reads went first, a run of failures would hold back every success.
-            if unread and (self.coordinator.full_read_next or not due):
-                self.coordinator.full_read_next = False
-                await self._read_in_full(unread)
-            elif due:
-                self.coordinator.full_read_next = True
-                await self._poll(due, waiters)
-        except BudgetExhaustedError as error:
-            logger.info("a wait continues: %s", error)
-            return False
-        return True
+            with turn:
+                taken = self._coordinator.take_turn(turn)
+                if taken:
+                    await self._run_round()
+        finally:
+            if taken:
+                # Whatever ended the round, cancellation included, the others must see that the turn is free.
+                for caller in self._coordinator.callers():
+                    caller.signal.set()
+        if not taken:
+            await self.signal.wait(max(0.0, min(until - self.now(), _RETRY_TURN)))
+
+    async def read_by_id(self, transaction_id: str, until: float) -> Transaction:
+        """Read one transaction by its id."""
+        has_slot, self._has_slot = self._has_slot, False
+        return await call(self.session, _GET, transaction_path(transaction_id), until=until, has_slot=has_slot)
+
+    async def _run_round(self) -> None:
+        now = self.now()
+        waiters = self._coordinator.waiters(now)
+        unread = [waiter for waiter in waiters if waiter.needs_full_read]
+        anybody_due = any(waiter.is_due(now) for waiter in waiters)
+        # They take turns. If all full reads went first, a run of failures would hold back every success.
+        if unread and (self._coordinator.full_read_next or not anybody_due):
+            self._coordinator.full_read_next = False
+            await self._read_in_full(unread)
+        elif anybody_due:
+            self._coordinator.full_read_next = True
+            await self._poll_for_due()
 
     async def _read_in_full(self, unread: list[Waiter]) -> None:
         # The newest request first: when there are more failures than slots, going by age would reach each one just
@@ -106,148 +266,135 @@ class PollRound:
         chosen = max(unread, key=lambda waiter: waiter.result_deadline)
         waiters = [waiter for waiter in unread if waiter.transaction_id == chosen.transaction_id]
         try:
-            await self._read(waiters, min(self.until, chosen.result_deadline))
+            await self._read_for(waiters, min(self._deadline, chosen.result_deadline))
         except MomoPayError as error:
-            # No slot before the deadline of the wait that polls: one that has more time may still get one.
-            no_slot = isinstance(error, BudgetExhaustedError) and self.until < chosen.result_deadline
-            if no_slot or not is_transient(error):
+            # Another caller may have the time that this one lacks.
+            if not is_transient(error) or (self._is_out_of_time(error) and self._deadline < chosen.result_deadline):
                 raise
             logger.info("a transaction is not read in full: %s", error)
+            # For good if the wait has ended, else until a list row shows that end again.
             for waiter in waiters:
-                waiter.abandon_full_read(self.clock())
+                waiter.needs_full_read = False
+                waiter.full_read_status = None
+                waiter.result_deadline = inf if waiter.ended is None else self.now()
 
-    async def _poll(self, due: list[Waiter], waiters: list[Waiter]) -> None:
+    async def _poll_for_due(self) -> None:
+        # The slot first: while the round queues for it, others may come due, and share the page.
+        await self.session.acquire_slot(Lane.POLL, latest=self._deadline, describe=lambda: "GET /transactions")
+        self._has_slot = True
+        now = self.now()
+        waiters = self._coordinator.waiters(now)
+        due = [waiter for waiter in waiters if waiter.is_due(now)]
+        polled = [waiter for waiter in waiters if waiter.is_due(now + waiter.every)]  # those due soon share a page
         notified = [waiter for waiter in due if waiter.notified]
-        # Cleared before the request: a notification that comes while it is under way must cause another.
-        for waiter in notified:
-            waiter.notified = False
-        polled = self._due_soon(due, waiters)
+        if not due:  # those for whom the slot was taken have left; the next request uses it
+            return
         try:
-            if self._is_one_read(due, polled):
+            # Cleared before the request: a notification that comes while it is under way must cause another.
+            for waiter in notified:
+                waiter.notified = False
+            # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
+            is_early = all(waiter.next_poll_at > now for waiter in due)
+            if len(_by_id(due)) == 1 and (is_early or len(_by_id(polled)) == 1):
                 polled = due
-                await self._read(due, self.until)
+                await self._read_for(due, self._deadline)
             else:
-                polled = await self._poll_list(due, notified)
+                await self._poll_list(polled, notified)
         except BaseException as error:
-            # `next_poll_at` stays, too: others are polled for by a wait that has more time, or that goes on.
-            if isinstance(error, BudgetExhaustedError) or not is_transient(error):
+            # After a refusal of a page, too, each confirmation is read by id.
+            goes_on = is_transient(error) or (self.confirms and isinstance(error, APIError))
+            if self._is_out_of_time(error) or not goes_on:
+                # `next_poll_at` stays, too: the others are polled for by a caller that has more time, or goes on.
                 for waiter in notified:
                     waiter.notified = True
                 raise
-            logger.info("a wait continues: %s", error)
-        now = self.clock()
+            logger.info("a poll failed: %s", error)
         for waiter in polled:
-            waiter.next_poll_at = max(waiter.next_poll_at, now + waiter.every)
+            waiter.next_poll_at = max(waiter.next_poll_at, self.now() + waiter.every)
 
-    def _due_soon(self, due: list[Waiter], waiters: Iterable[Waiter]) -> list[Waiter]:
-        """Return those that are due, and those that will be within one interval: they share the page."""
-        now = self.clock()
-        soon = (waiter for waiter in waiters if waiter.is_due(now + waiter.every))
-        return list(dict.fromkeys([*due, *soon]))
-
-    def _is_one_read(self, due: list[Waiter], due_soon: list[Waiter]) -> bool:
-        """Return whether a read by id serves as many as a page would."""
-        # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
-        is_early = all(waiter.next_poll_at > self.clock() for waiter in due)
-        return len(_by_id(due)) == 1 and (is_early or len(_by_id(due_soon)) == 1)
-
-    async def _poll_list(self, due: list[Waiter], notified: list[Waiter]) -> list[Waiter]:
-        """Read the newest page, and further if needed; return the waiters that this round was for."""
-        started = self.clock()
-        page = await self._page(None, self._due_soon(due, self.coordinator.waiters(started)))
-        # The request may have queued for its slot: those that came due, or registered, meanwhile take part.
-        waiters = self.coordinator.waiters(self.clock())
-        polled = self._due_soon(due, waiters)
+    async def _poll_list(self, polled: list[Waiter], notified: list[Waiter]) -> None:
+        """Read the newest page, then further pages and single transactions for those that it does not show."""
+        stop_at = self.now() + min(waiter.every for waiter in polled)
+        page = await self._read_page(None, polled)
+        waiters = self._coordinator.waiters(self.now())  # also those that began to wait during the request
         missing = _by_id(waiter for waiter in polled if waiter.needs_polling)
         self._record_page(page, waiters, missing)
-        every = min(waiter.every for waiter in polled)
-        if missing and self.clock() >= self.coordinator.next_deep_scan_at:
-            with suppress(BudgetExhaustedError):  # no slot for more, but the first page was read
-                await self._search_further(page, waiters, missing, started + every)
-            # A round this long had to queue for slots. Most payments are on the first page, so it goes first.
-            if self.clock() > started + every:
-                self.coordinator.next_deep_scan_at = self.clock() + _DEEP_SCAN_PAUSE * every
-        # Those that cannot wait for another deep scan get a read of their own.
-        for waiter in (waiter for group in missing.values() for waiter in group):
-            if waiter in notified or waiter.deadline < self.clock() + RESULT_POLLS * every:
+        with suppress(BudgetExhaustedError):  # no slot for more, but the first page was read
+            # The walk down the list stops at the last page, at a repeated cursor, and when it has read as many pages as
+            # transactions are missing: reading those by id costs no more.
+            cursors: set[str | None] = {None}
+            most = _CONFIRMATION_PAGES if self.confirms else inf
+            while len(cursors) < min(len(missing), most) and page.items and page.next_cursor not in cursors:
+                cursors.add(page.next_cursor)
+                page = await self._read_page(page.next_cursor, [each for group in missing.values() for each in group])
+                self._record_page(page, waiters, missing)
+            if not self.confirms:
+                await self._read_missing(missing, stop_at)
+        for waiter in notified:  # for whom there was no time, and who must not wait for the next poll
+            if waiter.transaction_id in missing:
                 waiter.needs_full_read = True
-        return polled
 
-    async def _search_further(
-        self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]], stop_at: float
-    ) -> None:
-        """Look for those that the first page does not show; remove from `missing` what is found."""
-        # The walk down the list stops at the last page, at a repeated cursor, at rows older than all that is missing,
-        # and when it has read as many pages as transactions are missing: reading those by id costs no more.
-        cursors: set[str | None] = {None}
-        while len(missing) > len(cursors) and page.next_cursor not in cursors and not _is_older(page, missing):
-            cursors.add(page.next_cursor)
-            page = await self._page(page.next_cursor, [waiter for group in missing.values() for waiter in group])
-            self._record_page(page, waiters, missing)
-        # The longest unread first, so that one whose reads keep failing holds back no other; at least one each time.
-        for identity, group in sorted(missing.items(), key=lambda entry: entry[1][0].last_read_at):
-            await self._read(group, self.until)
+    async def _read_missing(self, missing: dict[str, list[Waiter]], stop_at: float) -> None:
+        """Read by id what no page showed, at least one and more until that time; remove it from `missing`."""
+        # The longest unread first, so that one whose reads keep failing holds back no other.
+        for identity, waiters in sorted(missing.items(), key=lambda entry: entry[1][0].last_read_at):
+            await self._read_for(waiters, self._deadline)
             del missing[identity]
-            if self.clock() > stop_at:
+            if self.now() > stop_at:
                 return
 
-    async def _page(self, cursor: str | None, waiters: list[Waiter]) -> TransactionPage:
+    async def _read_page(self, cursor: str | None, waiters: list[Waiter]) -> TransactionPage:
         """Read a page of the list for these waiters."""
+        # No status filter: a transaction that has ended meanwhile must be on the page.
+        path = "/transactions" + TransactionQuery.checked(limit=100, cursor=cursor).to_query()
+        has_slot, self._has_slot = self._has_slot, False
         try:
-            return await self.reader.page(cursor, self.until)
+            return await call(self.session, _LIST, path, until=self._deadline, has_slot=has_slot)
         except MomoPayError as error:
-            _record_failure(waiters, error)
+            if not self._is_out_of_time(error):
+                for waiter in waiters:
+                    waiter.record_failure(error)
             raise
 
-    async def _read(self, waiters: list[Waiter], until: float) -> None:
+    async def _read_for(self, waiters: list[Waiter], until: float) -> None:
         """Read the one transaction of these waiters by its id."""
         for waiter in waiters:
-            waiter.last_read_at = self.clock()  # also if it fails: the next one has its turn first
+            waiter.last_read_at = self.now()  # also if it fails: the next one has its turn first
         try:
-            observation = Observation(await self.reader.read(waiters[0].transaction_id, until), is_full=True)
+            observation = Observation(await self.read_by_id(waiters[0].transaction_id, until), is_full=True)
         except MomoPayError as error:
-            if is_transient(error):
-                _record_failure(waiters, error)
+            if self._is_out_of_time(error):
                 raise
-            if not isinstance(error, APIError):
-                raise
+            is_refused = isinstance(error, APIError) and not is_transient(error)
             for waiter in waiters:
-                waiter.failure = error
+                if is_refused or self.confirms:
+                    waiter.failure = error
+                else:
+                    waiter.record_failure(error)
+            if not is_refused:
+                raise
         else:
             for waiter in waiters:
-                waiter.record(observation, self.clock())
+                waiter.record(observation, self.now())
 
     def _record_page(self, page: TransactionPage, waiters: list[Waiter], missing: dict[str, list[Waiter]]) -> None:
-        # By the page, not by the waiters: of thousands, a page shows a hundred.
+        """Record the rows of a page; remove from `missing` what it shows."""
         shown = {item.transaction_id: item for item in page.items}
         for waiter in waiters:
             item = shown.get(waiter.transaction_id)
             if item is not None:
-                waiter.record(Observation(transaction_from(item), is_full=False), self.clock())
+                waiter.record(Observation(transaction_from(item), is_full=False), self.now())
         for identity in shown:
             missing.pop(identity, None)
-        # At once: further requests may queue for slots, and nobody on this page must wait for them.
-        self.coordinator.wake()
 
-
-def _record_failure(waiters: Iterable[Waiter], error: MomoPayError) -> None:
-    if not isinstance(error, BudgetExhaustedError):  # nothing was asked, so nothing was answered
-        for waiter in waiters:
-            waiter.record_failure(error)
+    def _is_out_of_time(self, error: BaseException) -> bool:
+        """Return whether a request failed because this caller has no time left, which says nothing of the others."""
+        return isinstance(error, BudgetExhaustedError) or self.now() >= self._deadline
 
 
 def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:
-    """Group the waiters by their transaction: several waits may be for the same one."""
+    """Group the waiters by their transaction: several callers may wait for the same one."""
     grouped: dict[str, list[Waiter]] = {}
     for waiter in waiters:
         grouped.setdefault(waiter.transaction_id, []).append(waiter)
     return grouped
-
-
-def _is_older(page: TransactionPage, missing: dict[str, list[Waiter]]) -> bool:
-    """Return whether everything missing is newer than the end of this page, so that no further page can show it."""
-    if not page.items:
-        return True
-    oldest = page.items[-1].created_at
-    created = [waiter.created_at for waiters in missing.values() for waiter in waiters]
-    return all(created_at is not None and created_at > oldest for created_at in created)

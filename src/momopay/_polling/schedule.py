@@ -1,11 +1,20 @@
-"""When to poll for a transaction, and when it has ended. Times are in seconds."""
+"""When to poll for a transaction, when it has ended, and which failures a wait outlives. Times are in seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
-from momopay.errors import ConfigurationError
+from momopay.errors import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    ConfigurationError,
+    ProtocolError,
+    ServerError,
+    ThrottledError,
+)
 from momopay.models.enums import has_settled
 from momopay.models.transactions import Transaction
 
@@ -13,6 +22,7 @@ __all__ = ["PollSchedule", "settled", "terminal"]
 
 # A thread cannot wait for much longer.
 _LONGEST: Final = 1e9
+_TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 
 
 @dataclass(frozen=True)
@@ -50,3 +60,14 @@ def terminal(transaction: Transaction) -> bool:
 def settled(transaction: Transaction) -> bool:
     """Return whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
     return has_settled(transaction.type, transaction.status)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code.
+
+    It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
+    """
+    if isinstance(error, _TRANSIENT):
+        return True
+    status = error.status_code if isinstance(error, APIError) else 0
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR

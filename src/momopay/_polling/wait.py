@@ -1,84 +1,73 @@
-"""One wait, for one transaction or many: when it polls, what it concludes from what was read, and how it ends.
+"""The callers that wait: a wait, for one transaction or many, and a confirmation, which is a waiter that is due now.
 
 Invariants:
-- A wait ends by its own deadline, whatever others do: it never sleeps past it, and never waits for the turn.
+- A caller ends by its own deadline, whatever others do: it never sleeps past it, and never blocks for the turn.
 - Only the owner of a wait judges its transactions, so the caller's `until` runs in the caller's own thread or task.
 - An end without success is returned with its result code, or without it after `RESULT_POLLS` intervals: a caller
   that learns late that a payment failed loses more than one that does not learn why.
+- A page only ever confirms a callback. The list may lag, so a difference is claimed only after a read by id.
+
+Times are in seconds, on the backend's monotonic clock.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from math import inf
+from typing import Any, Final, TypeAlias
 
 from momopay._core.backend import BackendT
 from momopay._core.operation import OperationIterator
 from momopay._core.session import Session
-from momopay._polling.coordinator import WaitCoordinator
-from momopay._polling.poll_round import PollRound, TransactionReader
-from momopay._polling.schedule import PollSchedule
-from momopay._polling.waiter import Observation, Waiter
-from momopay.errors import WaitTimeoutError
+from momopay._polling.poll_round import Caller, Coordinator, Observation, Waiter
+from momopay._polling.schedule import PollSchedule, is_transient
+from momopay.callbacks import check_agreement
+from momopay.errors import APIConnectionError, CallbackMismatchError, MomoPayError, WaitTimeoutError
+from momopay.models.callbacks import Callback
 from momopay.models.transactions import Transaction
-
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and one without an observer no events
-    from momopay._core.events import OperationEvents
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
 
 __all__ = ["WaitIterator"]
 
+logger = logging.getLogger("momopay")
 
-class TransactionWait:
-    """A wait. It belongs to one thread or task; others call only `wake` and `waiters`.
+# Poll intervals to wait for a failure's result code.
+RESULT_POLLS: Final = 3
 
-    `wanted` maps transaction ids to what the caller gave: an id, or a record that carries one.
-    """
+
+class Coordinators:
+    """Those of one key. A client shares them with its copies for the same key."""
+
+    def __init__(self) -> None:
+        self.waits = Coordinator()
+        # The service waits only 30 s for the answer to a callback, which must not queue behind a walk down the list.
+        self.confirmations = Coordinator()
+
+
+class TransactionWait(Caller):
+    """A wait. `wanted` maps transaction ids to what the user gave: an id, or a record that carries one."""
 
     def __init__(
         self,
-        coordinator: WaitCoordinator,
-        reader: TransactionReader,
-        backend: SyncBackend | AsyncBackend,
+        coordinator: Coordinator,
+        session: Session[Any],
         wanted: Mapping[str, object],
         until: Callable[[Transaction], bool],
         schedule: PollSchedule,
     ) -> None:
-        self._coordinator = coordinator
-        self.reader = reader
-        self.operation: OperationEvents | None = None
-        """What reports the ends, if the client has an observer."""
-        self._backend = backend
+        now = session.backend.now()
+        super().__init__(coordinator, session, now + schedule.limit)
         self._until = until
-        self._limit = schedule.limit
-        now = self._started = backend.now()
-        first_poll_at = now + schedule.first
-        self._deadline = now + schedule.limit
-        # Only the owner removes from it, and others copy it in one step, so it needs no lock.
-        self._pending: dict[str, Waiter] = {}
+        self._started = now
+        self._schedule = schedule
+        # After a round for which it had too little time, it leaves polling to callers that have more.
+        self._no_poll_before = now
         for identity, given in wanted.items():
-            waiter = Waiter(
-                identity, _created_at(given), every=schedule.every, deadline=self._deadline, next_poll_at=first_poll_at
-            )
+            waiter = Waiter(identity, self.signal, schedule.every, self._deadline, next_poll_at=now + schedule.first)
             if isinstance(given, Transaction) and until(given):
                 waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request
-            self._pending[identity] = waiter
-        # After it found no slot before its deadline, it leaves polling to waits that have more time.
-        self._no_poll_before = now
-        self._signal = backend.signal()
-
-    def wake(self) -> None:
-        self._signal.set()
-
-    def waiters(self) -> list[Waiter]:
-        return list(self._pending.values())
-
-    def registered(self) -> AbstractContextManager[None]:
-        """Return a context in which the wait takes part in polling."""
-        return self._coordinator.register(self)
+            self.pending[identity] = waiter
+        coordinator.add(self)
 
     async def next(self) -> Transaction | None:
         """Return the next transaction that has ended, or None if all have been returned; report how waits end.
@@ -87,50 +76,54 @@ class TransactionWait:
         and `APIError` for a refusal that waiting does not change.
         """
         try:
-            return await self._next()
-        except Exception as error:
-            for waiter in self.waiters():  # none of them is waited for any more
-                self._report(waiter, waiter.last, error)
+            ended = await self._next()
+        except BaseException as error:
+            self.leave()
+            if isinstance(error, Exception):
+                for waiter in self.pending.values():  # none of them is waited for any more
+                    self._report(waiter, _last_seen(waiter), error)
             raise
+        if not self.pending:
+            self.leave()
+        return ended
 
     async def _next(self) -> Transaction | None:
-        while self._pending:
-            now = self._backend.now()
-            for waiter in self.waiters():
+        while self.pending:
+            now = self.now()
+            waiters = list(self.pending.values())
+            for waiter in waiters:
                 ended = self._judge(waiter, now)
                 if ended is not None:
-                    del self._pending[waiter.transaction_id]
+                    del self.pending[waiter.transaction_id]
                     self._report(waiter, ended, None)
                     return ended
             if now >= self._deadline:
                 raise self._timeout()
-            waiters = self.waiters()
             answers_by = min(waiter.answers_by for waiter in waiters)
             at_once = any(waiter.notified or waiter.needs_full_read for waiter in waiters)
             poll_at = now if at_once else min(waiter.next_poll_at for waiter in waiters)
             poll_at = max(poll_at, self._no_poll_before)
             if poll_at > now:
-                await self._signal.wait(min(poll_at, answers_by) - now)
-            elif not await self._poll(now):
-                await self._signal.wait(max(0.0, answers_by - now))
+                await self.signal.wait(min(poll_at, answers_by) - now)
+                continue
+            try:
+                await self.poll(answers_by)
+            except MomoPayError as error:
+                if not is_transient(error):
+                    raise
+                logger.info("a wait continues: %s", error)
+                self._no_poll_before = now + self._schedule.every
         return None
-
-    async def _poll(self, now: float) -> bool:
-        """Make a poll round for all waits; return False if another wait is polling."""
-        with self._coordinator.take_turn() as taken:
-            if taken:
-                poll_round = PollRound(self._coordinator, self.reader, self._backend.now, self._deadline)
-                if not await poll_round.run():
-                    self._no_poll_before = now + min(waiter.every for waiter in self.waiters())
-            return taken
 
     def _judge(self, waiter: Waiter, now: float) -> Transaction | None:
         """Return the transaction if what is known of it ends the wait."""
         if waiter.failure is not None:
             raise waiter.failure
-        observation = waiter.take_observation()
-        if observation is None:
+        observation = waiter.observation
+        if observation is None or observation is waiter.judged:
             return waiter.ended if now >= waiter.answers_by else None
+        # It stays in place: clearing it here could drop one that is recorded at the same moment.
+        waiter.judged = observation
         seen = observation.transaction
         ended = seen if self._until(seen) else None
         if observation.is_full:
@@ -139,22 +132,83 @@ class TransactionWait:
             return ended
         # A list row has no result code. It is read even if it does not end the wait: `until` may depend on it.
         if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
-            waiter.request_full_read(seen.status, ended, now)
+            waiter.full_read_status = seen.status
+            waiter.ended = ended
+            waiter.result_deadline = min(waiter.deadline, now + RESULT_POLLS * waiter.every)
+            waiter.needs_full_read = True
         return None
 
     def _timeout(self) -> WaitTimeoutError:
-        pending = list(self._pending)
+        pending = list(self.pending)
         who = f"transaction {pending[0]} has" if len(pending) == 1 else f"{len(pending)} transactions have"
         return WaitTimeoutError(
-            f"{who} not ended after {self._limit:g} s, and may still succeed: read again later",
-            last=self._pending[pending[0]].last,
+            f"{who} not ended after {self._schedule.limit:g} s, and may still succeed: read again later",
+            last=_last_seen(self.pending[pending[0]]),
             pending=pending,
         )
 
     def _report(self, waiter: Waiter, seen: Transaction | None, error: Exception | None) -> None:
-        if self.operation is not None:
-            seconds = self._backend.now() - self._started
-            self.operation.wait_ended(waiter.transaction_id, seconds, waiter.reads, seen, error)
+        operation = self.session.operation
+        if operation is not None:  # the client has an observer
+            operation.wait_ended(waiter.transaction_id, self.now() - self._started, waiter.reads, seen, error)
+
+
+def _last_seen(waiter: Waiter) -> Transaction | None:
+    return None if waiter.observation is None else waiter.observation.transaction
+
+
+class Confirmation(Caller):
+    """A callback that is being confirmed: how it gets the service's own record.
+
+    With others, because a read for each callback would halve what a key can settle: initiating the payment cost a
+    request, too. Alone, it is the only waiter that is due, and read by id. Those that come meanwhile wait for the turn
+    and share pages of the list. What these do not show as the callback tells it is read by id, each by its own caller:
+    outside of the turn, so that nobody waits for it.
+    """
+
+    confirms = True
+
+    def __init__(self, coordinator: Coordinator, session: Session[Any], callback: Callback) -> None:
+        now = session.backend.now()
+        super().__init__(coordinator, session, now + session.limits.deadline)
+        self._callback = callback
+        self._waiter = Waiter(
+            callback.transaction_id, self.signal, every=inf, deadline=self._deadline, next_poll_at=now
+        )
+        self.pending[callback.transaction_id] = self._waiter
+        coordinator.add(self)
+
+    async def read(self) -> Transaction:
+        """Return the transaction as the service has it; it need not agree with the callback.
+
+        Raises `APIConnectionError` if it had no turn before the deadline, and as reading it by id does.
+        """
+        waiter = self._waiter
+        try:
+            while waiter.is_due(self.now()):
+                if self.now() >= self._deadline:
+                    raise APIConnectionError(
+                        "the callback was not confirmed in time: other reads took too long; not sent"
+                    )
+                await self.poll(self._deadline)
+        finally:
+            self.leave()
+        if waiter.failure is not None:
+            raise waiter.failure
+        seen = waiter.observation
+        if seen is not None and (seen.is_full or self._agrees_with(seen.transaction)):
+            return seen.transaction
+        return await self.read_by_id(self._callback.transaction_id, self._deadline)
+
+    def _agrees_with(self, row: Transaction) -> bool:
+        # Only ends count. That a payment is still open may have changed since the list was made.
+        if not self._callback.transaction.status.is_terminal:
+            return False
+        try:
+            check_agreement(self._callback, row)
+        except CallbackMismatchError:
+            return False
+        return True
 
 
 Step: TypeAlias = Callable[[TransactionWait], Coroutine[Any, Any, Transaction | None]]
@@ -174,14 +228,7 @@ class _Ends:
     def __init__(self, wait: TransactionWait, step: Step) -> None:
         self._wait = wait
         self._step = step
-        registration = ExitStack()
-        registration.enter_context(wait.registered())
-        self.close = registration.close
+        self.close = wait.leave
 
     async def next(self) -> Transaction | None:
-        return await self._step(self._wait) if self._wait.waiters() else None
-
-
-def _created_at(given: object) -> datetime | None:
-    when = getattr(given, "created_at", None)
-    return when if isinstance(when, datetime) and when.tzinfo is not None else None
+        return await self._step(self._wait) if self._wait.pending else None

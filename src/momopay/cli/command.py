@@ -140,7 +140,7 @@ class Command(TyperCommand):
             raise
         except (typer.Abort, KeyboardInterrupt):  # Abort is an interrupt at a question
             raise typer.Exit(_interrupted()) from None
-        except Exception as error:  # noqa: BLE001  whatever it is, it ends with an exit status and a remedy
+        except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 # Nobody reads the output any more. Python flushes stdout once more at exit, which must not fail too.
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends

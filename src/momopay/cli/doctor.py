@@ -210,7 +210,7 @@ def _answered(status: int, text: str, seconds: float) -> Check:
 
 
 def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
-    from momopay._core.response import http_date
+    from momopay._core.retry import http_date
 
     theirs = http_date(date or "")
     if theirs is None:

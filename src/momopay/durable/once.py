@@ -33,9 +33,9 @@ from momopay.errors import (
     RequestValidationError,
 )
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
-from momopay.journal.evidence import KeyIdentity
+from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import Stage, Step, blocks, may_have_executed, next_step, stage_of
+from momopay.journal.rules import Stage, Step, blocks, next_step, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
@@ -96,8 +96,6 @@ class DurableCall(Generic[BackendT]):
 
     def _take(self, request: PayoutRequest | StkRequest) -> None:
         """Set what is sent."""
-        from momopay.journal.store import Draft  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
-
         self._payment = request.payment()
         self._call.body = request.to_json()
         self._call.details = PaymentDetails(self._payment.reference, request.amount, request.phone)
@@ -123,7 +121,7 @@ class DurableCall(Generic[BackendT]):
             except ConfigurationError:  # the entry is that of another account
                 raise
             except MomoPayError as error:
-                error.may_have_executed = entry is not None and may_have_executed(entry)
+                error.may_have_executed = not await self._sender.is_free(self._draft)
                 raise
         while True:
             if entry is not None:

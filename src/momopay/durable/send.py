@@ -28,16 +28,15 @@ from momopay.durable.access import JournalAccess
 from momopay.durable.search import outcome_unknown
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import KeyIdentity, report_of
+from momopay.journal.evidence import Draft, KeyIdentity, report_of
 from momopay.journal.lease import Lease
 from momopay.journal.rules import may_have_executed
-from momopay.models.matching import RequestedPayment
-from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
-from momopay.models.stk import StkTransaction
+from momopay.models.requests import RequestedPayment
+from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.store import Draft, Store
+    from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -84,7 +83,7 @@ class Sender:
         try:
             await self._call.acquire_slot()
         except MomoPayError as error:
-            error.may_have_executed = not await self._is_free(draft)  # another call may have sent it meanwhile
+            error.may_have_executed = not await self.is_free(draft)  # another call may have sent it meanwhile
             raise
         operation = self._session.operation
         try:
@@ -104,7 +103,7 @@ class Sender:
         self._call.has_slot = False  # it is old when this call sends after all
         return None
 
-    async def _is_free(self, draft: Draft) -> bool:
+    async def is_free(self, draft: Draft) -> bool:
         """Return whether the journal shows that nothing was sent; False if it cannot be read."""
         row = await self._journal.run_or_log(lambda: (self._store.get(draft.kind, draft.reference),))
         return row is not None and (row[0] is None or not may_have_executed(row[0]))
@@ -120,12 +119,12 @@ class Sender:
             # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
             # finds the lease ended. If it was committed before it failed, this undoes it.
             self._store.leases.end(lease)
-            # An interrupt may have struck while the row was written: the frames of its traceback then hold the connection
-            # whose transaction keeps all writers out.
+            # An interrupt may have struck while the row was written: the frames of its traceback then hold the
+            # connection whose transaction keeps all writers out.
             clear_frames(error)
             await self._journal.finish(partial(self._store.undo, lease, draft), error)
             if isinstance(error, JournalError):
-                error.may_have_executed = not await self._is_free(draft)
+                error.may_have_executed = not await self.is_free(draft)
             raise
         if forbidding is None:
             self._journal.report(None if read is None else read.state, JournalState.SENDING)
@@ -192,8 +191,10 @@ class Sender:
         )
 
     async def _learn_tenant(self, record: Sent, draft: Draft) -> None:
-        learn = partial(self._store.accounts.learn, self._identity, record.tenant_id)
-        if record.tenant_id and await self._journal.run_or_log(learn) is False:
+        accounts = self._store.accounts
+        if accounts.knows(self._identity, record.tenant_id):
+            return
+        if await self._journal.run_or_log(partial(accounts.learn, self._identity, record.tenant_id)) is False:
             logger.error(
                 "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
                 " this key",
@@ -210,7 +211,7 @@ class Sender:
         code = error.code if isinstance(error, APIError) else None
         if not await self._record(lease, draft, state, code=code):
             # The row is another call's by now: this one was frozen, and taken for dead.
-            error.may_have_executed = not await self._is_free(draft)
+            error.may_have_executed = not await self.is_free(draft)
 
     async def _record(
         self,

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from momopay._core.operation import run_sync
-from momopay._polling.poll_round import is_transient
+from momopay._polling.schedule import is_transient
 from momopay._transport import Headers, NoResponseError, Progress, common_headers
 from momopay._transport.sync_backend import SyncBackend
 from momopay.callbacks import callback_body

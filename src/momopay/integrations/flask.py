@@ -10,8 +10,8 @@ from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
-from momopay.errors import ConfigurationError
 from momopay.client import AsyncClient, Client
+from momopay.errors import ConfigurationError
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.journal import Journal

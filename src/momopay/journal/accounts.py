@@ -60,6 +60,10 @@ class Accounts:
             self._checked[identity] = tenant
         return self._checked[identity] is not None
 
+    def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
+        """Return whether an answer says nothing new about the tenant of a key."""
+        return not tenant_id or self._checked.get(identity) == tenant_id
+
     def bound(self, connection: Connection) -> Mapping[Any, Any]:
         """Return the row of the namespace; an empty mapping before its first use."""
         return connection.execute(_ACCOUNT, {"namespace": self._account}).mappings().one_or_none() or {}

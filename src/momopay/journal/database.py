@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -121,16 +122,8 @@ class Backend(ProcessRegistry, Protocol):
         """Yield a connection in a transaction, while no other process has one from this method."""
         ...
 
-    def check_names(self) -> None:
-        """Raise ConfigurationError if the database may be reached under a second name."""
-        ...
-
-    def seen(self) -> str:
-        """Return what `remember` was last given by any process, "" if nothing is kept beside the database."""
-        ...
-
-    def remember(self, text: str) -> None:
-        """Keep a short line beside the database, for every process that uses it."""
+    def beside(self, name: str) -> Path | None:
+        """Return the path of a small file that every process of the database can use, None if there is none."""
         ...
 
     def close(self) -> None:
@@ -195,16 +188,16 @@ class Database:
                 yield connection
                 connection.exec_driver_sql("COMMIT")
             except BaseException:
-                # By the driver: after an interrupt SQLAlchemy may refuse. The server may be gone, the transaction with it.
+                # By the driver: after an interrupt SQLAlchemy may refuse. The server may be gone, and the transaction
+                # with it.
                 with suppress(Exception):
                     if driver is not None:
                         driver.rollback()
                 raise
 
-    def backend(self) -> Backend:
-        """Return the database of this process, once it has the tables."""
-        with database_errors(), bounded(LONGEST_WAIT):
-            return self._ready()
+    def beside(self, name: str) -> Path | None:
+        """Return the path of a small file that every process of the database can use, None if there is none."""
+        return self._own.backend.beside(name)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards."""
@@ -256,7 +249,7 @@ def database_errors() -> Generator[None]:
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
     except AssertionError as error:
         # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
-        raise error if error.__context__ is None else error.__context__
+        raise (error.__context__ or error) from None
 
 
 def problem_of(error: Exception) -> str:

@@ -82,15 +82,9 @@ class PostgresqlBackend:
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
 
-    def check_names(self) -> None:
-        """Do nothing: whatever a server is called, it has one set of locks."""
-
-    def seen(self) -> str:
-        """Return "": nothing is kept beside a server."""
-        return ""
-
-    def remember(self, text: str) -> None:
-        """Do nothing: nothing is kept beside a server."""
+    def beside(self, name: str) -> None:  # noqa: ARG002  as `SqliteBackend`
+        """Return None: nothing is kept beside a server."""
+        return
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""

@@ -158,11 +158,13 @@ def _not_settled(kind: EntryKind) -> str:
 
 # As text, made from the enumerations: a partial index serves a statement only where both have the same condition
 # without parameters.
-HAS_NOT_SETTLED: Final = text(" OR ".join(map(_not_settled, EntryKind)))
-_repeating: Final = ", ".join(f"'{kind}'" for kind, repeats in REPEATS.items() if repeats)
+HAS_NOT_SETTLED: Final = text(f"({' OR '.join(map(_not_settled, EntryKind))})")
+# NOT IN: with an equation, SQLite would read all orders by another index.
+_not_repeating: Final = ", ".join(f"'{kind}'" for kind, repeats in REPEATS.items() if not repeats)
 _ended_without_success: Final = quoted(status for status in TransactionStatus if status.ended_without_success)
 IS_TO_CHECK: Final = text(
-    f"checked_at IS NULL AND momopay_transactions.kind IN ({_repeating}) AND status IN ({_ended_without_success})"
+    f"(checked_at IS NULL AND momopay_transactions.kind NOT IN ({_not_repeating})"
+    f" AND status IN ({_ended_without_success}))"
 )
 UNHANDLED: Final = text("unhandled_since IS NOT NULL")
 

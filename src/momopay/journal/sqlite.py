@@ -26,7 +26,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import OperationalError
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import ConnectionStack, database_errors, problem_of, seconds_left
+from momopay.journal.database import ConnectionStack, problem_of, seconds_left
 from momopay.journal.schema import has_tables
 
 _MARKER_TEXT: Final = """\
@@ -35,8 +35,6 @@ Delete this folder only if none of those payments must be remembered: then a new
 """
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4  # the column of /proc/self/mountinfo
-# Bytes of the line that is kept beside the database. Always as many, so that one write replaces it whole.
-_LINE: Final = 80
 
 
 class SqliteBackend:
@@ -54,10 +52,8 @@ class SqliteBackend:
         self._given = url.database
         self._path = path
         self._marker = self._folder / "README"
-        self._memory = self._folder / "sequence"
         # The device and the inode of the file that this process uses.
         self._file: tuple[int, int] | None = None
-        self._is_mounted: bool | None = None
         self.sender: str = uuid4().hex
         self._own_lock = str(self._lock_file(self.sender))
         self._lock: FileLock | None = None
@@ -70,7 +66,6 @@ class SqliteBackend:
         )
         event.listen(self.engine, "do_connect", _connect_in_time)
         event.listen(self.engine, "connect", _make_durable)
-        event.listen(self.engine, "before_cursor_execute", _end_in_time)
         _engines.add(self.engine)
 
     @contextmanager
@@ -78,6 +73,8 @@ class SqliteBackend:
         """Yield a connection on which each statement commits by itself."""
         self._check_file()
         with self.engine.connect() as connection:
+            driver: Any = connection.connection.dbapi_connection
+            driver.wait_at_most(seconds_left())
             yield connection
         self._check_file()  # what went to a file without a name is lost, so it must not count as written
 
@@ -91,7 +88,8 @@ class SqliteBackend:
                 raise self._lost("is empty or gone")
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
-            self.check_names()
+            if _is_mount_point(self._path):
+                raise self._second_name("a mount of this file alone: mount its folder")
             connection = self.engine.connect()
         with connection:
             if self._marker.exists() and not has_tables(connection):
@@ -111,32 +109,9 @@ class SqliteBackend:
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
 
-    def check_names(self) -> None:
-        """Raise ConfigurationError if the file has a second name: each would have locks and a log of its own."""
-        if self._is_mounted is None:
-            self._is_mounted = _is_mount_point(self._path)
-        if self._is_mounted or self._path.stat().st_nlink > 1:
-            name = "a mount of this file alone: mount its folder" if self._is_mounted else "a hard link: remove it"
-            raise ConfigurationError(
-                f"the journal's file {self._path} has a second name, {name}. Two names have separate locks, and would"
-                " pay twice"
-            )
-
-    def seen(self) -> str:
-        """Return what `remember` was last given by any process, "" if nothing."""
-        try:
-            return self._memory.read_bytes()[:_LINE].decode(errors="replace").strip()
-        except FileNotFoundError:
-            return ""
-
-    def remember(self, text: str) -> None:
-        """Keep a short line beside the database."""
-        with database_errors():
-            descriptor = os.open(self._memory, os.O_CREAT | os.O_WRONLY, 0o600)
-            try:
-                os.pwrite(descriptor, text.ljust(_LINE - 1).encode() + b"\n", 0)
-            finally:
-                os.close(descriptor)
+    def beside(self, name: str) -> Path:
+        """Return the path of a small file that every process of the database can use."""
+        return self._folder / name
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
@@ -183,8 +158,9 @@ class SqliteBackend:
                 and "readonly" not in str(error)
             ):
                 raise  # it is locked, or full
+            problem = error.strerror if isinstance(error, OSError) else problem_of(error)
             raise ConfigurationError(
-                f"the journal {self._given} cannot be opened: {problem_of(error)}. Its folder must exist, and this user"
+                f"the journal {self._given} cannot be opened: {problem}. Its folder must exist, and this user"
                 " must be allowed to write there"
             ) from error
 
@@ -211,6 +187,14 @@ class SqliteBackend:
             raise self._lost("is empty")
         if self._file is not None and (found.st_dev, found.st_ino) != self._file:
             raise self._lost("was replaced by another file while this process used it")
+        if found.st_nlink > 1:
+            raise self._second_name("a hard link: remove it")
+
+    def _second_name(self, name: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the journal's file {self._path} has a second name, {name}. Two names have separate locks, and would pay"
+            " twice"
+        )
 
     def _lost(self, what: str) -> JournalError:
         path = self._path
@@ -246,13 +230,6 @@ def _connect_in_time(_dialect: object, _record: object, _arguments: object, opti
     options["timeout"] = seconds_left()
 
 
-def _end_in_time(_connection: object, cursor: Any, *_rest: object) -> None:
-    """Let a statement wait for locks no longer than its thread may."""
-    left = seconds_left()
-    # In whole seconds, so that most statements find the timeout as they need it.
-    cursor.connection.wait_at_most(int(left) if left > 2 else left)  # noqa: PLR2004
-
-
 def _make_durable(connection: Any, _record: object) -> None:
     """Let no commit return before it is on disk."""
     connection.execute("PRAGMA synchronous=FULL").close()
@@ -286,6 +263,8 @@ class TrackedConnection(sqlite3.Connection):
 
     def wait_at_most(self, seconds: float) -> None:
         """Let each statement wait for another process's lock for so many seconds at most."""
+        # In whole seconds, so that most calls find the timeout as they need it.
+        seconds = int(seconds) if seconds > 2 else seconds  # noqa: PLR2004
         if seconds != self._longest_wait:
             self.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
             self._longest_wait = seconds

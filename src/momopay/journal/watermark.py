@@ -11,13 +11,15 @@ Thread safety: every thread may call everything here.
 from __future__ import annotations
 
 import logging
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from momopay.errors import ConfigurationError
-from momopay.journal.database import Database
+from momopay.journal.database import Database, database_errors
 from momopay.journal.schema import journal, payments
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -27,30 +29,24 @@ _RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1)
 _ACCEPT: Final = update(journal).values(restored=bindparam("new_restored"), sequence=bindparam("new_sequence"))
 _LATEST_PAYMENT: Final = select(func.max(payments.c.sent_at))
 _NAIROBI: Final = timedelta(hours=3)
+# Bytes of the line in the file. Always as many, so that one write replaces it whole.
+_LINE: Final = 80
 
 
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
     """How far a journal came."""
 
     restored: int
     sequence: int
-    seen_at: str
-    """When this was seen first; ISO 8601, UTC."""
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Return what `str` wrote; the beginning, where the line is empty or damaged."""
+        """Return what a line of the file says; the beginning, where it is damaged."""
         try:
-            restored, sequence, seen_at = line.split()
-            return cls(int(restored), int(sequence), seen_at)
+            restored, sequence, _seen_at = line.split()
+            return cls(int(restored), int(sequence))
         except ValueError:
-            return cls(0, 0, "")
-
-    def __str__(self) -> str:
-        return f"{self.restored} {self.sequence} {self.seen_at}"
-
-    def is_before(self, other: _Mark) -> bool:
-        return self[:2] < other[:2]
+            return cls(0, 0)
 
 
 class Watermark:
@@ -58,77 +54,85 @@ class Watermark:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._highest = _Mark(0, 0, "")
+        self._file: Path | None = database.beside("sequence")
+        self._highest = Mark(0, 0)
 
     def check(self, connection: Connection) -> None:
-        """Raise ConfigurationError if the journal went back in time, or is a file with a second name."""
-        self._database.backend().check_names()
-        self.note(self._checked(connection))
+        """Raise ConfigurationError if the journal went back in time."""
+        # Before the database is read: a payment that another call begins in between must not look like a loss.
+        kept = self._kept()
+        highest = max(kept, self._highest)
+        mark = _read(connection)
+        if mark < highest:
+            raise self._gone_back(connection, mark, highest)
+        if kept < mark:
+            self.note(mark)
 
-    def raise_sequence(self, connection: Connection) -> _Mark:
+    def raise_sequence(self, connection: Connection) -> Mark:
         """Count a payment, within the transaction that begins it; the row keeps other payments out until then.
 
         Raises:
-            ConfigurationError: The journal went back in time.
+            ConfigurationError: The journal went back in time since `check`.
         """
         connection.execute(_RAISE)
-        mark = self._checked(connection)
-        highest = self._seen()
-        if mark[:2] == highest[:2]:  # it is older by the very payment that is being counted
-            raise self._gone_back(mark, highest)
+        mark = _read(connection)
+        if mark <= self._highest:  # equal: it is older by the very payment that is being counted
+            raise self._gone_back(connection, mark, self._highest)
         return mark
 
-    def note(self, mark: _Mark) -> None:
+    def note(self, mark: Mark) -> None:
         """Remember how far the journal came, once that is committed."""
-        if self._highest.is_before(mark):
-            self._highest = mark
-        backend = self._database.backend()
-        if _Mark.parse(backend.seen()).is_before(mark):
-            backend.remember(str(mark))
+        self._highest = max(mark, self._highest)
+        if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
+            with database_errors():
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+                descriptor = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
+                try:
+                    line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
+                    os.pwrite(descriptor, line.ljust(_LINE - 1).encode() + b"\n", 0)
+                finally:
+                    os.close(descriptor)
 
     def accept(self, by: str) -> None:
         """Let the journal be used as it is; see `Journal.accept_restored`."""
-        highest = self._seen()
         with self._database.transaction() as connection:
-            mark = _read(connection)
-            days = self._days(connection, highest)
-            if not mark.is_before(highest):
+            highest = max(self._kept(), self._highest)
+            mark, days = _read(connection), self._days(connection)
+            if mark >= highest:
                 return
-            restored = max(mark.restored, highest.restored) + 1
-            connection.execute(_ACCEPT, {"new_restored": restored, "new_sequence": highest.sequence})
+            accepted = Mark(max(mark.restored, highest.restored) + 1, highest.sequence)
+            connection.execute(_ACCEPT, {"new_restored": accepted.restored, "new_sequence": accepted.sequence})
         logger.warning("%s accepted a journal that went back in time; %s", by, days)
-        self.note(_Mark(restored, highest.sequence, _now()))
+        self.note(accepted)
 
-    def _checked(self, connection: Connection) -> _Mark:
-        mark, highest = _read(connection), self._seen()
-        if mark.is_before(highest):
-            raise self._gone_back(mark, highest, self._days(connection, highest))
-        return mark
+    def _kept(self) -> Mark:
+        """Return what any process kept beside the file."""
+        if self._file is None:
+            return Mark(0, 0)
+        try:
+            return Mark.parse(self._file.read_text(errors="replace"))
+        except FileNotFoundError:
+            return Mark(0, 0)
 
-    def _seen(self) -> _Mark:
-        kept = _Mark.parse(self._database.backend().seen())
-        return max(kept, self._highest)
-
-    def _days(self, connection: Connection, highest: _Mark) -> str:
+    def _days(self, connection: Connection) -> str:
         """Return which days are to be reconciled: from the last payment that the journal has to the last one seen."""
+        moments = [datetime.now(UTC)]
+        if self._file is not None and self._file.exists():
+            moments = [datetime.fromtimestamp(self._file.stat().st_mtime, UTC)]
         latest = connection.scalar(_LATEST_PAYMENT)
-        moments = [datetime.fromisoformat(each) for each in (latest, highest.seen_at or _now()) if each]
-        days = [f"{moment.astimezone(UTC) + _NAIROBI:%Y-%m-%d}" for moment in moments]
+        if latest is not None:
+            moments.insert(0, datetime.fromisoformat(latest))
+        days = [f"{moment + _NAIROBI:%Y-%m-%d}" for moment in moments]
         return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
 
-    def _gone_back(self, mark: _Mark, highest: _Mark, days: str = "reconcile today") -> ConfigurationError:
+    def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:
         return ConfigurationError(
             f"the journal went back in time: {highest.sequence} payments were begun in it, and now it knows of"
             f" {mark.sequence}. It is an older copy, or lost what was written last, and would pay again; nothing was"
-            f" sent. If it cannot be replaced by the newest one, {days}; then"
+            f" sent. If it cannot be replaced by the newest one, {self._days(connection)}; then"
             " momopay journal accept-restored, or journal.accept_restored(by=...)"
         )
 
 
-def _read(connection: Connection) -> _Mark:
-    restored, sequence = connection.execute(_SELECT).one()
-    return _Mark(restored, sequence, _now())
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _read(connection: Connection) -> Mark:
+    return Mark(*connection.execute(_SELECT).one())

@@ -1,14 +1,17 @@
-"""The base class of records from the service, and the types of their fields.
+"""The base classes of models and of records from the service, and the types of their fields.
 
-Records are frozen. They accept unknown fields and values, because the service may add some at any time.
+Phones are masked in repr and str, and whole in the attributes. Records are frozen. They accept unknown fields and
+values, because the service may add some at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -23,10 +26,40 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from momopay._redaction import mask_phone, redacted_repr
 from momopay.models.enums import ResultCode
-from momopay.models.masking import MaskedModel
 
 __all__ = ["ResponseInfo"]
+
+
+class MaskedModel(BaseModel):
+    """A model whose repr and str may be logged."""
+
+    # Building the validators of all models would take most of the time of the first call.
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            # An id is shown whole, to be searched for: the redaction could take a part of it for a phone.
+            if name is not None and (name == "id" or name.endswith(("_id", "Id"))):
+                yield name, value
+            elif name in {"phone", "phone_number"} and isinstance(value, str):
+                yield name, mask_phone(value)
+            else:
+                yield name, _Masked(value)
+
+
+class _Masked:
+    """A value whose repr is redacted; pydantic calls repr on what `__repr_args__` yields."""
+
+    def __init__(self, value: object) -> None:
+        self._text = redacted_repr(value)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 T = TypeVar("T")
 
@@ -125,6 +158,30 @@ class Envelope(BaseModel, Generic[T]):
     success: Literal[True]
     data: T
     request_id: str | None = Field(None, alias="requestId")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+# Half of a pair of surrogates, escaped: JSON that a service in another language may write, and no text.
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def parse_json(model: type[M], body: bytes) -> M:
+    """Return a model read from JSON; half a character in one of its texts is replaced, so that the rest can be read.
+
+    Raises:
+        ValidationError: It is not JSON, or not what the model has.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        readable = _LONE_SURROGATE.sub(rb"\\ufffd", body)
+        if readable == body:
+            raise
+        logger.warning("a response has a text that is no Unicode; what cannot be read of it is replaced")
+    return model.model_validate_json(readable)
 
 
 def describe(error: ValidationError) -> str:

@@ -11,12 +11,11 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
+from momopay.models.account import ChannelItems, PaymentChannel
 from momopay.models.arguments import ChannelRef
-from momopay.models.channels import ChannelItems, PaymentChannel
 from momopay.models.enums import ChannelType
 from momopay.models.records import Envelope, Nothing
-from momopay.models.request_base import UNSET
-from momopay.models.requests import ChannelChanges, ChannelRequest, channel_path
+from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 
 __all__ = ["Channels"]
 
@@ -33,21 +32,16 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels. Retried as needed. Rests on the service page, "GET /payment-wallet/channels".
+        """List the account's channels. Retried as needed. See the service page, "GET /payment-wallet/channels".
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
-
-        Raises:
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            APIError: Any other refusal.
         """
         return (await call(self._session, LIST, "/payment-wallet/channels")).items
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
-        """Read one channel. Retried as needed. Rests on the service page, "GET /payment-wallet/channels/{id}".
+        """Read one channel. Retried as needed. See the service page, "GET /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -56,10 +50,7 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            RequestValidationError: Not an id.
             ChannelNotFoundError: Unknown, another account's, or deleted.
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            APIError: Any other refusal.
         """
         return await call(self._session, GET, channel_path(channel_id))
 
@@ -73,7 +64,7 @@ class Channels(Resource[BackendT]):
         account_number: str | None = None,
         is_default: bool | None = None,
     ) -> PaymentChannel:
-        """Register a shortcode. Sent at most once. Rests on the service page, "POST /payment-wallet/channels".
+        """Register a shortcode. Sent at most once. See the service page, "POST /payment-wallet/channels".
 
         Args:
             name: A label for people.
@@ -86,10 +77,7 @@ class Channels(Resource[BackendT]):
             The new channel.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The channel may exist; list the channels before you create it again.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
-            APIError: Any other refusal.
         """
         request = ChannelRequest.checked(
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
@@ -108,7 +96,7 @@ class Channels(Resource[BackendT]):
     ) -> PaymentChannel:
         """Change a channel; only what is given changes, and None is sent as null. Retried as needed.
 
-        Active transactions are unaffected. Rests on the service page, "PATCH /payment-wallet/channels/{id}".
+        Active transactions are unaffected. See the service page, "PATCH /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -120,7 +108,6 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             APIConnectionError: No response; ``may_have_executed`` says whether the change may be in force.
             ServerError: The service kept failing; read the channel to see whether it changed.
             APIError: Any other refusal; with ``may_have_executed`` the change may be in force. The code for an unknown
@@ -133,13 +120,12 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Retried as needed. Rests on the service page, "DELETE /payment-wallet/channels/{id}".
+        """Delete a channel. Retried as needed. See the service page, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
 
         Raises:
-            RequestValidationError: Not an id.
             ChannelInUseError: It has transactions or customers; it cannot be deleted.
             ChannelNotFoundError: Unknown, another account's, or deleted before.
             APIConnectionError: No response; ``may_have_executed`` says whether it may have been deleted.

@@ -28,7 +28,7 @@ class Listing(Resource[BackendT]):
 
     @operation
     async def get(self, transaction_id: TransactionRef) -> Transaction:
-        """Read one transaction. Retried as needed. Rests on the service page, "GET /transactions/{id}".
+        """Read one transaction. Retried as needed. See the service page, "GET /transactions/{id}".
 
         Args:
             transaction_id: The id that an initiation returned, or a record that carries it.
@@ -37,9 +37,7 @@ class Listing(Resource[BackendT]):
             The transaction as it is now.
 
         Raises:
-            RequestValidationError: Not an id.
             TransactionNotFoundError: The account has no such transaction.
-            MomoPayError: Whatever `list` raises.
         """
         return await call(self._session, GET, transaction_path(transaction_id))
 
@@ -61,7 +59,7 @@ class Listing(Resource[BackendT]):
         """Read one page of the list, newest first. Retried as needed.
 
         The formats of the filters ``from_`` to ``q`` are not specified: times are sent as ISO 8601, amounts as
-        numbers. Rests on the service page, "GET /transactions".
+        numbers. See the service page, "GET /transactions".
 
         Args:
             limit: How many, 1 to 100.
@@ -77,15 +75,6 @@ class Listing(Resource[BackendT]):
 
         Returns:
             The page, with counts over the whole filtered set.
-
-        Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline.
-            ProtocolError: Something else answered; check base_url.
-            APIError: Any other refusal.
         """
         query = TransactionQuery.checked(
             limit=limit,
@@ -137,7 +126,6 @@ class Listing(Resource[BackendT]):
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
 
         Raises:
-            RequestValidationError: Refused locally, at once; fix the arguments in ``.fields``.
             ProtocolError: During the walk: the service gave a cursor a second time.
             MomoPayError: During the walk: whatever `list` raises.
         """
@@ -175,7 +163,7 @@ class Listing(Resource[BackendT]):
         Walks the list back to five minutes before ``since``; further if the ``Date`` of the service's responses shows
         that this machine's clock is ahead. Finding nothing proves nothing: a transaction may appear in the list later.
         What has the reference and another amount, phone, type or time is not returned, and logged at WARNING. The
-        deadline applies to each page. Rests on the service page, "GET /transactions".
+        deadline applies to each page. See the service page, "GET /transactions".
 
         Args:
             reference: The reference that it was sent with, exactly.
@@ -186,10 +174,6 @@ class Listing(Resource[BackendT]):
 
         Returns:
             Every transaction that fits, newest first.
-
-        Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
-            MomoPayError: Whatever `list` raises.
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (matches,) = await search(self._session, [wanted])

@@ -8,25 +8,20 @@ from functools import partial
 from typing import Any
 
 from momopay._core.backend import BackendT
-from momopay._core.call import call
-from momopay._core.operation import Resource, as_operation, operation
+from momopay._core.operation import as_operation, operation
 from momopay._core.session import Session
-from momopay._polling.confirmation import Confirmation
-from momopay._polling.coordinator import WaitCoordinator
 from momopay._polling.schedule import PollSchedule, terminal
-from momopay._polling.wait import TransactionWait, WaitIterator
-from momopay._ratelimit.budget import Lane
+from momopay._polling.wait import Confirmation, Coordinators, TransactionWait, WaitIterator
 from momopay.callbacks import check_agreement
 from momopay.durable.day_report import BookedOrder, DayReport
 from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
 from momopay.durable.reconcile_days import reconcile_days
-from momopay.durable.search import GET, LIST
 from momopay.durable.sweep import SweepReport, sweep
 from momopay.journal import Journal
 from momopay.models.arguments import TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
-from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
-from momopay.models.transactions import Transaction, TransactionPage
+from momopay.models.requests import transaction_id_of
+from momopay.models.transactions import Transaction
 from momopay.resources.listing import Listing
 
 __all__ = ["Transactions"]
@@ -37,16 +32,16 @@ GUIDANCE = PollSchedule()
 class Transactions(Listing[BackendT]):
     """Transactions (service page, "Transaction" and "States"). Nothing here moves money."""
 
-    def __init__(self, session: Session[BackendT], coordinator: WaitCoordinator) -> None:
+    def __init__(self, session: Session[BackendT], coordinators: Coordinators) -> None:
         self._session = session
-        self._coordinator = coordinator
+        self._coordinators = coordinators
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
         """Compare a callback, which is not signed, with the service's own record.
 
         Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
-        leaves out. Rests on the service page, "Callbacks" and "GET /transactions/{id}".
+        leaves out. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         One confirmation alone reads the transaction by its id, at once. Those that come while another one on this
         client is reading share a page of the list: what it shows as the callback tells it is confirmed by that, and
@@ -72,10 +67,7 @@ class Transactions(Listing[BackendT]):
             return await self._confirm(callback)
 
     async def _confirm(self, callback: Callback) -> Transaction:
-        session = self._session
-        deadline = session.backend.now() + session.limits.deadline
-        turns = self._coordinator.confirmations
-        transaction = await Confirmation(turns, _PollReader(session), session.backend, callback, deadline).read()
+        transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
         # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
         # specified, so the exact status of an end without success is not compared.
         check_agreement(callback, transaction)
@@ -108,7 +100,6 @@ class Transactions(Listing[BackendT]):
             The transaction, ended.
 
         Raises:
-            RequestValidationError: Not an id.
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. It may still
                 succeed, so money may yet move: read it again later.
             TransactionNotFoundError: The account has no such transaction.
@@ -116,9 +107,7 @@ class Transactions(Listing[BackendT]):
                 address; the payment goes on without you.
             APIError: A refusal that waiting does not change, such as a revoked key.
         """
-        wait = self._start_wait([transaction_id], until, schedule)
-        with wait.registered():
-            ended = await wait.next()
+        ended = await self._start_wait([transaction_id], until, schedule).next()
         assert ended is not None  # noqa: S101  it waits for one
         return ended
 
@@ -171,7 +160,7 @@ class Transactions(Listing[BackendT]):
         Finds payments that nobody knows, entries that the service does not have, orders paid twice, other amounts,
         money that came back, and what is unresolved. What the service's record says of an entry is recorded in the
         journal, as ``journal.settle`` does. Sends no payment. A payment of the last minutes may not be in the list yet,
-        so reconcile a day when it is over. Rests on the service page, "GET /transactions".
+        so reconcile a day when it is over. See the service page, "GET /transactions".
 
         Args:
             day: Of Nairobi (UTC+3).
@@ -229,52 +218,19 @@ class Transactions(Listing[BackendT]):
 
         Args:
             callback: The callback that came, or the transaction's id.
-
-        Raises:
-            RequestValidationError: Not an id.
         """
         # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
-        self._coordinator.notify(transaction_id_of(callback), failed=failed)
+        self._coordinators.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> TransactionWait:
         wanted = {transaction_id_of(each): each for each in ids}
-        reader = _PollReader(self._session)
-        wait = TransactionWait(self._coordinator, reader, self._session.backend, wanted, until, schedule)
-        wait.operation = self._session.operation
-        return wait
+        return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
 
 
 async def _next_end(session: Session[BackendT], wait: TransactionWait) -> Transaction | None:
     """Return the next end, as a step that is an operation of its own."""
-    wait.reader, wait.operation = _PollReader(session), session.operation
+    wait.session = session
     return await wait.next()
-
-
-class _PollReader(Resource[BackendT]):
-    """Reads for one wait or confirmation, in the lane that leaves slots to payments and reads, and has a floor.
-
-    In the lane of reads, confirmations would starve: a key that pays without a pause leaves no slot to reads.
-    """
-
-    _has_slot: bool = False
-
-    async def take_slot(self, until: float) -> None:
-        """Take the slot of the next request."""
-        await self._session.acquire_slot(Lane.POLL, latest=until, describe=lambda: "GET /transactions")
-        self._has_slot = True
-
-    async def read(self, transaction_id: str, until: float) -> Transaction:
-        path = transaction_path(transaction_id)
-        return await call(self._session, GET, path, lane=Lane.POLL, until=until, has_slot=self._use_slot())
-
-    async def page(self, cursor: str | None, until: float) -> TransactionPage:
-        # No status filter: a transaction that has ended meanwhile must be on the page.
-        path = "/transactions" + TransactionQuery.checked(limit=100, cursor=cursor).to_query()
-        return await call(self._session, LIST, path, lane=Lane.POLL, until=until, has_slot=self._use_slot())
-
-    def _use_slot(self) -> bool:
-        has_slot, self._has_slot = self._has_slot, False
-        return has_slot

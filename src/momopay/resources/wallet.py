@@ -11,9 +11,9 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import IDEMPOTENCY_KEYED
 from momopay._ratelimit.budget import Lane
 from momopay.durable.access import BALANCE
+from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
-from momopay.models.wallet import TopUp, WalletBalance
 
 __all__ = ["Wallet"]
 
@@ -25,18 +25,10 @@ class Wallet(Resource[BackendT]):
 
     @operation
     async def balance(self) -> WalletBalance:
-        """Read the balances, KES. Retried as needed. Rests on the service page, "GET /wallets/service/balance".
+        """Read the balances, KES. Retried as needed. See the service page, "GET /wallets/service/balance".
 
         Returns:
             The spendable balance and the ledger balance.
-
-        Raises:
-            APIConnectionError: The service was not reached, or did not answer; try again.
-            ServerError: The service kept failing; try again later.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline.
-            ProtocolError: Something else answered; check base_url.
-            APIError: Any other refusal.
         """
         return await call(self._session, BALANCE, "/wallets/service/balance")
 
@@ -53,7 +45,7 @@ class Wallet(Resource[BackendT]):
         """Fill the service wallet by an STK prompt to your own phone.
 
         An ``Idempotency-Key`` is always sent, and kept on every retry, so that an ambiguous failure is retried without
-        a second prompt. Rests on the service page, "POST /wallets/service/topups".
+        a second prompt. See the service page, "POST /wallets/service/topups".
 
         Args:
             amount: KES, at least 1, no more than two decimals.
@@ -67,12 +59,7 @@ class Wallet(Resource[BackendT]):
             The top-up, PENDING until the prompt is answered; the balance follows in 1 to 2 minutes.
 
         Raises:
-            RequestValidationError: Refused locally, nothing was sent; fix the arguments in ``.fields``.
             OutcomeUnknownError: The prompt may have been sent; call again with ``.idempotency_key``.
-            InvalidPhoneError: The service refused the number.
-            RateLimitExceededError: Wait ``.retry_after`` seconds.
-            BudgetExhaustedError: The rate budget has no slot within the deadline; nothing was sent.
-            APIConnectionError: The service was not reached; nothing was sent; try again.
             APIError: Any other refusal; ``may_have_executed`` says whether an attempt may have executed: an earlier
                 one, or the last one, if its code is not specified.
         """

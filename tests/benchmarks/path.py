@@ -1,0 +1,71 @@
+"""Count what a durable call passes through: files, calls and depth in this package, warm, with a blocking client.
+
+    python tests/benchmarks/path.py            the counts for both calls
+    python tests/benchmarks/path.py --calls    every call, indented by its depth
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import momopay
+from momopay import Client
+from momopay.sandbox import Sandbox
+
+PACKAGE = str(Path(momopay.__file__).parent)
+
+
+def trace(work: Callable[[], object]) -> list[tuple[int, str, str]]:
+    """Do the work and return each call of this package: depth, file, name. A resumed coroutine counts once."""
+    calls: list[tuple[int, str, str]] = []
+    seen: set[int] = set()
+    frames: list[FrameType] = []  # kept, so that no id comes twice
+    depth = 0
+
+    def profile(frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal depth
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            return
+        if event == "call":
+            depth += 1
+            if id(frame) not in seen:
+                seen.add(id(frame))
+                frames.append(frame)
+                calls.append((depth, code.co_filename.removeprefix(PACKAGE + "/"), code.co_qualname))
+        elif event == "return":
+            depth -= 1
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def main() -> None:
+    """Print the counts."""
+    with Sandbox() as sandbox, tempfile.TemporaryDirectory() as folder:
+        with Client("pk_test_path", base_url=sandbox.base_url, journal=f"sqlite:///{folder}/payments.db") as client:
+            for name, work in (
+                ("pay_once", lambda n: client.payouts.pay_once(reference=f"p{n}", amount=10, phone="0712345678")),
+                ("collect_once", lambda n: client.stk.collect_once(reference=f"c{n}", amount=10, phone="0712345678")),
+            ):
+                for warm in range(3):
+                    work(warm)
+                calls = trace(lambda work=work: work(9))  # type: ignore[misc]
+                files = {file for _, file, _ in calls}
+                print(f"{name}: {len(files)} files, {len(calls)} calls, {max(d for d, _, _ in calls)} levels")
+                if "--calls" in sys.argv:
+                    for depth, file, call in calls:
+                        print(f"{'  ' * depth}{file}: {call}")
+
+
+if __name__ == "__main__":
+    main()

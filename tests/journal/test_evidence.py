@@ -1,0 +1,141 @@
+"""What outsiders say, in the journal's own form."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from journal.kit import COLLECTION, PAYOUT, PHONE, callback, entry_of, payout
+from momopay import Payout
+from momopay.journal.evidence import KeyIdentity, differences, is_keepable, reference_of, report_of, requested
+
+TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
+NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("key", "base_url", "mode", "host"),
+    [
+        ("pk_live_a", "https://Api.Example:8443/v1", "live", "api.example"),
+        ("pk_live_a", "https://api.example./v1", "live", "api.example"),
+        ("pk_test_a", "https://api.example/v1", "test", "api.example"),
+        ("something", "https://api.example/v1", "test", "api.example"),
+        ("pk_test_a", "http://127.0.0.1:8000/v1", "test", "loopback"),
+        ("pk_test_a", "http://localhost:1/v1", "test", "loopback"),
+        ("pk_test_a", "http://[::1]:1/v1", "test", "loopback"),
+    ],
+)
+def test_mode_and_host_of_a_key(key: str, base_url: str, mode: str, host: str) -> None:
+    identity = KeyIdentity.of(key, base_url)
+    assert (identity.mode, identity.host) == (mode, host)
+    assert key not in repr(identity)
+    assert identity.key != KeyIdentity.of(key + "b", base_url).key
+
+
+def test_all_that_a_callback_says_is_reported() -> None:
+    said = report_of(
+        callback(
+            momo_receipt="QK1", transaction_fee=7, result_code="0", updated_at="2026-11-20T13:00:00+03:00"
+        ).transaction
+    )
+    assert (said.transaction_id, said.status, said.result_code, said.receipt, said.fee) == (
+        "the-id",
+        "SUCCESS",
+        "0",
+        "QK1",
+        "7",
+    )
+    assert said.created_at == TEN
+    assert said.ended_at == said.service_time == "2026-11-20T10:00:00+00:00"
+    assert said.unhandled_since is not None
+
+
+def test_what_a_record_does_not_say_is_none() -> None:
+    said = report_of(payout(status="PENDING"))
+    assert (said.result_code, said.receipt, said.fee, said.ended_at, said.unhandled_since) == (None,) * 5
+    assert said.service_time is None, "the times of a record may be old"
+    assert report_of(payout(), NOW).service_time == NOW.isoformat()
+
+
+def test_an_end_without_a_time_ended_now() -> None:
+    nothing: dict[str, Any] = {"updated_at": None, "created_at": None}
+    before = datetime.now(UTC)
+    said = report_of(callback(**nothing).transaction)
+    assert said.ended_at is not None
+    assert before <= datetime.fromisoformat(said.ended_at) <= datetime.now(UTC)
+    assert (said.created_at, said.service_time) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("record", "handled"),
+    [
+        (payout(status="FAILED"), False),  # it comes back yet
+        (payout(status="REVERSED"), True),
+        (payout(status="FAILED", type="STK"), True),
+        (callback(status="FAILED", type=None).transaction, True),
+        (payout(status="ON_HOLD"), False),
+    ],
+)
+def test_what_has_settled_is_for_a_handler(record: Any, handled: bool) -> None:
+    assert (report_of(record).unhandled_since is not None) is handled
+
+
+@pytest.mark.parametrize(
+    ("fields", "left_out"),
+    [
+        ({"updated_at": "0001-01-01T00:00:00+03:00"}, "updated_at"),
+        ({"created_at": "9999-12-31T23:59:59-03:00"}, "created_at"),
+        ({"result_code": "a\0"}, "result_code"),
+        ({"momo_receipt": "a\0b"}, "receipt"),
+        ({"status": "PAID\0"}, "status"),
+    ],
+)
+def test_what_no_database_keeps_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture, fields: dict[str, str], left_out: str
+) -> None:
+    given = {"status": "SUCCESS", "momo_receipt": "QK1", "result_code": "0", **fields}
+    said = report_of(callback(**given).transaction)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert f"the {left_out} of transaction 'the-id'" in caplog.text
+    kept = {"status": said.status, "receipt": said.receipt, "result_code": said.result_code}
+    assert [name for name, value in kept.items() if value is None] == [left_out] * (left_out in kept)
+    assert said.ended_at is not None or left_out == "status"
+
+
+@pytest.mark.parametrize(("text", "keepable"), [("é 😀", True), ("", True), ("a\0b", False), ("\ud800", False)])
+def test_which_text_a_database_keeps(text: str, keepable: bool) -> None:
+    assert is_keepable(text) is keepable
+
+
+def test_a_reference_is_compared_in_the_form_in_which_it_was_sent() -> None:
+    assert reference_of(payout("cafe\u0301")) == "caf\u00e9"
+    assert reference_of(payout(None)) is None
+    answered = {"transactionId": "t", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "of a payout"}
+    times = {"createdAt": "2026-11-20T10:00:00Z", "updatedAt": "2026-11-20T10:00:00Z"}
+    assert reference_of(Payout.model_validate(answered | {"type": "B2C"} | times)) == "of a payout"
+
+
+def test_a_record_is_compared_with_the_entry_or_with_its_own_transaction() -> None:
+    """An order's customer may have paid a prompt from another phone than the latest one's."""
+    order = entry_of("SUCCESS", phone="254722000111", wire_reference="WIRE")
+    same = {"type": "STK", "amount": 100}
+    assert differences(order, payout("WIRE", transactionId="t-0", **same)) == []
+    assert differences(order, payout("WIRE", transactionId="new", **same)) == ["phone"]
+    assert differences(order, payout("o", transactionId="t-0", amount=99, type="B2C")) == [
+        "reference",
+        "amount",
+        "type",
+    ]
+    assert (requested(order).phone, requested(order, "t-0").phone) == ("254722000111", PHONE)
+
+
+@pytest.mark.parametrize("kind", [PAYOUT, COLLECTION])
+def test_what_was_anonymised_is_identified_by_its_transaction_alone(kind: Any) -> None:
+    entry = entry_of("SUCCESS", kind=kind, phone="")
+    hidden = [each.model_copy(update={"phone": ""}) for each in entry.transactions]
+    entry = entry.model_copy(update={"transactions": tuple(hidden)})
+    record = {"amount": 100, "type": kind.transaction_type}
+    assert differences(entry, payout("o", transactionId="t-0", **record)) == []
+    assert differences(entry, payout("o", transactionId="new", **record)) == ["phone"]

@@ -1,0 +1,920 @@
+"""The payments of an account: which call may change one from what to what, and what becomes of its transactions."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from journal.forking import forks, in_a_fork
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    NOT_SENT,
+    PAYOUT,
+    PHONE,
+    REFUSED,
+    SENDING,
+    UNKNOWN,
+    before_each,
+    begin,
+    draft,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    lease_of,
+    put,
+    put_collection,
+    record,
+    report,
+    sender,
+    statuses_of,
+    store_of,
+)
+from momopay import ConfigurationError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
+from momopay.journal.evidence import KeyIdentity
+from momopay.journal.lease import Lease
+from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, may_follow, transitions
+from patience import until
+
+ENDS = [ACCEPTED, UNKNOWN, REFUSED, NOT_SENT]
+CANCELLED = report("a", "CANCELLED", result_code="1032", fee="0")
+PAID = report("a", "SUCCESS", receipt="R1", fee="1.50", ended_at="2026-11-20T10:02:00+00:00")
+OTHER_PHONE = "254722000111"
+both_kinds = pytest.mark.parametrize("kind", EntryKind)
+
+
+def stored(journal: Journal, reference: str = "r", kind: EntryKind = PAYOUT) -> str:
+    """Return the state as it is stored: a row in SENDING may read as UNKNOWN."""
+    where = f"kind = '{kind}' AND reference = '{reference}'"
+    ((state,),) = execute(journal, f"SELECT state FROM momopay_payments WHERE {where}")
+    return str(state)
+
+
+def release(journal: Journal, reference: str = "r", kind: EntryKind = PAYOUT) -> bool:
+    return store_of(journal).release(found(journal, reference, kind), "Njeri")
+
+
+def prompt(journal: Journal, transaction_id: str = "a", status: str = "PENDING") -> None:
+    """Bring the order to another prompt."""
+    put(journal, "o", ACCEPTED, COLLECTION, amount=100, transaction_id=transaction_id, status=status)
+
+
+def order(journal: Journal) -> Any:
+    return found(journal, "o", COLLECTION)
+
+
+# The rules and the statements
+
+
+def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalState, after: JournalState) -> bool:
+    """Bring a payment into a state, let a cause change it, and return whether it did."""
+    store, reference = store_of(journal), str(before)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, reference, kind) is None
+        if cause is Cause.CONTRADICTION:
+            assert store.record(draft(reference, kind), report(f"t-{reference}"), lease=lease)
+        execute(journal, f"UPDATE momopay_payments SET state = '{before}' WHERE reference = '{reference}'")
+        # As if it had been read as UNKNOWN, so that the statement decides.
+        read = found(journal, reference, kind).model_copy(update={"state": UNKNOWN})
+        match cause:
+            case Cause.BEGIN:
+                with lease_of(journal) as new:
+                    return begin(journal, new, reference, kind, read=read) is None
+            case Cause.OUTCOME:
+                return store.record_outcome(lease, draft(reference, kind), after)
+            case Cause.ACCEPTANCE:
+                return store.record(read, report(f"t-{reference}"))
+            case Cause.CONTRADICTION:
+                return store.contradict(read, f"t-{reference}")
+            case Cause.SIGHTING:
+                return store.sight(read)
+            case Cause.RELEASE:
+                return store.release(read, "Njeri")
+
+
+@both_kinds
+@pytest.mark.parametrize(
+    ("cause", "after"), [(cause, after) for cause in Cause for after in transitions(PAYOUT)[cause]]
+)
+def test_the_statements_change_what_the_rules_allow_and_nothing_else(
+    journal: Journal, kind: EntryKind, cause: Cause, after: JournalState
+) -> None:
+    for before in JournalState:
+        revision = 2 if cause is Cause.CONTRADICTION else 1
+        changed = changes(journal, kind, cause, before, after)
+        assert changed is may_follow(kind, cause, before, after), f"{before} -> {after} by {cause}"
+        assert stored(journal, str(before), kind) == (after if changed else before)
+        if changed:
+            assert found(journal, str(before), kind).revision > revision
+
+
+# Sending
+
+
+@pytest.mark.both_databases
+def test_a_payment_is_written_before_it_is_sent(journal: Journal, other: Journal) -> None:
+    before = datetime.now(UTC)
+    known: Any = {"wire_reference": "w", "metadata": {"name": "Achieng"}}
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, kind=COLLECTION, amount=Decimal("10.50"), **known) is None
+        entry = found(other)
+    assert (entry.kind, entry.reference, entry.amount, entry.phone) == (COLLECTION, "r", Decimal("10.50"), PHONE)
+    assert (entry.state, entry.transactions, entry.code, entry.body_hash) == (SENDING, (), None, "hash")
+    assert (entry.wire_reference, entry.metadata, entry.claim) == ("w", {"name": "Achieng"}, lease.id)
+    assert (entry.attempts, entry.revision, entry.refund_of, entry.released_at) == (1, 1, None, None)
+    assert before <= entry.sent_at == entry.created_at <= datetime.now(UTC)
+
+
+@both_kinds
+@pytest.mark.parametrize("state", ENDS)
+def test_how_an_attempt_ended_and_whether_another_may_follow(
+    journal: Journal, other: Journal, state: JournalState, kind: EntryKind
+) -> None:
+    known: Any = {} if state is ACCEPTED else {"seen_id": "seen", "code": "c"}
+    first = put(journal, "r", state, kind, **known)
+    assert first == found(other)
+    assert (first.state, first.attempts) == (state, 0 if state is NOT_SENT else 1)
+    assert (first.code, first.seen_id) == (known.get("code"), known.get("seen_id"))
+    with lease_of(journal) as lease:
+        if not may_follow(kind, Cause.BEGIN, state, SENDING):
+            assert begin(journal, lease, kind=kind) == first == found(journal)
+            return
+        assert begin(journal, lease, kind=kind, phone=OTHER_PHONE, body_hash="new") is None
+        again = found(journal)
+    assert (again.code, again.seen_id, again.phone, again.body_hash) == (None, None, OTHER_PHONE, "new")
+    assert (again.attempts, again.created_at) == (first.attempts + 1, first.created_at)
+
+
+def test_what_was_refused_may_have_been_paid_the_first_time(journal: Journal) -> None:
+    """A search for a payout begins at its first attempt, one for an order at its latest."""
+    for state, kind, expected in ((REFUSED, PAYOUT, 0), (NOT_SENT, PAYOUT, 1), (REFUSED, COLLECTION, 1)):
+        times = [put(journal, f"{state} {kind}", state, kind).sent_at for _ in range(2)]
+        assert times[1] == times[0] if expected == 0 else times[1] > times[0]
+
+
+def test_the_metadata_of_the_first_attempt_stay_unless_there_are_new_ones(journal: Journal) -> None:
+    for given, expected in (({"a": 1}, {"a": 1}), (None, {"a": 1}), ({"b": 2}, {"b": 2})):
+        with lease_of(journal) as lease:
+            assert begin(journal, lease, metadata=given) is None
+            record(journal, lease, REFUSED)
+        assert found(journal).metadata == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "offsets", "expected"),
+    [
+        (PAYOUT, [3600.0, 2.0], 3600.0),  # of the clock that dated the first attempt
+        (PAYOUT, [None, 2.0], None),
+        (COLLECTION, [0.0, 3600.0], 3600.0),
+        (COLLECTION, [3600.0, None], None),
+    ],
+)
+def test_the_offset_is_that_of_the_clock_that_wrote_the_time(
+    journal: Journal, kind: EntryKind, offsets: list[float | None], expected: float | None
+) -> None:
+    for offset in offsets:
+        with lease_of(journal) as lease:
+            read = journal.get("r", kind)
+            assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, clock_offset=offset) is None
+            record(journal, lease, REFUSED, kind=kind, clock_offset=offset)
+    assert found(journal).clock_offset == expected
+
+
+@both_kinds
+def test_the_offset_that_the_first_answer_shows_is_kept(journal: Journal, kind: EntryKind) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, kind=kind)
+        record(journal, lease, ACCEPTED, kind=kind, clock_offset=5.0)
+    assert found(journal).clock_offset == 5
+
+
+@pytest.mark.both_databases
+def test_a_call_that_read_another_row_must_decide_anew(journal: Journal, other: Journal) -> None:
+    """Its search says nothing about what another call sent since it read the row."""
+    read = put(journal, "r", REFUSED)
+    put(other, "r", REFUSED)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, read=read) == found(journal)
+        assert begin(journal, lease, read=None) == found(journal)
+        assert begin(journal, lease) is None
+
+
+@pytest.mark.parametrize("news", [CANCELLED, PAID, report("b", "PENDING")])
+@pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT])
+def test_what_became_known_of_a_prompt_meanwhile_stops_a_call(journal: Journal, state: JournalState, news: Any) -> None:
+    prompt(journal)
+    put(journal, "o", state, COLLECTION, transaction_id="c")
+    read = order(journal)
+    assert store_of(journal).record(read, news)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, "o", COLLECTION, read=read) == order(journal)
+    assert order(journal).state is (ACCEPTED if news.transaction_id == "b" else state)
+
+
+@pytest.mark.both_databases
+def test_a_payment_at_the_moment_of_the_begin_stops_it(journal: Journal, other: Journal) -> None:
+    prompt(journal, status="CANCELLED")
+    paid_meanwhile = just_before("BEGIN", journal, lambda: store_of(other).record(order(other), PAID))
+    with lease_of(journal) as lease, paid_meanwhile:
+        assert begin(journal, lease, "o", COLLECTION) == order(journal)
+    assert statuses_of(order(journal)) == ["a SUCCESS"]
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("earlier", [None, REFUSED])
+def test_one_of_many_threads_begins(journal: Journal, earlier: JournalState | None) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier)
+    read = journal.get("r")
+    with ExitStack() as held:
+        began = in_threads(8, lambda: begin(journal, held.enter_context(lease_of(journal)), read=read) is None)
+    assert sorted(began) == [False] * 7 + [True]
+
+
+@pytest.mark.both_databases
+def test_one_of_many_processes_begins(url: str) -> None:
+    with ExitStack() as stack:
+        processes = [stack.enter_context(sender(url, kind="race")) for _ in range(3)]
+        for each in processes:
+            each.go()
+        said = sorted(each.says() for each in processes)
+    assert said == ["SENDING"] * 2 + ["held"]
+
+
+@pytest.mark.both_databases
+def test_a_live_process_holds_its_row_and_a_killed_one_leaves_it_unknown(journal: Journal, url: str) -> None:
+    with sender(url) as process:
+        assert process.says() == "held"
+        assert found(journal).state is SENDING
+        assert journal.unresolved() == []
+        with lease_of(journal) as lease:
+            assert begin(journal, lease) == found(journal)
+        process.kill()
+    until(lambda: found(journal).state is UNKNOWN, "the database saw the process go")
+    with lease_of(journal) as lease:
+        assert begin(journal, lease) == found(journal)
+    assert journal.unresolved() == [found(journal)]
+
+
+@forks
+@pytest.mark.both_databases
+def test_a_process_that_is_killed_at_any_statement_leaves_no_half_a_payment(journal: Journal) -> None:
+    """What it leaves is nothing, a payment that reads as UNKNOWN, or an accepted one with its transaction."""
+    journal.get("r")
+    seen, exit_code = set[str](), None
+    for number in range(1, 60):
+        left = [number]
+
+        def killed(_statement: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def child(strike: Callable[[str], None] = killed) -> None:
+            with before_each(strike):
+                put(journal)
+
+        exit_code = in_a_fork(child)
+        until(lambda: not list(journal.entries(state=SENDING)), "the database saw it go")
+        entry = journal.get("r")
+        if entry is not None:
+            assert (entry.state, statuses_of(entry)) in [(UNKNOWN, []), (ACCEPTED, ["t-r None"])], number
+        seen.add("nothing" if entry is None else entry.state)
+        for table in ("payments", "transactions"):
+            execute(journal, f"DELETE FROM momopay_{table}")
+        if exit_code == 0:
+            break
+    assert (exit_code, seen) == (0, {"nothing", "UNKNOWN", "ACCEPTED"})
+
+
+@pytest.mark.both_databases
+def test_a_lease_ends_by_its_time_for_other_processes(journal: Journal, other: Journal) -> None:
+    with lease_of(other) as lease:
+        begin(other, lease, seconds=0)
+        assert found(journal).state is UNKNOWN
+        assert found(other).state is SENDING
+    assert found(other).state is UNKNOWN
+
+
+@pytest.mark.parametrize("earlier", [None, REFUSED])
+def test_a_row_of_a_call_that_gave_up_meanwhile_is_not_sent(journal: Journal, earlier: JournalState | None) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier)
+    statement = "INSERT INTO momopay_payments" if earlier is None else "UPDATE momopay_payments"
+    with lease_of(journal) as lease:
+        with just_before(statement, journal, lambda: store_of(journal).leases.end(lease)):
+            assert begin(journal, lease) is None
+        assert (found(journal).state, found(journal).attempts) == (NOT_SENT, 0 if earlier is None else 1)
+
+
+def test_a_lease_of_another_process_changes_nothing(journal: Journal) -> None:
+    """A forked child has the leases of its parent in its memory."""
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        inherited = Lease(lease.id, lease.process + 1)
+        store_of(journal).undo(inherited, draft())
+        record(journal, inherited, REFUSED)
+        record(journal, inherited, ACCEPTED)
+        assert (found(journal).state, found(journal).transactions) == (SENDING, ())
+        store_of(journal).undo(lease, draft())
+        assert found(journal).state is NOT_SENT
+
+
+def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(journal: Journal) -> None:
+    if "sqlite" not in repr(journal):
+        pytest.skip("SQLite has the shorter trigger")
+    execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(IGNORE); END")
+    with lease_of(journal) as lease, pytest.raises(JournalError, match="neither took the row"):
+        begin(journal, lease)
+
+
+@pytest.mark.both_databases
+def test_references_that_look_alike_are_not_the_same(journal: Journal) -> None:
+    put(journal, "r", ACCEPTED)
+    for reference in ["r ", " r", "R", "\u202er", "😀", "'; --", "\u00e9", "e\u0301", "x" * 2000]:
+        assert journal.get(reference) is None
+        assert put(journal, reference, NOT_SENT).reference == reference
+
+
+def test_a_call_reads_its_entry_and_whether_its_tenant_is_known(journal: Journal) -> None:
+    entry, identity = put(journal), KeyIdentity.of("pk_test_a", "https://api.example/v1")
+    assert store_of(journal).open_call(identity, PAYOUT, "r") == (entry, False)
+    store_of(journal).accounts.learn(identity, "tenant")
+    assert store_of(journal).open_call(identity, COLLECTION, "r") == (None, True)
+
+
+# Outcomes
+
+
+@pytest.mark.parametrize("state", [REFUSED, NOT_SENT, UNKNOWN])
+def test_an_old_sender_does_not_end_its_successors_payment(
+    journal: Journal, other: Journal, state: JournalState
+) -> None:
+    """Both leases are held: only the row tells which of them it is."""
+    with lease_of(journal) as old, lease_of(other) as new:
+        begin(journal, old, seconds=-60)
+        assert release(other)
+        assert begin(other, new) is None
+        record(journal, old, state)
+        assert found(other).state is SENDING
+        record(other, new, ACCEPTED)
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-r")
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_after_a_release_only_an_acceptance_counts(journal: Journal, other: Journal, state: JournalState) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=-60)
+        assert release(other)
+        record(journal, lease, state)
+    assert found(journal).state is (ACCEPTED if state is ACCEPTED else NOT_SENT)
+
+
+def test_a_lease_that_ended_records_nothing(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+    record(journal, lease, NOT_SENT)
+    assert found(journal).state is UNKNOWN
+
+
+def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal, other: Journal) -> None:
+    with lease_of(other) as lease:
+        begin(other, lease, seconds=0)
+        assert found(journal).state is UNKNOWN
+        record(other, lease, REFUSED, code="c")
+    assert (found(journal).state, found(journal).code) == (REFUSED, "c")
+
+
+@pytest.mark.both_databases
+def test_what_the_service_says_counts_more_than_the_sender(journal: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        assert store_of(journal).record(found(journal), report("the-id", "FAILED"))
+        record(journal, lease, UNKNOWN)
+        record(journal, lease, NOT_SENT)
+    assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 1)
+
+
+def test_whether_a_call_still_sends(journal: Journal, other: Journal) -> None:
+    store = store_of(journal)
+    with lease_of(journal) as lease, lease_of(other) as new:
+        assert not store.is_sending(lease, draft())
+        begin(journal, lease, seconds=-60)
+        assert store.is_sending(lease, draft())
+        assert release(other)
+        assert not store.is_sending(lease, draft())
+        begin(other, new)
+        assert not store.is_sending(lease, draft())
+
+
+# What the service reports of a transaction
+
+
+@both_kinds
+@pytest.mark.parametrize("state", [UNKNOWN, REFUSED, NOT_SENT])
+def test_what_the_service_shows_is_accepted(journal: Journal, kind: EntryKind, state: JournalState) -> None:
+    entry = put(journal, "r", state, kind, code="c", seen_id="seen")
+    assert store_of(journal).record(entry, replace(CANCELLED, transaction_id="t"))
+    known = found(journal)
+    assert (known.state, known.transaction_id, known.code, known.seen_id) == (ACCEPTED, "t", None, None)
+    assert (known.status, known.result_code, known.fee) == ("CANCELLED", "1032", Decimal(0))
+    (made,) = known.transactions
+    assert (made.amount, made.phone, made.sent_at) == (entry.amount, entry.phone, entry.sent_at)
+
+
+@pytest.mark.both_databases
+def test_a_second_prompt_follows_the_first(journal: Journal) -> None:
+    prompt(journal)
+    first = order(journal)
+    assert store_of(journal).record(first, CANCELLED)
+    assert order(journal).has_settled
+    prompt(journal, "b")
+    second = order(journal)
+    assert statuses_of(second) == ["a CANCELLED", "b PENDING"]
+    assert (second.transaction_id, second.result_code, second.attempts) == ("b", None, 2)
+    assert second.created_at == first.created_at < first.sent_at < second.sent_at or first.created_at == first.sent_at
+
+
+FORWARD = [
+    (["PROCESSING", "PENDING"], "PENDING"),  # two that are open, of which the later one is shown
+    (["CANCELLED", "PENDING", None], "CANCELLED"),
+    (["PENDING", "FAILED", "PROCESSING"], "FAILED"),
+    (["FAILED", "REVERSED", "FAILED"], "REVERSED"),
+    (["REVERSED", "CANCELLED"], "REVERSED"),
+    (["FAILED", "SUCCESS", "CANCELLED", "PENDING", "REVERSED"], "SUCCESS"),
+    (["SUCCESS", "FAILED"], "SUCCESS"),
+    (["ON_HOLD", "EXPIRED", "ON_HOLD"], "EXPIRED"),
+]
+
+
+@both_kinds
+@pytest.mark.parametrize(("told", "status"), FORWARD)
+def test_what_is_known_of_a_transaction_only_moves_forward(
+    journal: Journal, kind: EntryKind, told: list[str | None], status: str
+) -> None:
+    entry = put(journal, "r", ACCEPTED, kind)
+    for each in told:
+        assert store_of(journal).record(entry, report("t-r", each))
+    assert statuses_of(found(journal)) == [f"t-r {status}"]
+
+
+def test_what_an_end_reported_is_not_true_of_a_payment(journal: Journal) -> None:
+    prompt(journal)
+    for each in (CANCELLED, PAID, CANCELLED, report("a", "SUCCESS", result_code="0")):
+        assert store_of(journal).record(order(journal), each)
+    (known,) = order(journal).transactions
+    assert (known.status, known.result_code, known.receipt, known.fee) == ("SUCCESS", "0", "R1", Decimal("1.50"))
+    assert known.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC), "the latest report of a payment counts"
+
+
+@pytest.mark.parametrize("status", ["PENDING", "CANCELLED", "SUCCESS"])
+def test_what_a_later_report_leaves_out_stays(journal: Journal, status: str) -> None:
+    prompt(journal, status=status)
+    store = store_of(journal)
+    assert store.record(order(journal), report("a", status, receipt="R1", fee="2", result_code="9"))
+    assert store.record(order(journal), report("a", status))
+    assert store.record(order(journal), report("a"))
+    entry = order(journal)
+    assert (entry.receipt, entry.fee, entry.result_code, entry.status) == ("R1", 2, "9", status)
+
+
+def test_what_changes_nothing_leaves_the_revision(journal: Journal) -> None:
+    """Else a call that has read the row would have to begin anew for nothing."""
+    prompt(journal, status="SUCCESS")
+    store_of(journal).record(order(journal), PAID)
+    before = order(journal)
+    assert store_of(journal).record(before, PAID)
+    assert order(journal) == before
+
+
+def test_a_known_transaction_changes_nothing_of_a_later_attempt(journal: Journal) -> None:
+    prompt(journal, status="CANCELLED")
+    with lease_of(journal) as lease:
+        begin(journal, lease, "o", COLLECTION)
+        assert store_of(journal).record(order(journal), replace(CANCELLED, result_code="1"))
+        assert (order(journal).state, order(journal).transaction_id) == (SENDING, None)
+
+
+def test_a_late_answer_of_an_earlier_attempt_changes_nothing_of_the_later_one(journal: Journal) -> None:
+    with lease_of(journal) as first, lease_of(journal) as second:
+        begin(journal, first, "o", COLLECTION)
+        record(journal, first, UNKNOWN, "o", COLLECTION)
+        assert release(journal, "o", COLLECTION)
+        assert begin(journal, second, "o", COLLECTION) is None
+        record(journal, first, ACCEPTED, "o", COLLECTION, transaction_id="a")
+        assert (order(journal).state, order(journal).transaction_id) == (SENDING, None)
+        record(journal, second, ACCEPTED, "o", COLLECTION, transaction_id="b")
+    assert sorted(order(journal).transaction_ids) == ["a", "b"]
+
+
+def test_only_what_is_known_is_changed_where_nothing_may_be_added(journal: Journal) -> None:
+    prompt(journal)
+    store = store_of(journal)
+    assert store.record(order(journal), CANCELLED, may_add=False)
+    assert not store.record(order(journal), report("b", "SUCCESS"), may_add=False)
+    assert not store.record(draft("nobody's"), PAID)
+    assert statuses_of(order(journal)) == ["a CANCELLED"]
+
+
+@pytest.mark.parametrize("state", [SENDING, UNKNOWN, REFUSED])
+def test_a_transaction_belongs_to_one_payment(journal: Journal, state: JournalState) -> None:
+    prompt(journal)
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        if state is not SENDING:
+            record(journal, lease, state)
+        entry = found(journal)
+        for given in (lease, None):
+            assert not store_of(journal).record(entry, PAID, lease=given)
+        assert found(journal) == entry
+    assert statuses_of(order(journal)) == ["a PENDING"]
+
+
+@pytest.mark.both_databases
+def test_of_two_payments_that_take_one_transaction_at_once_one_gets_it(journal: Journal, other: Journal) -> None:
+    ours, theirs = put(journal, "r", UNKNOWN), put(journal, "s", UNKNOWN)
+    with just_before("BEGIN", journal, lambda: store_of(other).record(theirs, report("the-id"))):
+        assert not store_of(journal).record(ours, report("the-id"))
+    assert (found(journal).state, found(journal, "s").state) == (UNKNOWN, ACCEPTED)
+
+
+@pytest.mark.both_databases
+def test_reports_at_once_are_all_recorded_and_said_once(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    prompt(journal, status="CANCELLED")
+    prompt(journal, "b", status="SUCCESS")
+    read = order(journal)
+    assert all(in_threads(6, lambda: store_of(journal).record(read, PAID)))
+    assert statuses_of(order(journal)) == ["a SUCCESS", "b SUCCESS"]
+    assert [each.levelname for each in caplog.records] == ["CRITICAL"]
+
+
+@pytest.mark.both_databases
+def test_a_transaction_and_its_payment_are_written_together(journal: Journal) -> None:
+    if "sqlite" in repr(journal):
+        fails = "CREATE TRIGGER full BEFORE UPDATE ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    else:
+        fails = "ALTER TABLE momopay_payments ADD CONSTRAINT full_disk CHECK (state <> 'ACCEPTED') NOT VALID"
+    with lease_of(journal) as lease:
+        begin(journal, lease)
+        execute(journal, fails)
+        with pytest.raises(JournalError):
+            record(journal, lease, ACCEPTED)
+        assert (found(journal).state, found(journal).transactions) == (SENDING, ())
+    assert execute(journal, "SELECT * FROM momopay_transactions") == []
+
+
+def test_an_order_that_was_paid_twice_is_critical_once_with_the_remedy(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompt(journal, status="CANCELLED")
+    prompt(journal, "b", "SUCCESS")
+    put(journal, "o-R1", REFUSED, amount=100, refund_of="o")
+    assert caplog.records == []
+    for _ in range(3):
+        assert store_of(journal).record(order(journal), PAID)
+    entry = order(journal)
+    assert (entry.paid_twice, entry.transaction_ids, entry.transaction_id) == (True, ("a", "b"), "a")
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert "'o' was paid more than once: by transactions a, b: pay back KES 100, with" in line
+    assert "refund(of='o', reference='o-R2', amount=Decimal('100'))" in line
+
+
+def second_answers_late(journal: Journal, other: Journal) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=-60)
+        assert release(other)
+        put(other, "r", ACCEPTED, transaction_id="first")
+        record(journal, lease, ACCEPTED, transaction_id="second")
+
+
+def second_is_shown(journal: Journal, _other: Journal) -> None:
+    entry = put(journal, "r", ACCEPTED, transaction_id="first")
+    assert store_of(journal).record(entry, report("second", "PENDING"))
+
+
+@pytest.mark.parametrize("twice", [second_answers_late, second_is_shown])
+def test_a_second_payout_of_one_reference_is_critical(
+    journal: Journal, other: Journal, caplog: pytest.LogCaptureFixture, twice: Callable[[Journal, Journal], None]
+) -> None:
+    twice(journal, other)
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert "'r' was paid more than once: by transactions first, second: ask the recipient" in line
+    assert sorted(found(journal).transaction_ids) == ["first", "second"]
+    assert PHONE not in caplog.text
+    assert store_of(journal).record(found(journal), report("second", "REVERSED"))
+    assert not found(journal).paid_twice
+
+
+AT = timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("offset", "attempts", "before", "resolved"),
+    [
+        (0.0, 2, 60, False),  # it is that of the attempt that was refused
+        (0.0, 2, 11, False),
+        (0.0, 2, 9, True),  # clocks differ a little
+        (0.0, 2, -60, True),
+        (0.0, 1, 60, True),  # there was no other attempt
+        (120.0, 2, 60, True),  # by the service's clock it was sent two minutes earlier
+        (120.0, 2, 180, False),
+        (None, 2, 60, True),
+    ],
+)
+def test_a_transaction_from_before_the_latest_attempt_does_not_resolve_it(
+    journal: Journal, offset: float | None, attempts: int, before: float, resolved: bool
+) -> None:
+    if attempts == 2:
+        put(journal, "o", REFUSED, COLLECTION)
+    put(journal, "o", UNKNOWN, COLLECTION, clock_offset=offset)
+    created_at = order(journal).sent_at - timedelta(seconds=before)
+    assert store_of(journal).record(order(journal), replace(CANCELLED, created_at=created_at))
+    assert statuses_of(order(journal)) == ["a CANCELLED"]
+    assert order(journal).state is (ACCEPTED if resolved else UNKNOWN)
+    if not resolved:
+        assert store_of(journal).record(order(journal), report("b", "PENDING", created_at=created_at))
+        assert (order(journal).state, order(journal).transaction_id) == (ACCEPTED, "b"), (
+            "every attempt is accounted for"
+        )
+
+
+@pytest.mark.parametrize(("offset", "seconds"), [(None, 60), (30.0, 30), (90.0, 0)])
+def test_transactions_are_ordered_by_the_payers_clock(journal: Journal, offset: float | None, seconds: int) -> None:
+    put(journal, "o", UNKNOWN, COLLECTION, clock_offset=offset)
+    sent_at = order(journal).sent_at
+    assert store_of(journal).record(order(journal), replace(CANCELLED, created_at=sent_at - timedelta(seconds=60)))
+    assert order(journal).transactions[0].sent_at == sent_at - timedelta(seconds=seconds)
+
+
+@both_kinds
+def test_what_is_another_payment_is_no_transaction_of_this_one(journal: Journal, kind: EntryKind) -> None:
+    put(journal, "r", ACCEPTED, kind, transaction_id="a", status="CANCELLED")
+    store = store_of(journal)
+    assert not store.contradict(found(journal), "another")
+    assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("a",))
+    if kind is COLLECTION:
+        put(journal, "r", ACCEPTED, kind, transaction_id="b")
+        assert not store.contradict(found(journal), "a"), "the latest attempt is not in doubt"
+        assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("b",))
+    latest = found(journal).transaction_ids[-1]
+    assert store.contradict(found(journal), latest)
+    assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
+
+
+def test_a_sighting_of_what_was_sent_again_meanwhile_changes_nothing(journal: Journal) -> None:
+    read = put(journal, "r", REFUSED)
+    put(journal, "r", REFUSED)
+    assert not store_of(journal).sight(read)
+    assert found(journal).state is REFUSED
+
+
+# Refunds, and orders that share a reference
+
+
+def begin_refund(journal: Journal, reference: str, amount: int, state: JournalState = ACCEPTED) -> bool:
+    """Begin a refund, and bring it into a state if it may be sent."""
+    with lease_of(journal) as lease:
+        begun = begin(journal, lease, reference, amount=amount, refund_of="o") is None
+        if begun and state is not SENDING:
+            record(journal, lease, state, reference)
+    return begun
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(("mine", "theirs", "fits"), [(60, 60, False), (100, 100, False), (60, 40, True)])
+def test_two_refunds_that_begin_at_once_never_exceed_what_was_paid(
+    journal: Journal, other: Journal, mine: int, theirs: int, fits: bool
+) -> None:
+    """The other one begins before each statement of this one; once this one's transaction has begun, it waits."""
+    put_collection(journal)
+    number = 0
+    for number in range(1, 40):
+        left = [number]
+
+        def interfere(_statement: str, left: list[int] = left, name: str = f"theirs-{number}") -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                with suppress(JournalError, RequestValidationError), store_of(other).bounded(0.1):
+                    begin_refund(other, name, theirs)
+
+        with suppress(RequestValidationError), before_each(interfere, journal):
+            begin_refund(journal, f"mine-{number}", mine)
+        refundable = store_of(journal).refundable("o")
+        assert refundable.left >= 0, f"statement {number}: {[each.reference for each in refundable.counting]}"
+        assert refundable.left == (0 if fits and len(refundable.counting) == 2 else refundable.left)
+        execute(journal, "DELETE FROM momopay_payments WHERE kind = 'PAYOUT'")
+        execute(journal, "DELETE FROM momopay_transactions WHERE kind = 'PAYOUT'")
+        if left[0] > 0:
+            break
+    assert 5 < number < 39
+
+
+def test_a_refund_is_refused_at_the_limit_and_nothing_is_left_of_it(journal: Journal) -> None:
+    put_collection(journal)
+    sequence = execute(journal, "SELECT sequence FROM momopay_journal")
+    with pytest.raises(RequestValidationError) as caught:
+        begin_refund(journal, "o-R1", 101)
+    assert not caught.value.may_have_executed
+    assert journal.get("o-R1") is None
+    assert execute(journal, "SELECT sequence FROM momopay_journal") == sequence
+    assert begin_refund(journal, "o-R1", 100)
+    assert (found(journal, "o-R1").refund_of, found(journal, "o-R1").paid_before) == ("o", Decimal(100))
+
+
+def test_a_refund_that_is_sent_again_is_checked_again(journal: Journal) -> None:
+    put_collection(journal)
+    assert begin_refund(journal, "first", 60, REFUSED)
+    assert begin_refund(journal, "second", 60)
+    with pytest.raises(RequestValidationError, match="'second' KES 60"):
+        begin_refund(journal, "first", 60)
+    assert (found(journal, "first").state, found(journal, "first").attempts) == (REFUSED, 1)
+    assert store_of(journal).record(found(journal, "second"), report("t-second", "REVERSED"))
+    assert begin_refund(journal, "first", 60)
+
+
+def test_only_a_collection_of_the_account_is_paid_back(journal: Journal, url: str) -> None:
+    put_collection(journal)
+    put(journal, "p")
+    with Journal(url, account="other") as elsewhere:
+        for each, of in ((journal, "p"), (journal, "nobody's"), (elsewhere, "o")):
+            with pytest.raises(RequestValidationError, match="no collection in this journal") as caught:
+                store_of(each).refundable(of)
+            assert caught.value.fields.keys() == {"of"}
+
+
+def test_refunds_are_counted_oldest_first_without_the_one_that_asks(journal: Journal) -> None:
+    put_collection(journal)
+    for number in (1, 2):
+        assert begin_refund(journal, f"o-R{number}", 30)
+    refundable = store_of(journal).refundable("o", "o-R1")
+    assert [each.reference for each in refundable.refunds] == ["o-R1", "o-R2"]
+    assert (refundable.order.reference, refundable.left) == ("o", Decimal(70))
+
+
+@pytest.mark.both_databases
+def test_orders_share_a_reference_while_their_amounts_differ_or_one_has_ended(journal: Journal, other: Journal) -> None:
+    def send(at: Journal, reference: str, amount: int, wire_reference: str = "METER") -> None:
+        with lease_of(at) as lease:
+            known: Any = {"amount": amount, "wire_reference": wire_reference}
+            assert begin(at, lease, reference, COLLECTION, **known) is None
+            record(at, lease, ACCEPTED, reference, COLLECTION)
+
+    send(journal, "january", 100)
+    send(journal, "with another amount", 200)
+    send(journal, "another meter", 100, "METER-2")
+    put(journal, "METER")  # a payout with the same reference
+    with pytest.raises(RequestValidationError, match="'january'"):
+        send(journal, "february", 100)
+    assert journal.get("february") is None
+    assert store_of(journal).record(found(journal, "january"), report("t-january", "SUCCESS"))
+    with (
+        pytest.raises(RequestValidationError, match="'march'"),
+        just_before("BEGIN", journal, lambda: send(other, "march", 100)),
+    ):
+        send(journal, "february", 100)
+
+
+# Finding
+
+
+def test_entries_are_found_by_what_the_service_has(journal: Journal, url: str) -> None:
+    put_collection(journal, "o", statuses=["FAILED", "PENDING"])
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'WIRE'")
+    put(journal, "p")
+    store = store_of(journal)
+    assert store.by_transaction("o-0") == store.by_transaction("o-1") == order(journal)
+    assert store.by_wire_reference("WIRE") == [order(journal)]
+    assert (store.by_transaction("o-2"), store.by_wire_reference("o")) == (None, [])
+    with Journal(url, account="other") as elsewhere:
+        assert store_of(elsewhere).by_transaction("o-0") is None
+        assert store_of(elsewhere).by_wire_reference("WIRE") == []
+
+
+def test_what_is_known_to_be_of_others_is_found_by_the_shared_reference(journal: Journal) -> None:
+    for name in ("january", "february"):
+        put_collection(journal, name, statuses=["FAILED", "SUCCESS"])
+    put(journal, "january", transaction_id="payout")
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER'")
+    assert store_of(journal).others(found(journal, "january", COLLECTION)) == {"february-0", "february-1", "payout"}
+    assert store_of(journal).others(found(journal, "january", PAYOUT)) == {
+        "february-0",
+        "february-1",
+        "january-0",
+        "january-1",
+    }
+
+
+@pytest.mark.both_databases
+def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> None:
+    put(journal, "r1", UNKNOWN)
+    put(journal, "r2", REFUSED)
+    put_collection(journal)
+    others = [f"2547{number:08}" for number in range(600)]  # more than one statement takes
+    for phones in ([*others, PHONE], [PHONE, *others]):
+        assert {entry.reference for entry in store_of(journal).to_phones(phones)} == {"r1", "r2"}
+    assert list(store_of(journal).to_phones(others)) == list(store_of(journal).to_phones([])) == []
+
+
+@pytest.mark.both_databases
+def test_unresolved_is_what_needs_a_search_oldest_first(journal: Journal) -> None:
+    for number, state in enumerate([*ENDS, UNKNOWN]):
+        put(journal, f"r{number}", state)
+    put(journal, "o", UNKNOWN, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET created_at = '2020-01-01T00:00:00+00:00' WHERE reference = 'r4'")
+    with lease_of(journal) as lease:
+        begin(journal, lease, "r9")
+        assert [entry.reference for entry in journal.unresolved()] == ["r4", "r1", "o"]
+    assert [entry.reference for entry in journal.unresolved()] == ["r4", "r1", "o", "r9"]
+
+
+# A person's decisions
+
+
+def test_a_release_lets_it_be_sent_and_says_who_released_it(journal: Journal) -> None:
+    first = put(journal, "r", UNKNOWN)
+    assert release(journal)
+    assert journal.unresolved() == []
+    released = found(journal)
+    assert (released.state, released.released_by, released.attempts) == (NOT_SENT, "Njeri", 1)
+    assert released.released_at is not None
+    assert datetime.now(UTC) - released.released_at < timedelta(minutes=1)
+    with lease_of(journal) as lease:
+        assert begin(journal, lease) is None
+        assert found(journal).sent_at == first.sent_at, "it may have been paid the first time"
+
+
+@pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT, SENDING])
+def test_only_what_reads_as_unknown_is_released(journal: Journal, state: JournalState) -> None:
+    with lease_of(journal) as lease:
+        begin(journal, lease, seconds=-60)
+        if state is not SENDING:
+            record(journal, lease, state)
+        entry = found(journal)
+        assert not release(journal)
+        assert not store_of(journal).release(entry.model_copy(update={"reference": "another", "state": UNKNOWN}), "x")
+        assert found(journal) == entry
+
+
+def sends_again(other: Journal, lease: Lease) -> None:
+    assert release(other)
+    assert begin(other, lease) is None
+
+
+def is_shown(other: Journal, _lease: Lease) -> None:
+    store_of(other).record(found(other), report("the-id"))
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(("meanwhile", "state"), [(sends_again, SENDING), (is_shown, ACCEPTED)])
+def test_a_release_of_what_changed_meanwhile_does_nothing(
+    journal: Journal, other: Journal, meanwhile: Callable[[Journal, Lease], None], state: JournalState
+) -> None:
+    with lease_of(other) as frozen:
+        begin(other, frozen, seconds=-60)
+    read = found(journal)
+    with lease_of(other) as lease:
+        with just_before("UPDATE", journal, lambda: meanwhile(other, lease)):
+            assert not store_of(journal).release(read, "Njeri")
+        assert found(journal).state is state
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_release_waits_for_a_minute_after_the_lease_of_the_latest_attempt(journal: Journal, reported: bool) -> None:
+    """Also one that reported UNKNOWN itself: what it sent may still be under way."""
+    assert RELEASE_AFTER_LEASE == 60
+    for seconds in (30, 100, -61):
+        put(journal, "r", REFUSED)
+        with lease_of(journal) as lease:
+            begin(journal, lease, seconds=seconds)
+            if reported:
+                record(journal, lease, UNKNOWN)
+        left = store_of(journal).seconds_to_release(found(journal))
+        assert seconds + 50 < left <= seconds + 60
+        assert release(journal)  # the store waits for nothing itself
+    assert store_of(journal).seconds_to_release(found(journal).model_copy(update={"reference": "another"})) == 0
+
+
+def test_a_key_of_another_account_and_a_journal_that_went_back_are_refused(journal: Journal) -> None:
+    identity = KeyIdentity.of("pk_test_a", "https://api.example/v1")
+    store = store_of(journal)
+    assert store.check(identity) is False
+    assert store.accounts.learn(identity, "tenant")
+    assert store.check(identity) is True
+    put(journal, "r")
+    execute(journal, "UPDATE momopay_journal SET sequence = 0")
+    with pytest.raises(ConfigurationError, match="went back"):
+        store.check(identity)
+    assert store.check(identity, restored=True) is True
+    with pytest.raises(ConfigurationError, match="'test'"):
+        store.check(KeyIdentity.of("pk_live_a", "https://api.example/v1"), restored=True)
