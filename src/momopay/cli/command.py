@@ -125,6 +125,15 @@ class Command(TyperCommand):
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
         super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a type beside them."""
+        return _without_flag_types(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _fit(self)
+        super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         meta = ctx.find_root().meta

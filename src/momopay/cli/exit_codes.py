@@ -49,11 +49,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(MomoPayError):
-    """What a command itself refuses. Nothing was sent.
-
-    Attributes:
-        code: The exit status.
-    """
+    """What a command itself refuses, with the exit status `code`. Nothing was sent."""
 
     def __init__(self, message: str, *, remedy: str, code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)

@@ -80,12 +80,7 @@ def people(rows: Sequence[Row]) -> str:
 
 
 def read_payroll(path: Path) -> PayrollFile:
-    """Read a payroll file: CSV in UTF-8 with a heading, commas between the columns.
-
-    Raises:
-        FaultyFileError: Something is wrong with it.
-        CommandError: It cannot be read.
-    """
+    """Read a payroll file: CSV in UTF-8 with a heading; raise FaultyFileError with all that is wrong with it."""
     try:
         content = path.read_bytes()
     except OSError as error:

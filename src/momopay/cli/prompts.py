@@ -54,14 +54,8 @@ def ask_for_key() -> str:
 class Confirmation:
     """Whether a payment is agreed to: by the options, or else by an answer, typed or piped.
 
-    Args:
-        key: The API key; whatever is not a test key counts as live.
-        may_move: KES.
-        yes: Agrees for test keys alone.
-        confirm_live: KES; agrees if it is exactly `may_move`.
-
-    Raises:
-        CommandError: The options name another sum, or it is certain already that nobody will answer. Nothing was sent.
+    Whatever is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
+    move. Raise CommandError if it is another sum, or it is certain already that nobody will answer.
     """
 
     def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
