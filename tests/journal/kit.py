@@ -27,10 +27,10 @@ from momopay import (
     TransactionStatus,
     parse_callback,
 )
-from momopay.journal.evidence import Report
+from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
 from momopay.journal.lease import Lease
-from momopay.journal.store import Draft, Store
+from momopay.journal.store import Store
 
 T = TypeVar("T")
 PHONE = "254712345678"

@@ -1,0 +1,33 @@
+"""A client of either kind on a sandbox of its own, and a journal in SQLite unless a test asks for both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivers import Driver
+from momopay.sandbox import Account, Sandbox
+from postgresql import PostgresqlServer
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if getattr(request, "param", "sqlite") == "postgresql":
+        server: PostgresqlServer = request.getfixturevalue("postgresql")
+        return server.new_schema()
+    return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+def account(sandbox: Sandbox, key: str) -> Account:
+    account = sandbox.account(key)
+    account.rate_limit = None
+    return account
+
+
+@pytest.fixture
+def sdk(drive: Callable[..., Driver], sandbox: Sandbox, account: Account, key: str) -> Driver:
+    assert account.tenant_id
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)

@@ -1,0 +1,183 @@
+"""What the tests of the durable calls share: the calls, what the sandbox saw of them, and a service in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from drivers import Driver
+from journal.kit import PHONE, execute
+from momopay import EntryKind, Journal, JournalEntry, SweepReport, Transaction
+from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from virtual import envelope
+
+Call = Callable[[Any], Any]
+
+BY_HAND = phone_for(Outcome.by_hand)
+"""A customer who does what the test says."""
+FAILING, CANCELLING = phone_for(Outcome.insufficient_funds), phone_for(Outcome.cancelled)
+KEY_CHECK = "GET /wallets/service/balance"
+"""The request that a key costs which the journal does not know. Requests are counted without it."""
+
+on_both_databases = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+
+
+def pay(journal: Journal, reference: str = "r", **fields: Any) -> Call:
+    """Pay KES 10 once."""
+    arguments: dict[str, Any] = {"reference": reference, "amount": 10, "phone": PHONE, **fields}
+    return lambda client: client.payouts.pay_once(journal=journal, **arguments)
+
+
+def collect(journal: Journal, reference: str = "r", **fields: Any) -> Call:
+    """Collect KES 10 once."""
+    arguments: dict[str, Any] = {"reference": reference, "amount": 10, "phone": BY_HAND, **fields}
+    return lambda client: client.stk.collect_once(journal=journal, **arguments)
+
+
+def release(journal: Journal, reference: str = "r", **fields: Any) -> Call:
+    """Release a payment, as a person does."""
+    arguments: dict[str, Any] = {"reference": reference, "by": "Njeri", **fields}
+    return lambda client: client.payouts.release(journal=journal, **arguments)
+
+
+def long_ago(journal: Journal) -> None:
+    """Make all leases those of attempts that ended long ago, so that a person may release them."""
+    execute(journal, "UPDATE momopay_payments SET lease_until = 0")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of one kind, and what the sandbox saw of them."""
+
+    kind: EntryKind
+    once: Callable[..., Call]
+    path: str
+    movement: str
+    fields: dict[str, Any]
+    """What the service's records of it have."""
+
+    def entry(self, journal: Journal, reference: str = "r") -> JournalEntry:
+        entry = journal.get(reference, self.kind)
+        assert entry is not None, f"the journal has no {self.kind} {reference!r}"
+        return entry
+
+    def paid(self, sandbox: Sandbox) -> list[str | None]:
+        """Return the references by which money moved."""
+        return [each.reference for each in sandbox.ledger if str(each.kind) == self.movement]
+
+    def sent(self, sandbox: Sandbox) -> int:
+        """Return how many were sent."""
+        return requests(sandbox).count(f"POST {self.path}")
+
+    def fail_next(self, sandbox: Sandbox, fault: Fault, times: int = 1) -> None:
+        sandbox.fail_next("POST", self.path, fault, times=times)
+
+
+PAYOUTS = Calls(EntryKind.PAYOUT, pay, "/b2c/payouts", "payout", {})
+ORDERS = Calls(EntryKind.COLLECTION, collect, "/payments/stk", "stk", {"type": "STK", "phone": BY_HAND})
+of_both_kinds = pytest.mark.parametrize("calls", [PAYOUTS, ORDERS], ids=["payout", "order"])
+
+
+def requests(sandbox: Sandbox) -> list[str]:
+    """Return the method and path of each request that the sandbox received."""
+    seen = [f"{each.method} {each.path.partition('?')[0]}".replace("/v1", "") for each in sandbox.requests]
+    return [each for each in seen if each != KEY_CHECK]
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """Make the service's record of the payout that `pay` makes, as of now."""
+    now = datetime.now(UTC).isoformat()
+    return {
+        "transactionId": "t-1",
+        "type": "B2C",
+        "status": "PENDING",
+        "amount": 10,
+        "phone": PHONE,
+        "createdAt": now,
+        "updatedAt": now,
+        **fields,
+    }
+
+
+def listed(reference: str = "r", *, age: timedelta = timedelta(0), **fields: Any) -> dict[str, Any]:
+    """Make a record as the list shows it."""
+    created = ago(age)
+    return record(**{"accountReference": reference, "createdAt": created, "updatedAt": created, **fields})
+
+
+def ago(age: timedelta) -> str:
+    return (datetime.now(UTC) - age).isoformat()
+
+
+class Service:
+    """A service in memory. It responds as a test says to an initiation, a read and the list's pages."""
+
+    def __init__(
+        self, initiation: Any = None, *, pages: Sequence[Sequence[Any]] = ((),), read: Any = None, status: int = 404
+    ) -> None:
+        self.requests: list[str] = []
+        self.refusals: list[httpx.Response] = []
+        self.transport = httpx.MockTransport(self.respond)
+        self._initiation = initiation
+        self._pages = pages
+        self._read = read
+        self._status = status
+
+    @property
+    def sent(self) -> int:
+        """How many payments it was asked for."""
+        return sum(each.startswith("POST") for each in self.requests)
+
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/v1")
+        if f"{request.method} {path}" == KEY_CHECK:
+            return httpx.Response(200, json=balance())
+        self.requests.append(f"{request.method} {path}")
+        if request.method == "POST":
+            return self.refusals.pop() if self.refusals else httpx.Response(201, json=envelope(self._initiation))
+        if path == "/transactions":
+            number = int(request.url.params.get("cursor", "0"))
+            more = str(number + 1) if number + 1 < len(self._pages) else None
+            return httpx.Response(200, json=page(self._pages[number], more))
+        return httpx.Response(200, json=envelope(self._read)) if self._read else httpx.Response(self._status, text="<")
+
+
+def balance() -> dict[str, Any]:
+    """Make the response by which a journal learns whose key it is. This one does not show it."""
+    now = datetime.now(UTC).isoformat()
+    return envelope({"walletId": "w", "availableBalance": 0, "ledgerBalance": 0, "updatedAt": now})
+
+
+def page(items: Sequence[Any], more: str | None = None) -> dict[str, Any]:
+    """Make a page of the list."""
+    overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
+    return envelope({"items": items, "overview": overview, "nextCursor": more})
+
+
+# Sweeps
+
+
+class Handler:
+    """Remembers what it was called with, and raises what it is given first."""
+
+    def __init__(self, *troubles: BaseException) -> None:
+        self.ends: list[tuple[str | None, str]] = []
+        self.transactions: list[Transaction] = []
+        self._troubles = list(troubles)
+
+    def __call__(self, transaction: Transaction) -> None:
+        if self._troubles:
+            raise self._troubles.pop(0)
+        self.transactions.append(transaction)
+        self.ends.append((transaction.account_reference, str(transaction.status)))
+
+
+def swept(sdk: Driver, journal: Journal, handler: Any = None) -> SweepReport:
+    """Make one pass over all that has not ended."""
+    report: SweepReport = sdk(lambda client: client.transactions.sweep(journal=journal, handler=handler))
+    return report
