@@ -290,7 +290,8 @@ def test_an_account_reference_may_not_be_that_of_an_open_order_of_the_same_amoun
     first = sdk(collect(journal, account_reference="SHOP"))
     with pytest.raises(RequestValidationError, match="is that of order 'r'") as caught:
         sdk(collect(journal, "SHOP"))
-    assert (caught.value.fields.keys(), ORDERS.sent(sandbox)) == ({"account_reference"}, 1)
+    assert set(caught.value.fields) == {"account_reference"}
+    assert ORDERS.sent(sandbox) == 1
     assert journal.get("SHOP") is None
     sandbox.cancel(first)
     assert sdk(collect(journal, "SHOP")).is_new
@@ -413,11 +414,11 @@ def test_calls_at_the_same_time_send_once(
     assert account.rate_limit is None
     options: dict[str, Any] = {"api_key": key, "base_url": sandbox.base_url, "budget": None}
 
-    async def tasks() -> list[Payment]:
+    async def tasks() -> list[Any]:
         async with AsyncClient(**options) as client:
             return await asyncio.gather(*(calls.once(journal)(client) for _ in range(8)))
 
-    def threads() -> list[Payment]:
+    def threads() -> list[Any]:
         with Client(**options) as client, ThreadPoolExecutor(8) as pool:
             return list(pool.map(calls.once(journal), [client] * 8))
 
@@ -425,22 +426,6 @@ def test_calls_at_the_same_time_send_once(
     assert sorted(each.is_new for each in results) == [False] * 7 + [True]
     assert len({each.transaction_id for each in results}) == 1
     assert calls.sent(sandbox) == 1
-
-
-@on_both_databases
-def test_of_many_calls_after_an_end_one_prompts(
-    sdk: Driver, sandbox: Sandbox, key: str, journal: Journal, url: str
-) -> None:
-    sandbox.cancel(sdk(collect(journal)))
-
-    def once(_number: int) -> str:
-        with Journal(url) as own, Client(key, base_url=sandbox.base_url, budget=None) as client:
-            payment: Payment = collect(own)(client)
-            return payment.transaction_id
-
-    with ThreadPoolExecutor(5) as pool:
-        assert len(set(pool.map(once, range(5)))) == 1
-    assert ORDERS.sent(sandbox) == 2
 
 
 def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drivers import Driver
-from durable.kit import Call, on_both_databases, pay, requests
+from durable.kit import on_both_databases, pay, refund, requests
 from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, TESTS, found, put, put_collection
 from momopay import (
     ConfigurationError,
@@ -21,11 +21,6 @@ from momopay import (
     RequestValidationError,
 )
 from momopay.sandbox import Account, Fault, Sandbox
-
-
-def refund(its_journal: Any, **fields: Any) -> Call:
-    """Refund the collection ``o``."""
-    return lambda client: client.payouts.refund(**{"journal": its_journal, "of": "o", **fields})
 
 
 def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
