@@ -33,8 +33,7 @@ from durable.kit import (
     record,
     requests,
 )
-from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, just_before, lease_of, put, sender, store_of
-from journal.kit import report as report_of
+from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, lease_of, put, sender
 from momopay import (
     AsyncClient,
     Client,
@@ -353,26 +352,6 @@ def test_an_attempt_that_is_unresolved_is_never_abandoned(sdk: Driver, sandbox: 
     assert ORDERS.sent(sandbox) == 1
 
 
-@on_both_databases
-def test_two_prompts_that_were_paid_after_all_are_both_recorded(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = sdk(collect(journal)), sdk(collect(journal, abandon_after=0.001))
-    pay_in(sandbox, first)
-    assert sdk(collect(journal)).transaction_id == first.transaction_id
-    assert not found(journal).paid_twice
-    pay_in(sandbox, second)
-    journal.settle(sdk(lambda client: client.transactions.get(second)))
-    entry = found(journal)
-    assert entry.paid_twice
-    assert entry.transaction_ids == (first.transaction_id, second.transaction_id)
-    assert entry.transaction_id == sdk(collect(journal)).transaction_id == first.transaction_id
-    (critical,) = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
-    for part in ("'r'", first.transaction_id, second.transaction_id, "KES 10", "payouts.refund"):
-        assert part in critical
-    assert ORDERS.sent(sandbox) == 2
-
-
 def test_a_late_pin_pays_an_order_whose_prompt_was_cancelled(
     sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
 ) -> None:
@@ -387,20 +366,6 @@ def test_a_late_pin_pays_an_order_whose_prompt_was_cancelled(
     sandbox.cancel(second)
     assert sdk(collect(journal)).transaction_id == first.transaction_id
     assert (ORDERS.sent(sandbox), ORDERS.paid(sandbox)) == (2, ["r"])
-
-
-def test_a_payment_that_becomes_known_just_before_the_next_prompt_stops_it(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    first = sdk(collect(journal))
-    sandbox.cancel(first)
-    store = store_of(journal)
-    store.record(found(journal), report_of(first.transaction_id, "CANCELLED"))
-    late = report_of(first.transaction_id, "SUCCESS")
-    with just_before("BEGIN", journal, lambda: store.record(found(journal), late)):
-        again = sdk(collect(journal))
-    assert again.transaction_id == first.transaction_id
-    assert ORDERS.sent(sandbox) == 1
 
 
 # Several calls at once.

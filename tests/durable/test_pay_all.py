@@ -433,7 +433,7 @@ def test_a_cancelled_task_that_waits_leaves_nothing_unresolved(
         async with AsyncClient(key, base_url=sandbox.base_url, budget=RateBudget(3, 3600.0)) as client:
             payouts = client.payouts.pay_all(items(5), journal=journal)
             task = asyncio.create_task(_drained(payouts))
-            while not payouts.waiting:  # noqa: ASYNC110  nothing tells of it
+            while not payouts.waiting:  # noqa: ASYNC110  no event reports it
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -124,8 +124,8 @@ def test_an_order_that_was_paid_on_another_day_was_paid(sdk: Driver, sandbox: Sa
 @pytest.mark.parametrize("state", ["PAID", "WAITING"])
 def test_an_order_that_may_be_paid_is_not_given_up(sdk: Driver, sandbox: Sandbox, journal: Journal, state: str) -> None:
     order(sdk, journal, "OPEN", BY_HAND)
-    put(journal, "UNCLEAR", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
-    orders = booked(OPEN=state, UNCLEAR=state)
+    put(journal, "UNKNOWN", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+    orders = booked(OPEN=state, UNKNOWN=state)
     report = reconcile(sdk, sandbox, journal, day=today(sandbox) + timedelta(days=1), orders=orders)
     assert [each.remedy for each in report.differences[:2]] == ["check again tomorrow"] * 2
 

@@ -83,6 +83,7 @@ def test_a_payout_that_failed_is_open_until_it_is_reversed(sdk: Driver, sandbox:
 def put_many(journal: Journal, count: int) -> list[dict[str, Any]]:
     """Put so many open payouts into the journal; return the service's records of them."""
     fill(journal, count)
+    execute(journal, "UPDATE momopay_transactions SET status = 'PENDING'")
     ids = ["first", *(f"p-{number}" for number in range(1, count + 1))]
     known = {each.reference: each.transaction_id for each in journal.entries()}
     return [listed(each, transactionId=known[each]) for each in ids if each in known]
