@@ -31,7 +31,6 @@ WHOLE = (
     "examples",
     "hostile",
     "integrations/test_callback_campaign.py",
-    "sandbox/test_load.py",
     "sandbox/test_page_access.py",
     "sandbox/test_page_html.py",
     "sandbox/test_page_panels.py",

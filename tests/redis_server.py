@@ -1,26 +1,17 @@
-"""A real Redis or Valkey on a free loopback port, and a client's place at a budget that is shared over it."""
+"""A real Redis or Valkey on a free loopback port."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 import redis
-import redis.asyncio
-
-from momopay import Lane, RedisRateBudget
-from momopay._core.operation import run_sync
-from momopay._ratelimit.lane import ALONE, Place
-from momopay._transport.async_backend import AsyncBackend
-from momopay._transport.sync_backend import SyncBackend
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 _START_TIMEOUT = 10.0
@@ -36,12 +27,6 @@ def need_redis() -> None:
 def connect(url: str, **options: Any) -> Any:
     """Return a blocking client; redis-py's own types are known in part only."""
     library: Any = redis
-    return library.Redis.from_url(url, **options)
-
-
-def connect_asyncio(url: str, **options: Any) -> Any:
-    """Return an asyncio client."""
-    library: Any = redis.asyncio
     return library.Redis.from_url(url, **options)
 
 
@@ -94,40 +79,3 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-
-
-class Caller:
-    """One client's place at a shared budget, blocking or asynchronous. `ahead` moves its clock, not the server's."""
-
-    def __init__(self, budget: RedisRateBudget, account_hash: str, *, is_async: bool = False) -> None:
-        self.ahead = 0.0
-        self._runner = asyncio.Runner() if is_async else None
-        backend: Any = AsyncBackend() if is_async else SyncBackend()
-        backend.now = self._now
-        self._slots: Any = budget.slots(backend, account_hash)
-
-    def _now(self) -> float:
-        return time.monotonic() + self.ahead
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return run_sync(work) if self._runner is None else self._runner.run(work)
-
-    def reserve(self, lane: Lane = Lane.PAYMENT, place: Place = ALONE) -> float:
-        """Take a slot if there is one now; return the seconds until there may be one."""
-        return float(self._run(self._slots.reserve_now(self._now(), lane, place)))
-
-    def at_once(self, calls: int) -> int:
-        """Return how many of so many calls get a slot at once."""
-        return [self.reserve() for _ in range(calls)].count(0.0)
-
-    def stop(self, seconds: float) -> None:
-        now = self._now()
-        self._run(self._slots.stop(now, now + seconds))
-
-    def leave(self) -> None:
-        self._run(self._slots.close())
-
-    def close(self) -> None:
-        self.leave()
-        if self._runner is not None:
-            self._runner.close()

@@ -22,13 +22,12 @@ MADE_BY_THE_PACKAGE = {
     "Channels",
     "PayoutIterator",
     "Payouts",
-    "SharedBudget",
     "Stk",
     "Transactions",
     "WaitIterator",
     "Wallet",
 }
-"""Classes whose instances users get and never build; SharedBudget is a protocol between the package's own parts."""
+"""Classes whose instances users get and never build."""
 
 
 def test_every_name_resolves() -> None:
@@ -62,7 +61,7 @@ def public_callables() -> Iterator[Callable[..., Any]]:
         if inspect.isclass(value) and not issubclass(value, BaseException):
             for method, member in inspect.getmembers_static(value):
                 function = getattr(member, "__wrapped__", member)
-                is_public = name != "SharedBudget" and not method.startswith("_")
+                is_public = not method.startswith("_")
                 is_public = is_public or (method == "__init__" and name not in MADE_BY_THE_PACKAGE)
                 if is_public and inspect.isfunction(function) and function.__module__.startswith("momopay"):
                     yield function

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     )
     from momopay._polling.wait import WaitIterator as WaitIterator
     from momopay._ratelimit.budget import (
-        Budget as Budget,
         Lane as Lane,
         RateBudget as RateBudget,
     )
     from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
-    from momopay._ratelimit.limiter import SharedBudget as SharedBudget
+    from momopay._ratelimit.redis_budget import (
+        RedisClient as RedisClient,
+        RedisRateBudget as RedisRateBudget,
+    )
     from momopay.callbacks import (
         AsyncCallbackHandler as AsyncCallbackHandler,
         CallbackHandler as CallbackHandler,
@@ -91,7 +93,7 @@ if TYPE_CHECKING:
         Callback as Callback,
         CallbackTransaction as CallbackTransaction,
     )
-    from momopay.models.channels import PaymentChannel as PaymentChannel
+    from momopay.models.account import PaymentChannel as PaymentChannel
     from momopay.models.enums import (
         ChannelType as ChannelType,
         EventType as EventType,
@@ -99,25 +101,21 @@ if TYPE_CHECKING:
         TransactionStatus as TransactionStatus,
         TransactionType as TransactionType,
     )
-    from momopay.models.payouts import Payout as Payout
+    from momopay.models.transactions import Payout as Payout
     from momopay.models.records import ResponseInfo as ResponseInfo
-    from momopay.models.request_base import UNSET as UNSET
-    from momopay.models.stk import StkTransaction as StkTransaction
+    from momopay.models.requests import UNSET as UNSET
+    from momopay.models.transactions import StkTransaction as StkTransaction
     from momopay.models.transactions import (
         Transaction as Transaction,
         TransactionOverview as TransactionOverview,
         TransactionPage as TransactionPage,
         TransactionSummary as TransactionSummary,
     )
-    from momopay.models.wallet import (
+    from momopay.models.account import (
         TopUp as TopUp,
         WalletBalance as WalletBalance,
     )
     from momopay.phones import normalise_phone as normalise_phone
-    from momopay.redis import (
-        RedisClient as RedisClient,
-        RedisRateBudget as RedisRateBudget,
-    )
     from momopay.resources.channels import Channels as Channels
     from momopay.durable.day_report import (
         BookedOrder as BookedOrder,
@@ -152,9 +150,9 @@ else:
         "_core.config": "SHARED_BUDGET UNCHANGED",
         "_polling.schedule": "PollSchedule settled terminal",
         "_polling.wait": "WaitIterator",
-        "_ratelimit.budget": "Budget Lane RateBudget",
+        "_ratelimit.budget": "Lane RateBudget",
         "_ratelimit.file_budget": "FileRateBudget",
-        "_ratelimit.limiter": "SharedBudget",
+        "_ratelimit.redis_budget": "RedisClient RedisRateBudget",
         "callbacks": "AsyncCallbackHandler CallbackHandler parse_callback",
         "client": "AsyncClient Client",
         "errors": """
@@ -169,16 +167,14 @@ else:
         "journal": "EntryKind Journal JournalCheck JournalEntry JournalState JournalTransaction ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
-        "models.channels": "PaymentChannel",
         "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
-        "models.payouts": "Payout",
         "models.records": "ResponseInfo",
-        "models.request_base": "UNSET",
-        "models.stk": "StkTransaction",
-        "models.transactions": "Transaction TransactionOverview TransactionPage TransactionSummary",
-        "models.wallet": "TopUp WalletBalance",
+        "models.requests": "UNSET",
+        "models.transactions": """
+            Payout StkTransaction Transaction TransactionOverview TransactionPage TransactionSummary
+        """,
+        "models.account": "PaymentChannel TopUp WalletBalance",
         "phones": "normalise_phone",
-        "redis": "RedisClient RedisRateBudget",
         "resources.channels": "Channels",
         "durable.day_report": "BookedOrder DayReport Difference",
         "durable.delivery": "AsyncTransactionHandler TransactionHandler",

@@ -75,7 +75,11 @@ class BaseClient(Generic[BackendT, TransportT]):
         timeout: float = 30.0,
         deadline: float = 90.0,
         max_attempts: int = 4,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | None = SHARED_BUDGET,
+        budget: momopay.RateBudget
+        | momopay.FileRateBudget
+        | momopay.RedisRateBudget
+        | SHARED_BUDGET
+        | None = SHARED_BUDGET,
         max_wait: float | None = None,
         journal: momopay.Journal | str | None = None,
         transport: TransportT | None = None,
@@ -198,7 +202,12 @@ class BaseClient(Generic[BackendT, TransportT]):
         max_attempts: int | UNCHANGED = UNCHANGED,
         max_wait: float | UNCHANGED | None = UNCHANGED,
         api_key: str | UNCHANGED = UNCHANGED,
-        budget: momopay.Budget | momopay.SharedBudget | SHARED_BUDGET | UNCHANGED | None = UNCHANGED,
+        budget: momopay.RateBudget
+        | momopay.FileRateBudget
+        | momopay.RedisRateBudget
+        | SHARED_BUDGET
+        | UNCHANGED
+        | None = UNCHANGED,
         journal: momopay.Journal | str | UNCHANGED | None = UNCHANGED,
         default_headers: Mapping[str, str] | UNCHANGED = UNCHANGED,
     ) -> Self:

@@ -1,9 +1,11 @@
 """Everything that momopay raises.
 
     MomoPayError
-    |- ConfigurationError         no key, no base_url, TLS missing, live key on loopback,
-    |                             senseless options, unreadable CA file, a journal of
-    |                             another account
+    |- ConfigurationError         no key, a key that is not pk_..., no base_url, http:// to
+    |                             a host that is not loopback, live key to loopback,
+    |                             senseless options, unreadable CA file, no journal, one of
+    |                             another account or that cannot be opened, a callback
+    |                             secret under 16 bytes
     |- RequestValidationError     also ValueError; refused here, nothing was sent;
     |                             .fields {name: message}
     |- CallbackError
@@ -11,8 +13,8 @@
     |  |- ForgedCallbackError     the token of the callback URL is missing or wrong
     |  `- CallbackMismatchError   the service's own record differs; .fields
     |- APIConnectionError         no response; the call is safe to repeat or was not sent
-    |- BudgetExhaustedError       no slot in the rate budget within the deadline;
-    |                             not sent; .retry_after
+    |- BudgetExhaustedError       no slot in the rate budget within the deadline, or within
+    |                             max_wait; not sent; .retry_after
     |- OutcomeUnknownError        a payment, top-up or channel creation may have
     |                             executed; reconcile it
     |- ProtocolError              a response that is not the service's: HTML,
@@ -21,7 +23,8 @@
     |- DuplicatePayoutError, DuplicateCollectionError
     |                             the same reference was used before with another amount
     |                             or phone
-    |- JournalError               the journal's database failed; this call sent nothing
+    |- JournalError               the journal's database failed; may_have_executed is False
+    |                             only where it is known that nothing was sent
     `- APIError                   the service refused; .code .message .details
        |                          .status_code .request_id
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError,
@@ -99,9 +102,11 @@ class MomoPayError(Exception):
     Attributes:
         message: What happened and what to do about it; keys and phones in it are masked.
         may_have_executed: Whether the request may have taken effect, so that money may have moved.
+        remedy: What a person at a terminal can do about an error of this class, in one line.
     """
 
     may_have_executed: bool = False
+    remedy: str = "read the message; `momopay --debug ...` shows more"
 
     def __init__(self, message: str) -> None:
         self.message: str = _shown(message)
@@ -121,6 +126,8 @@ def _shown(text: str) -> str:
 class ConfigurationError(MomoPayError):
     """The client is configured or used in a way that cannot work. Nothing was sent. Fix the code."""
 
+    remedy = "fix the set-up that the message names; `momopay doctor` checks key, address and journal"
+
 
 class RequestValidationError(MomoPayError, ValueError):
     """Arguments that the service would refuse. They were refused here and nothing was sent. Fix the arguments.
@@ -128,6 +135,8 @@ class RequestValidationError(MomoPayError, ValueError):
     Attributes:
         fields: What is wrong with each argument at fault, by its Python name. Never the value.
     """
+
+    remedy = "correct what the message names; nothing was sent"
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields: dict[str, str] = dict(fields)
@@ -137,13 +146,19 @@ class RequestValidationError(MomoPayError, ValueError):
 class CallbackError(MomoPayError):
     """A callback that you must not act on."""
 
+    remedy = "do not act on this callback; read the transaction with `momopay transactions get`"
+
 
 class InvalidCallbackError(CallbackError, ValueError):
     """The body is not a callback (service page, "Callbacks"). Respond with 400 and do nothing."""
 
+    remedy = "do not act on it: answer 400; the service sends JSON with an id, a status and an event type"
+
 
 class ForgedCallbackError(CallbackError):
     """The callback URL carries no valid token. Respond with 403 and do nothing."""
+
+    remedy = "do not act on it: answer 403; check that both sides have the same callback secret"
 
 
 class CallbackMismatchError(CallbackError):
@@ -156,6 +171,8 @@ class CallbackMismatchError(CallbackError):
         fields: The names of the fields that differ.
     """
 
+    remedy = "do not act on it; `momopay transactions get` shows what the service knows"
+
     def __init__(self, message: str, *, transaction_id: str, fields: Sequence[str]) -> None:
         super().__init__(message)
         self.transaction_id = transaction_id
@@ -165,17 +182,23 @@ class CallbackMismatchError(CallbackError):
 class APIConnectionError(MomoPayError):
     """The service was not reached, or did not respond to a call that is safe to repeat. Try again later."""
 
+    remedy = "try again later; `momopay doctor` shows how far a request gets"
+
     def __init__(self, message: str, *, may_have_executed: bool = False) -> None:
         super().__init__(message)
         self.may_have_executed = may_have_executed
 
 
 class BudgetExhaustedError(MomoPayError):
-    """The rate budget has no slot within the deadline. Nothing was sent. Call again after `retry_after`.
+    """The rate budget has no slot within the deadline, or within the client's `max_wait`. Nothing was sent.
+
+    Call again after `retry_after`.
 
     Attributes:
         retry_after: Seconds until the next slot.
     """
+
+    remedy = "wait, then run the command again; other programs use up the minute's requests of this key"
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
@@ -199,6 +222,10 @@ class OutcomeUnknownError(MomoPayError):
         near_matches: Transactions with the same reference, and another amount, phone, type or time. One of them may be
             this payment: compare them by eye.
     """
+
+    remedy = (
+        "do not send it again: look for it with `momopay transactions list --q REFERENCE`, and in the account console"
+    )
 
     may_have_executed = True
 
@@ -235,6 +262,8 @@ class ProtocolError(MomoPayError):
         status_code: The HTTP status, None where no single response is at fault.
     """
 
+    remedy = "check MOMOPAY_BASE_URL and the proxies on the way to it; `momopay doctor` shows what answers"
+
     def __init__(self, message: str, *, status_code: int | None = None, may_have_executed: bool = False) -> None:
         super().__init__(message)
         self.status_code = status_code
@@ -251,6 +280,8 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
         pending: The ids of the transactions that have not ended.
     """
 
+    remedy = "it may still succeed: `momopay transactions wait` waits on; do not pay it again"
+
     may_have_executed = True
 
     def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
@@ -266,6 +297,8 @@ class DuplicatePayoutError(MomoPayError):
         reference: The reference of the earlier payout.
     """
 
+    remedy = "use a new reference; `momopay journal show REFERENCE` shows the earlier payout"
+
     def __init__(self, message: str, *, reference: str) -> None:
         super().__init__(message)
         self.reference = reference
@@ -277,6 +310,8 @@ class DuplicateCollectionError(MomoPayError):
     Attributes:
         reference: The reference of the order.
     """
+
+    remedy = "use a new reference; `momopay journal show REFERENCE` shows the earlier order"
 
     def __init__(self, message: str, *, reference: str) -> None:
         super().__init__(message)
@@ -290,6 +325,8 @@ class JournalError(MomoPayError):
     an earlier call may have paid.
     """
 
+    remedy = "fix the database, then run the same command again; `momopay journal check` tests it"
+
     may_have_executed = True
 
 
@@ -302,6 +339,8 @@ class APIError(MomoPayError):
         status_code: The HTTP status.
         request_id: The service's id of the request. Give it to the service's support.
     """
+
+    remedy = "the message says why; give the request id to the service's support"
 
     def __init__(
         self,
@@ -328,41 +367,61 @@ class APIError(MomoPayError):
 class InvalidPhoneError(APIError):
     """INVALID_PHONE: the service does not recognise the phone's format. Ask for the number again."""
 
+    remedy = "check the number with its owner; the service does not recognise it"
+
 
 class NoPaymentChannelsError(APIError):
     """NO_PAYMENT_CHANNELS: the account has no channel. Create one with ``channels.create``."""
+
+    remedy = "create a payment channel in the account console or with channels.create"
 
 
 class NoDefaultChannelError(APIError):
     """NO_DEFAULT_CHANNEL: pass ``channel_id``, or make a channel the default."""
 
+    remedy = "give --channel, or make a channel the default; `momopay channels` lists them"
+
 
 class ChannelNotFoundError(APIError):
     """CHANNEL_NOT_FOUND: the channel is not on the account, or was deleted. List the channels."""
+
+    remedy = "check --channel; `momopay channels` lists the channels of this account"
 
 
 class InvalidApiKeyError(APIError):
     """INVALID_API_KEY: the key is missing, wrong or revoked. Get a valid one from the account console."""
 
+    remedy = "set MOMOPAY_API_KEY to a valid key from the account console"
+
 
 class InsufficientServiceBalanceError(APIError):
     """INSUFFICIENT_SERVICE_BALANCE: the service wallet cannot cover the fee. Use ``wallet.top_up``."""
+
+    remedy = "top up the service wallet, then run the command again"
 
 
 class KycNotVerifiedError(APIError):
     """KYC_NOT_VERIFIED: payouts require approved KYC. Complete it in the account console."""
 
+    remedy = "complete KYC in the account console; payouts are refused until it is approved"
+
 
 class InsufficientFundsError(APIError):
     """INSUFFICIENT_FUNDS: the balance of the B2C wallet is too low. Fund it, then pay again."""
+
+    remedy = "fund the B2C wallet in the account console, then run the command again"
 
 
 class ChannelInUseError(APIError):
     """CHANNEL_IN_USE: the channel has transactions or customers and cannot be deleted."""
 
+    remedy = "keep the channel; one with transactions or customers cannot be deleted"
+
 
 class TransactionNotFoundError(APIError):
     """TRANSACTION_NOT_FOUND: the account has no transaction with that id."""
+
+    remedy = "check the id, and that the key is of the same account"
 
 
 class ThrottledError(APIError):
@@ -372,6 +431,8 @@ class ThrottledError(APIError):
         retry_after: Seconds to wait, None where the service stated none.
     """
 
+    remedy = "wait, then run the command again"
+
     def __init__(self, message: str, *, retry_after: float | None = None, **of_response: Any) -> None:
         super().__init__(message, **of_response)
         self.retry_after = retry_after
@@ -379,6 +440,8 @@ class ThrottledError(APIError):
 
 class RateLimitExceededError(ThrottledError):
     """RATE_LIMIT_EXCEEDED: more than 60 requests a minute with this key. Share one budget among its processes."""
+
+    remedy = "wait, then run the command again; share one rate budget among programs with this key"
 
     @property
     def limit(self) -> int | None:
@@ -399,9 +462,13 @@ class RateLimitExceededError(ThrottledError):
 class StkTempBannedError(ThrottledError):
     """STK_TEMP_BANNED: too many unsuccessful prompts with this key. Wait. Payouts and reads still work."""
 
+    remedy = "wait before the next prompt, and send fewer that fail; payouts and reads still work"
+
 
 class TransactionHealthBlockedError(ThrottledError):
     """TRANSACTION_HEALTH_BLOCKED: too few of the last 100 prompts succeeded. Wait, and find the cause."""
+
+    remedy = "wait, and find out why prompts fail: `momopay transactions list --type STK`"
 
     @property
     def blocked_until(self) -> datetime | None:
@@ -426,6 +493,8 @@ class TransactionHealthBlockedError(ThrottledError):
 
 class ServerError(APIError):
     """5xx or 408, after all attempts. Try again later; `may_have_executed` says whether it may have taken effect."""
+
+    remedy = "try again later"
 
 
 # The class for each code (service page, "Errors").

@@ -50,7 +50,7 @@ async def _serve(sandbox: Sandbox, record: dict[str, Any]) -> None:
     server = Server(_bare(record), listener, tell)
     serving = asyncio.create_task(server.serve_listener())
     await asyncio.to_thread(sys.stdin.read)
-    server.should_exit = True
+    server.stop()
     await serving
 
 

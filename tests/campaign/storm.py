@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from unittest.mock import patch
 
 from campaign.judge import Payment
 from campaign.settings import TIMEOUT
-from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _runner, _wrong_answers
+from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _fault_middleware, _server
 from momopay.sandbox._fault_middleware import EFFECT, FaultMiddleware
 from momopay.sandbox._faults import FaultPlan, PlannedFault
 
@@ -54,7 +53,6 @@ TWISTS = (
     Fault.callback_reordered,
     Fault.callback_lost,
 )
-_ANY = re.compile("")
 
 
 class Storm(FaultPlan):
@@ -89,7 +87,7 @@ class Storm(FaultPlan):
         self.struck[f"{self.what if pays else 'read'}: {fault.value}"] += 1
         whole = fault is not Fault.truncated or self.rng.random() < 0.5
         status = self.rng.choice(REFUSING)
-        return PlannedFault(method, _ANY, fault, 1, content_length=whole, status=status, path=path)
+        return PlannedFault(method, path, fault, 1, whole, status)
 
     def another_id(self, transaction: Any, _state: object) -> str:
         """Draw the id of a payout that the journal has as accepted: only then can it know that another has it."""
@@ -233,11 +231,11 @@ S = TypeVar("S", bound=Service)
 def service_in_storm(storm: Storm, kind: Callable[[Sandbox, Storm], S]) -> Generator[S]:
     """Run the service on loopback, in this process."""
     sandbox = Sandbox(speed=SPEED)
-    with patch.object(_runner, "FaultMiddleware", _middleware_in(storm)):
+    with patch.object(_server, "FaultMiddleware", _middleware_in(storm)):
         sandbox.start()
     try:
         sandbox._running.faults = storm
-        with patch.object(_wrong_answers, "_another_id", storm.another_id):
+        with patch.object(_fault_middleware, "_another_id", storm.another_id):
             yield kind(sandbox, storm)
     finally:
         sandbox.close()

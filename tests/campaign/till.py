@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from campaign.storm import SPEED, Service, Storm
 from momopay.sandbox import Refusal, Sandbox, _lifecycle
-from momopay.sandbox._transactions import COMPLETED, Kind, Status, Transaction
+from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction
 
 BY_HAND = "9945"
 """The last digits of a phone whose owner decides at the time."""

@@ -8,11 +8,12 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cli.kit import PHONE, Shell
 from momopay import Client, RateBudget
-from momopay.probe.answers import Answer
+from momopay._transport.response import RawResponse
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 
@@ -65,6 +66,32 @@ def test_a_profile_is_written_and_compared(
     assert document.json["changes"][1] == {"name": "list_phone", "before": "whole", "now": "masked"}
 
 
+@pytest.mark.usefixtures("virtual")
+def test_an_answer_that_the_sandbox_has_no_value_for_is_a_change(
+    momopay: Shell, sandbox: Sandbox, profile: Path
+) -> None:
+    momopay("probe", "--out", str(profile))
+    sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=100)
+    changed = momopay("probe", "--against", str(profile))
+    assert changed.code == 1
+    assert "transaction_not_found_status 404 500" in changed.words
+    again = momopay("probe", "--out", str(profile), "--against", str(profile))
+    assert again.code == 1
+    assert momopay("probe", "--against", str(profile)).code == 0
+    sandbox.clear_planned()
+    assert "transaction_not_found_status 500 404" in momopay("probe", "--against", str(profile)).words
+
+
+@pytest.mark.usefixtures("virtual")
+def test_an_unclear_prompt_loses_nothing(momopay: Shell, sandbox: Sandbox, profile: Path) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.html_502)
+    spend = ("--spend", "1", "--phone", PHONE, "--yes")
+    done = momopay("probe", "--write", *spend, "--out", str(profile))
+    assert (done.code, "delete_answer envelope" in done.words) == (4, True)
+    found = tomllib.loads(profile.read_text())
+    assert (found["switches"]["delete_answer"], found["switches"]["strict_fields"]) == ("envelope", "unknown")
+
+
 def test_what_is_not_known_any_more_is_no_change(
     momopay: Shell, sandbox: Sandbox, profile: Path, client: Client
 ) -> None:
@@ -87,7 +114,7 @@ def test_json(momopay: Shell) -> None:
 
 
 def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, profile: Path, tmp_path: Path) -> None:
-    assert momopay("probe", MOMOPAY_API_KEY="pk_test_mistyped").code == 3
+    assert momopay("probe", MOMOPAY_API_KEY="pk_test_").code == 3
     assert momopay("probe", "--against", str(profile)).code == 2
     for folder in ("nowhere", "x" * 300):
         assert momopay("probe", "--out", str(tmp_path / folder / "service.toml")).code == 2
@@ -120,7 +147,11 @@ def test_pages_of_a_proxy_replace_no_profile(
 ) -> None:
     momopay("probe", "--out", str(profile))
     before = profile.read_bytes()
-    monkeypatch.setattr(Answer, "envelope", {})
+
+    async def send(*_: object, **__: object) -> RawResponse:
+        return RawResponse(200, httpx.Headers(), b"<html>Please log in</html>")
+
+    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.send", send)
     page = momopay("probe", "--write", "--out", str(profile))
     assert (page.code, "no answer has the service's envelope" in page.err) == (3, True)
     assert profile.read_bytes() == before
@@ -166,7 +197,7 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
     )
     assert done.code == 0, done.err
     document = tomllib.loads(profile.read_text())
-    assert document["probe"]["asked"] == ["reads", "write", "rate", "spend"]
+    assert document["probe"]["asked"] == ["rate", "reads", "spend", "write"]
     known = [name for name, value in document["switches"].items() if value != "unknown"]
     assert len(known) == 14
     for secret in (key, "712349932"):
@@ -192,7 +223,7 @@ def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     [
         ("--spend", "1"),
         ("--phone", PHONE),
-        ("--spend", "1000", "--phone", PHONE),
+        ("--spend", "3", "--phone", PHONE),
         ("--spend", "0.5", "--phone", PHONE),
         ("--spend", "1", "--phone", "12"),
     ],

@@ -1,41 +1,27 @@
-"""The page of the probe lists every row. As a script, it writes the list anew."""
+"""The page of the probe describes every row, under what it costs."""
 
 from __future__ import annotations
 
-import citations
+import re
 
 from docs.blocks import ROOT
 from momopay.probe import ROWS, Cost
 
-PAGE = ROOT / "docs/go-live/probe.md"
-MARK = "<!-- rows -->\n"
 TITLES = {
-    Cost.READS: "By reads",
-    Cost.WRITE: "With `--write`",
-    Cost.RATE: "With `--rate`",
-    Cost.SPEND: "With `--spend`",
-    Cost.OUTSIDE: "Not from outside",
+    "By reads": Cost.READS,
+    "With `--write`": Cost.WRITE,
+    "With `--rate`": Cost.RATE,
+    "With `--spend`": Cost.SPEND,
+    "Not from outside": Cost.OUTSIDE,
 }
 
 
-def listed() -> str:
-    lines: list[str] = []
-    for cost, title in TITLES.items():
-        asked = "What it would take" if cost is Cost.OUTSIDE else "How it is asked"
-        lines += ["", f"### {title}", "", f"| Name | {asked} | Left open under |", "|---|---|---|"]
-        for row in ROWS:
-            if row.cost is cost:
-                name = f"**`{row.name}`**" if row.is_switch else f"`{row.name}`"
-                text = row.needs.removeprefix("Cannot be found from outside") if cost is Cost.OUTSIDE else row.asked
-                text = text.removeprefix(": ").strip()
-                link = f"[{row.section}](../understand/service.md#{citations.anchors()[row.section]})"
-                lines.append(f"| {name} | {text[0].upper()}{text[1:]} | {link} |")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_page_lists_every_row() -> None:
-    assert PAGE.read_text().partition(MARK)[2] == listed()
-
-
-if __name__ == "__main__":
-    PAGE.write_text("".join(PAGE.read_text().partition(MARK)[:2]) + listed())
+def test_the_page_describes_every_row() -> None:
+    questions = (ROOT / "docs/go-live/probe.md").read_text().partition("## Every question")[2]
+    described: list[tuple[str, Cost, bool]] = []
+    for section in questions.split("\n### ")[1:]:
+        title, _, table = section.partition("\n")
+        names = re.findall(r"^\| (\**)`(\w+)`\** \| .+ \|$", table, re.MULTILINE)
+        described += [(name, TITLES[title], bool(stars)) for stars, name in names]
+    by_cost = [row for cost in TITLES.values() for row in ROWS if row.cost is cost]
+    assert described == [(row.name, row.cost, row.is_switch) for row in by_cost]

@@ -193,7 +193,7 @@ def test_a_poll_that_fails_is_told_and_repeated(client: Client, sandbox: Sandbox
 
 def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
     with (
-        Client("pk_test_another", base_url=sandbox.base_url, budget=None) as client,
+        Client("pk_test_", base_url=sandbox.base_url, budget=None) as client,
         pytest.raises(InvalidApiKeyError),
     ):
         next(Listener(client, receiver.url).run())

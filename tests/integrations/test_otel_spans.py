@@ -5,7 +5,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, started
 from momopay import OutcomeUnknownError, ServerError, TransactionStatus, TransactionType
-from momopay._ratelimit.lane import Lane
+from momopay._ratelimit.slot_log import Lane
 from momopay.errors import APIConnectionError, ProtocolError
 from momopay.events import BudgetWaited
 from momopay.integrations import _otel_spans

@@ -427,7 +427,7 @@ def test_what_the_service_shows_is_accepted(journal: Journal, kind: EntryKind, s
     assert store_of(journal).record(entry, replace(CANCELLED, transaction_id="t"))
     known = found(journal)
     assert (known.state, known.transaction_id, known.code, known.seen_id) == (ACCEPTED, "t", None, None)
-    assert (known.status, known.result_code, known.fee) == ("CANCELLED", "1032", 0)
+    assert (known.status, known.result_code, known.fee) == ("CANCELLED", "1032", Decimal(0))
     (made,) = known.transactions
     assert (made.amount, made.phone, made.sent_at) == (entry.amount, entry.phone, entry.sent_at)
 
@@ -728,7 +728,7 @@ def test_a_refund_is_refused_at_the_limit_and_nothing_is_left_of_it(journal: Jou
     assert journal.get("o-R1") is None
     assert execute(journal, "SELECT sequence FROM momopay_journal") == sequence
     assert begin_refund(journal, "o-R1", 100)
-    assert (found(journal, "o-R1").refund_of, found(journal, "o-R1").paid_before) == ("o", 100)
+    assert (found(journal, "o-R1").refund_of, found(journal, "o-R1").paid_before) == ("o", Decimal(100))
 
 
 def test_a_refund_that_is_sent_again_is_checked_again(journal: Journal) -> None:
@@ -758,7 +758,7 @@ def test_refunds_are_counted_oldest_first_without_the_one_that_asks(journal: Jou
         assert begin_refund(journal, f"o-R{number}", 30)
     refundable = store_of(journal).refundable("o", "o-R1")
     assert [each.reference for each in refundable.refunds] == ["o-R1", "o-R2"]
-    assert (refundable.order.reference, refundable.left) == ("o", 70)
+    assert (refundable.order.reference, refundable.left) == ("o", Decimal(70))
 
 
 @pytest.mark.both_databases

@@ -18,6 +18,7 @@ def scene(sandbox: Sandbox, key: str, account: Account) -> Iterator[Scene]:
     scene = Scene(sandbox, key, account)
     yield scene
     scene.client.close()
+    scene.service.close()
 
 
 @pytest.fixture

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import httpx
 
 from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
@@ -11,12 +15,36 @@ from momopay.probe import Profile, probe
 from momopay.sandbox import Account, Outcome, ReceivedRequest, Sandbox, phone_for
 from virtual import install_backend
 
+Edit = Callable[[httpx.Request, httpx.Response], httpx.Response | None]
+
+
+class Edited(httpx.BaseTransport):
+    """Passes requests on, and answers that a test has edited."""
+
+    def __init__(self) -> None:
+        self._inner = httpx.HTTPTransport()
+        self.edit: Edit | None = None
+        self.instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        instead = self.instead(request)
+        if instead is not None:
+            return instead
+        response = self._inner.handle_request(request)
+        if self.edit is None:
+            return response
+        response.read()
+        return self.edit(request, response) or response
+
+    def close(self) -> None:
+        self._inner.close()
+
 
 class SandboxTime(SyncBackend):
     """Sleeps by the sandbox's clock, which nothing else moves."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        super().__init__()
+    def __init__(self, sandbox: Sandbox, transport: httpx.BaseTransport) -> None:
+        super().__init__(transport)
         self._sandbox = sandbox
         self.slept: list[float] = []
 
@@ -35,21 +63,50 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.client = Client(self.key, base_url=self.sandbox.base_url, budget=None)
-        self.time = SandboxTime(self.sandbox)
+        self.service = Edited()
+        self.time = SandboxTime(self.sandbox, self.service)
         install_backend(self.client, self.time)
+        self.saved: list[Profile] = []
+        self.notes: list[str] = []
 
     def prompt(self, outcome: Outcome, *, seconds: float = 120) -> None:
         """Have a prompt in the account's history."""
         self.client.stk.initiate(amount=7, phone=phone_for(outcome), account_reference="INV-1")
         self.sandbox.advance(seconds)
 
+    def edit(self, path: str, change: Callable[[dict[str, Any]], object]) -> None:
+        """Have a change made to each record that a read of this path shows: the items of a list, or the data."""
+
+        def edited(request: httpx.Request, response: httpx.Response) -> httpx.Response | None:
+            if request.method != "GET" or not request.url.path.endswith(path) or not response.is_success:
+                return None
+            document = response.json()
+            data = document["data"]
+            for record in data.get("items", [data]):
+                change(record)
+            return httpx.Response(response.status_code, headers={"date": response.headers["date"]}, json=document)
+
+        self.service.edit = edited
+
+    def answer(self, method: str, path: str, answer: Callable[[], httpx.Response]) -> None:
+        """Have requests with this method, to an address that has this in it, answered by somebody else."""
+
+        def instead(request: httpx.Request) -> httpx.Response | None:
+            return answer() if request.method == method and path in str(request.url) else None
+
+        self.service.instead = instead
+
     def probe(self, **options: Any) -> Profile:
         """Probe, and check what must hold for every run."""
         before = len(self.sandbox.requests)
-        self.notes: list[str] = []
-        profile = probe(self.client, note=self.notes.append, **options)
-        self.sent = self.sandbox.requests[before:]
-        self.assert_clean(profile)
+        self.notes, self.saved = [], []
+        try:
+            profile = probe(self.client, note=self.notes.append, save=self.saved.append, **options)
+        finally:
+            self.sent = self.sandbox.requests[before:]
+            for each in self.saved:
+                self.assert_clean(each)
+        assert profile.findings == self.saved[-1].findings
         return profile
 
     def assert_clean(self, profile: Profile) -> None:
@@ -73,3 +130,11 @@ class Scene:
     def channels(self) -> list[str]:
         """The names of the account's channels."""
         return [channel.name for channel in self.account.live_channels()]
+
+
+def no_sleep(_seconds: float) -> None:
+    """Take the place of `time.sleep`."""
+
+
+def refusal(status: int, code: str) -> httpx.Response:
+    return httpx.Response(status, content=json.dumps({"success": False, "error": {"code": code, "message": "No."}}))

@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from momopay import InvalidApiKeyError
-from momopay._transport.attempt import RawResponse
-from momopay.probe import ROWS, Cost
+from momopay import Client, InvalidApiKeyError
+from momopay.probe import ROWS, Cost, probe
 from momopay.sandbox import Channel, Fault
-from probe.kit import Scene
+from probe.kit import Scene, no_sleep, refusal
+from probe.other_service import OtherService
 
 CHANNELS = "/payment-wallet/channels"
 ONE = "/payment-wallet/channels/{id}"
@@ -36,7 +36,7 @@ def test_what_is_written_is_a_channel_and_nothing_else(scene: Scene) -> None:
     assert scene.methods == {"GET", "POST", "PATCH", "DELETE"}
     assert all(each.path.startswith(CHANNELS) for each in scene.sent if each.method != "GET")
     assert [channel.is_default for channel in scene.account.live_channels()] == [True]
-    assert found.facts["required_channel_fields"] == ["name", "type", "shortcode"]
+    assert found.facts["new_channel_is_default"] is False
     assert found.facts["channel_created_status"] == found.facts["delete_status"] == 200
     (note,) = scene.notes
     assert "Creating the channel 'momopay probe " in note
@@ -45,13 +45,11 @@ def test_what_is_written_is_a_channel_and_nothing_else(scene: Scene) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.reset_after_commit, Fault.error_after_commit, Fault.html_502, Fault.truncated])
 def test_an_answer_that_is_lost_leaves_no_channel(scene: Scene, fault: Fault) -> None:
-    # The first POST is the one that must be refused.
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
     scene.sandbox.fail_next("POST", CHANNELS, fault)
     found = scene.probe(write=True)
     assert scene.channels == [MINE]
     assert found.switches["delete_answer"] == "unknown"
-    assert len(scene.requests("POST", CHANNELS)) == 2
+    assert len(scene.requests("POST", CHANNELS)) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.error_before_commit, Fault.error_after_commit, Fault.reset_before_read])
@@ -65,29 +63,27 @@ class Stopped(BaseException):
     """As KeyboardInterrupt is raised, somewhere."""
 
 
-@pytest.mark.parametrize("number", [1, 2, *(pytest.param(number, marks=pytest.mark.whole) for number in (3, 4, 5, 6))])
-def test_an_interrupt_leaves_no_channel(scene: Scene, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    send, writes = type(scene.time).send, list[str]()
+@pytest.mark.parametrize("number", [1, 2, *(pytest.param(number, marks=pytest.mark.whole) for number in (3, 4, 5))])
+def test_an_interrupt_leaves_no_channel(scene: Scene, number: int) -> None:
+    writes: list[str] = []
 
-    async def interrupted(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
-        answer = await send(self, method, *arguments, **options)
-        if method != "GET":
-            writes.append(method)
-            if len(writes) == number:
-                raise Stopped
-        return answer
+    def stop(request: httpx.Request, _response: httpx.Response) -> None:
+        writes.extend([request.method] if request.method != "GET" else [])
+        if len(writes) == number:
+            writes.append("stopped")
+            raise Stopped
 
-    monkeypatch.setattr(type(scene.time), "send", interrupted)
+    scene.service.edit = stop
     with pytest.raises(Stopped):
         scene.probe(write=True)
     assert scene.channels == [MINE]
 
 
 def test_what_an_earlier_probe_left_is_named_and_deleted(scene: Scene) -> None:
-    left = Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="000001")
+    left = Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="999991")
     others = [
         Channel(name="momopay probe abcdefgh", type="TILL_NUMBER", shortcode="600300"),
-        Channel(name="momopay probe", type="TILL_NUMBER", shortcode="000001"),
+        Channel(name="momopay probe", type="TILL_NUMBER", shortcode="999991"),
     ]
     scene.account.channels = [*scene.account.channels, left, *others]
     scene.probe()
@@ -102,60 +98,131 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     scene.sandbox.fail_next("DELETE", ONE, Fault.error_before_commit, times=100)
     scene.probe(write=True)
     name = scene.channels[1]
-    assert scene.notes[-1].startswith(f"The channel {name!r} may be left:")
+    assert scene.notes[-1].startswith(f"The channel {name!r} may be left, or")
 
 
-def test_a_key_that_is_revoked_meanwhile_leaves_a_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    send = type(scene.time).send
+def test_nothing_is_created_where_nothing_can_be_listed(scene: Scene) -> None:
+    scene.answer("GET", CHANNELS, lambda: refusal(401, "NO_RIGHT"))
+    assert scene.probe(write=True).facts["channels_read"] == "401 NO_RIGHT"
+    assert scene.methods == {"GET"}
+    assert scene.notes[0].startswith("The channels cannot be listed")
 
-    async def answer(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
-        if scene.channels[1:]:
-            return RawResponse(401, httpx.Headers(), b"")
-        return await send(self, method, *arguments, **options)
 
-    monkeypatch.setattr(type(scene.time), "send", answer)
+def test_a_key_that_is_revoked_meanwhile_leaves_a_name(scene: Scene) -> None:
+    scene.service.instead = lambda _request: refusal(401, "INVALID_API_KEY") if scene.channels[1:] else None
     with pytest.raises(InvalidApiKeyError):
         scene.probe(write=True)
-    assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left:")
+    assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left, or")
 
 
-def test_an_unclear_creation_is_not_repeated(scene: Scene) -> None:
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.html_502)
-    scene.probe(write=True)
-    assert len(scene.requests("POST", CHANNELS)) == 2
+@pytest.mark.parametrize(("retry_after", "pause"), [(None, 61.0), ("soon", 61.0), ("20", 20.0)])
+def test_a_throttled_deletion_is_done_after_the_window(scene: Scene, retry_after: str | None, pause: float) -> None:
+    throttled: list[str] = []
 
+    def throttle(request: httpx.Request) -> httpx.Response | None:
+        if request.method != "DELETE" or throttled:
+            return None
+        throttled.append(request.method)
+        return httpx.Response(429, headers={"retry-after": retry_after} if retry_after else {})
 
-def test_a_shortcode_that_is_refused_gives_way_to_another(scene: Scene) -> None:
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.error_before_commit)
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit, status=400)
-    found = scene.probe(write=True)
-    shortcodes = [each.json for each in scene.requests("POST", CHANNELS)]
-    assert [body["shortcode"] for body in shortcodes[1:] if isinstance(body, dict)] == ["000001", "999991"]
-    assert found.switches["delete_answer"] == "envelope"
-
-
-def test_a_service_without_channels_of_its_own_is_tolerated(scene: Scene) -> None:
-    scene.sandbox.fail_next("POST", CHANNELS, Fault.refused_after_commit, times=2)
-    found = scene.probe(write=True)
-    assert found.facts["invalid_body"] == "409 REQUEST_CONFLICT"
-    assert scene.channels == [MINE]
-
-
-@pytest.mark.parametrize("retry_after", [None, "soon", "Fri, 20 Nov 2026 10:00:20 GMT"])
-def test_a_throttled_deletion_is_done_after_the_window(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, retry_after: str | None
-) -> None:
-    send, throttled = type(scene.time).send, list[str]()
-
-    async def answer(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
-        if method != "DELETE" or throttled:
-            return await send(self, method, *arguments, **options)
-        throttled.append(method)
-        headers = {"date": "Fri, 20 Nov 2026 10:00:00 GMT"} | ({"retry-after": retry_after} if retry_after else {})
-        return RawResponse(429, httpx.Headers(headers), b"")
-
-    monkeypatch.setattr(type(scene.time), "send", answer)
+    scene.service.instead = throttle
     assert scene.probe(write=True).switches["delete_answer"] == "envelope"
     assert scene.channels == [MINE]
-    assert scene.time.slept == [20.0 if retry_after and "GMT" in retry_after else 61.0]
+    assert scene.time.slept == [pause, 0.0]
+
+
+def defaults(service: OtherService) -> list[str]:
+    return [channel["name"] for channel in service.channels if channel.get("isDefault")]
+
+
+def probed(service: OtherService) -> tuple[Any, list[str]]:
+    notes: list[str] = []
+    address = "https://api.example/v1"
+    with Client("pk_test_x", base_url=address, transport=service, budget=None) as client:
+        return probe(client, write=True, note=notes.append), notes
+
+
+class Eager(OtherService):
+    """Makes the newest channel the default, whatever it is asked for, and no other one when that is deleted."""
+
+    def create(self, body: dict[str, Any]) -> tuple[int, object]:
+        for channel in self.channels:
+            channel["isDefault"] = False
+        return super().create({**body, "isDefault": True})
+
+    def change(self, channel: dict[str, Any], body: dict[str, Any]) -> None:
+        for each in self.channels if body.get("isDefault") else ():
+            each["isDefault"] = each is channel
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Eager()
+    service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
+    if lost:  # the answer that has the new channel's id
+        create = Eager.create
+
+        def answer(self: Eager, body: dict[str, Any]) -> tuple[int, object]:
+            create(self, body)
+            return 200, {}
+
+        monkeypatch.setattr(Eager, "create", answer)
+        monkeypatch.setattr("time.sleep", no_sleep)
+    found, notes = probed(service)
+    assert ([channel["name"] for channel in service.channels], defaults(service)) == (["Till"], ["Till"])
+    assert found.facts["new_channel_is_default"] == ("unknown" if lost else True)
+    assert len(notes) == 1
+
+
+def test_a_default_channel_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Eager()
+    _, till = service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
+    monkeypatch.setattr(Eager, "change", OtherService.change)
+    monkeypatch.setattr("time.sleep", no_sleep)
+    _, notes = probed(service)
+    assert isinstance(till, dict)
+    assert f"or {till['id']} may not be the default channel any more" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "value", "unnamed"),
+    [
+        ((204, b""), "empty", None),
+        ((200, b" "), "empty", None),
+        ((200, b'{"deleted":true}'), "unknown", "another body"),
+        ((202, b'{"success":true}'), "envelope", None),
+        ((200, b"null"), "unknown", None),  # no JSON object: it may be a proxy's
+    ],
+)
+def test_deletions(answer: tuple[int, bytes], value: str, unnamed: str | None) -> None:
+    service = OtherService()
+    service.deleted = answer
+    finding = probed(service)[0].findings["delete_answer"]
+    assert (finding.value, finding.unnamed) == (value, unnamed)
+
+
+@pytest.mark.parametrize(("is_changed", "value"), [(False, "ignore"), (True, "change")])
+def test_another_shortcode(is_changed: bool, value: str) -> None:
+    class Changing(OtherService):
+        def change(self, channel: dict[str, Any], body: dict[str, Any]) -> None:
+            channel.update(body if is_changed else {})
+
+    finding = probed(Changing())[0].findings["immutable_channel_fields"]
+    assert finding.seen == value
+    assert finding.is_known is not is_changed  # the sandbox cannot change it
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("POST", ["created_status", "delete_answer"]),
+        ("PATCH", ["channel_changed_status", "immutable_channel_fields"]),
+        ("DELETE", ["delete_answer"]),
+    ],
+)
+def test_a_page_with_200_shows_nothing(scene: Scene, method: str, names: list[str]) -> None:
+    scene.answer(method, CHANNELS, lambda: httpx.Response(200, content=b"<html>Please log in</html>"))
+    found = scene.probe(write=True)
+    assert [found.findings[name].seen for name in names] == [None] * len(names)
+    if method == "POST":
+        assert found.findings["delete_status"].sentence == "Needs --write, and an answer that shows it."

@@ -1,25 +1,287 @@
-"""What one answer proves: that the service accepted a request, that it refused it, or nothing."""
+"""What reads find of a service that is not our sandbox, and that a change of any answer is found again."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
 import pytest
 
-from momopay.probe.answers import Answer
-from momopay.probe.findings import Findings
-from momopay.probe.reads import add_outcome
+from momopay import Client, ProtocolError
+from momopay.probe import Profile, probe
+from momopay.sandbox import Outcome
+from probe.kit import Scene, no_sleep, refusal
+from probe.other_service import PHONE, OtherService, RefusedError
+
+KEY = "pk_live_secretkey"
+LIST, READ, WALLET = "/transactions", "", "/wallets/service/balance"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> OtherService:
+    monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
+    monkeypatch.setattr("time.sleep", no_sleep)
+    return OtherService()
+
+
+def found_of(service: httpx.BaseTransport) -> Profile:
+    with Client(KEY, base_url="https://api.example/v1", transport=service, budget=None) as client:
+        return probe(client, write=True, note=lambda _text: None)
+
+
+def test_another_service(service: OtherService) -> None:
+    found = found_of(service)
+    assert {name: value for name, value in found.switches.items() if value != "unknown"} == {
+        "naming": "snake_case",
+        "cancel_ends_as": "FAILED",
+        "created_status": 201,
+        "delete_answer": "envelope",
+        "immutable_channel_fields": "ignore",
+        "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
+        "transaction_not_found_status": 400,
+        "list_phone": "masked",
+        "list_amount": "with_fee",
+        "list_type": "lower",
+        "list_times": "local",
+    }
+    expected = {
+        "read_statuses": ["200", "203"],
+        "envelope_fields": ["data", "requestId", "success"],
+        "balance_amounts": "text",
+        "balance_fields": ["available_balance", "ledger_balance"],
+        "unknown_path": "404 with a body that is no envelope",
+        "limit_of_zero": "422 INVALID_REQUEST",
+        "unknown_status_filter": "accepted, ignored",
+        "top_up_type_filter": "accepted, ignored",
+        "page_fields": ["items"],
+        "list_amounts": "numbers",
+        "list_status": "upper",
+        "transaction_read": "accepted",
+        "read_time_format": "an offset",
+        "read_phone": "whole",
+        "read_type": "upper",
+        "time_formats": ["time", "date"],
+        "channel_created_status": 201,
+        "channel_changed_status": 200,
+    }
+    assert {name: found.facts[name] for name in expected} == expected
+    assert (found.about["host"], found.about["key"], service.channels) == ("api.example", "live", [])
+    text = found.to_toml()
+    assert "secretkey" not in text
+    assert PHONE not in text
+    assert '"req-9"' in text
+
+
+BODIES = [
+    b"",
+    b"null",
+    b"[]",
+    b"<html>",
+    b"{",
+    b'{"success":true}',
+    b'{"success":true,"data":[]}',
+    b'{"success":true,"data":{"items":5}}',
+    b'{"success":true,"data":{"items":[null,{"transactionId":7,"amount":true,"phone":[],"createdAt":0}]}}',
+    b'{"success":true,"data":{"items":[{"transactionId":"a","amount":"NaN","type":{},"name":3}],"id":{}}}',
+    b'{"success":false,"error":"no"}',
+    b'{"success":false,"error":{"code":3,"details":[]},"requestId":5}',
+    b"[" * 100_000,
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
+@pytest.mark.parametrize(
+    "status", [200, 400, *(pytest.param(status, marks=pytest.mark.whole) for status in (201, 302, 403, 418))]
+)
+def test_any_answer_is_tolerated(status: int, body: bytes) -> None:
+    transport = httpx.MockTransport(lambda _request: httpx.Response(status, content=body))
+    if b"success" in body:
+        assert found_of(transport).to_toml()
+    else:
+        with pytest.raises(ProtocolError, match="no answer has the service's envelope"):
+            found_of(transport)
+
+
+def put(name: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.update({name: value})
+
+
+def turned(name: str, turn: Callable[[Any], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.update({name: turn(record[name])})
+
+
+def renamed(name: str, other: str) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.update({other: record.pop(name)})
+
+
+CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
+    (LIST, "list_status", put("status", "Success"), "mixed case"),
+    (LIST, "list_status", put("status", "COMPLETED"), "COMPLETED"),
+    (READ, "read_status", put("status", "success"), "lower"),
+    (LIST, "list_type", put("type", "STK_PUSH"), "STK_PUSH"),
+    (READ, "read_type", put("type", "STK_PUSH"), "STK_PUSH"),
+    (LIST, "list_times", put("createdAt", 1_763_632_800), "Z, seconds since 1970"),
+    (LIST, "list_times", put("updatedAt", "20/11/2026 10:00"), "##/##/#### ##:##, Z"),
+    (READ, "read_time_format", put("createdAt", "1763632800000"), ["Z", "milliseconds since 1970, as text"]),
+    (LIST, "list_phone", turned("phone", "+{}".format), "+############"),
+    (LIST, "list_phone", put("phone", "0712345678"), "##########"),
+    (READ, "read_phone", turned("phone", int), "int ############"),
+    (LIST, "list_amounts", put("amount", "7.00"), ["numbers", "text"]),
+    (READ, "read_amounts", put("amount", "KES 7"), "a #"),
+    (LIST, "list_amount", put("amount", 700), "neither"),
+    (WALLET, "balance_amounts", turned("availableBalance", str), ["numbers", "text"]),
+    (WALLET, "balance_time_format", put("updatedAt", 1_763_632_800), "seconds since 1970"),
+    (LIST, "list_fields", renamed("transactionId", "txId"), None),
+    (READ, "naming", renamed("createdAt", "created_at"), "camelCase and snake_case"),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "change", "seen"), CHANGES)
+def test_a_change_of_an_answer_is_found(
+    scene: Scene, path: str, name: str, change: Callable[[dict[str, Any]], object], seen: object
+) -> None:
+    scene.prompt(Outcome.success)
+    before = scene.probe()
+    assert scene.probe().changes_since(before) == []
+    identity = next(each.path for each in scene.sent if each.path.count("-") == 4 and each.status == 200)
+    scene.edit(path or identity, change)
+    changed = {each.name: each.now for each in scene.probe().changes_since(before)}
+    assert name in changed
+    assert seen is None or changed[name] == seen
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "found"),
+    ("path", "answer", "name"),
     [
-        (200, b'{"success": true, "data": {}}', "accepted"),
-        (404, b'{"success": false, "error": {"code": "GONE"}}', "404 GONE"),
-        (200, b"<html>Please log in</html>", "unknown"),
-        (200, b"", "unknown"),
-        (None, b"", "unknown"),
+        ("-4", refusal(500, "INTERNAL"), "transaction_not_found"),
+        ("/momopay-probe", refusal(500, "INTERNAL"), "malformed_transaction_id"),
+        ("limit=100", refusal(403, "FORBIDDEN"), "list_read"),
+        ("limit=100", httpx.Response(200, json={"success": True, "data": {"transactions": []}}), "page_fields"),
+        ("limit=100", httpx.Response(200, content=b"<html>Please log in</html>"), "list_read"),
+        ("/balance", httpx.Response(200, json={"success": True, "result": {}}), "envelope_fields"),
+        ("cursor=", refusal(500, "INTERNAL"), "invalid_cursor"),
+        ("limit=101", httpx.Response(200, json={"success": True, "data": {"items": []}}), "limit_above_100"),
+        ("from=2", refusal(422, "NO_TIMES"), "time_formats"),
     ],
 )
-def test_a_page_of_a_proxy_is_no_acceptance(status: int | None, body: bytes, found: str) -> None:
-    findings = Findings([])
-    add_outcome(findings, "unknown_path", "A path that does not exist", Answer(status, {}, body))
-    assert findings.all()["unknown_path"].value == found
+def test_another_kind_of_answer_is_found(scene: Scene, path: str, answer: httpx.Response, name: str) -> None:
+    scene.prompt(Outcome.success)
+    before = scene.probe()
+    scene.answer("GET", path, lambda: httpx.Response(answer.status_code, content=answer.content))
+    assert name in {each.name for each in scene.probe().changes_since(before)}
+
+
+def test_the_payments_of_another_day_are_no_change(scene: Scene) -> None:
+    for outcome in (Outcome.success, Outcome.cancelled, Outcome.expired):
+        scene.prompt(outcome)
+    before = scene.probe()
+    scene.sandbox.reset()
+    assert scene.probe().changes_since(before) == []
+    scene.prompt(Outcome.timeout)
+    now = scene.probe()
+    assert now.changes_since(before) == []
+    assert "cancel_ends_as" in now.not_compared(before)
+
+
+Listed = dict[str, Any]
+
+
+def paged(monkeypatch: pytest.MonkeyPatch, change: Callable[[Listed, dict[str, str]], Listed]) -> None:
+    """Have the service list in another way."""
+    listed = OtherService.list
+
+    def answer(self: OtherService, query: dict[str, str]) -> Listed:
+        return change(listed(self, {**query, "limit": "1"}), query)
+
+    monkeypatch.setattr(OtherService, "list", answer)
+
+
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [
+        ("ignored", "accepted, ignored"),
+        ("none", "accepted, nothing listed"),
+        ("some", "accepted, filtered"),
+        ("nothing to show", "unknown"),
+    ],
+)
+def test_filters_that_are_not_specified(
+    service: OtherService, monkeypatch: pytest.MonkeyPatch, how: str, value: str
+) -> None:
+    if how != "nothing to show":
+        service.transactions[0] |= {"kind": "wallet_topup", "status": "EXPIRED"}
+    else:
+        service.transactions = service.transactions[:1]
+
+    def answer(data: Listed, query: dict[str, str]) -> Listed:
+        is_asked = query.get("type") == "WALLET_TOPUP" or query.get("status") == "EXPIRED"
+        shown = [each for each in data["items"] if each["status"] == "EXPIRED"] if how == "some" else []
+        return {**data, "items": shown} if is_asked and how != "ignored" else data
+
+    paged(monkeypatch, answer)
+    facts = found_of(service).facts
+    assert (facts["expired_status_filter"], facts["top_up_type_filter"]) == (value, value)
+
+
+def test_nonsense_that_selects_nothing(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
+    paged(monkeypatch, lambda data, query: {"items": []} if "cursor" in query else data)
+    assert found_of(service).facts["invalid_cursor"] == "accepted, nothing listed"
+    service.transactions = []
+    assert found_of(service).facts["invalid_cursor"] == "unknown"
+
+
+FORMATS = {
+    "time": "....-..-..T.*",
+    "date": "....-..-..",
+    "seconds": "[0-9]{9,11}",
+    "milliseconds": "[0-9]{12,14}",
+    "none of them": "never",
+}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("others", ["everything", "nothing", "failure"])
+def test_formats_of_times(service: OtherService, monkeypatch: pytest.MonkeyPatch, format_: str, others: str) -> None:
+    listed = OtherService.list
+
+    def answer(self: OtherService, query: dict[str, str]) -> Listed:
+        since = query.pop("from", "")
+        is_understood = re.fullmatch(FORMATS[format_], since) is not None
+        if since and not is_understood and others == "failure":
+            raise RefusedError(500, "CAST_FAILED")
+        is_empty = since.startswith(("2999", "32472144")) if is_understood else bool(since) and others == "nothing"
+        return {"items": []} if is_empty else listed(self, query)
+
+    monkeypatch.setattr(OtherService, "list", answer)
+    understood = [] if format_ == "none of them" else [format_]
+    # Where everything fails, the service may be down for this. That nothing is listed proves no filter.
+    expected = "unknown" if others == "failure" and not understood else understood
+    assert found_of(service).facts["time_formats"] == expected
+
+
+def test_a_refusal_with_the_status_of_a_success(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = json.dumps({"success": False, "error": {"code": "TRANSACTION_NOT_FOUND"}}).encode()
+    read = OtherService.read
+
+    def answer(self: OtherService, identity: str) -> bytes:
+        return read(self, identity) if any(each["id"] == identity for each in self.transactions) else refused
+
+    monkeypatch.setattr(OtherService, "read", answer)
+    found = found_of(service)
+    assert found.facts["transaction_not_found"] == "200 TRANSACTION_NOT_FOUND"
+    finding = found.findings["transaction_not_found_status"]
+    assert (finding.value, finding.unnamed) == ("unknown", 200)
+
+
+@pytest.mark.parametrize("content", [b"<html>Please log in</html>", b""])
+def test_a_page_with_200_shows_nothing(scene: Scene, content: bytes) -> None:
+    scene.prompt(Outcome.success)
+    scene.answer("GET", "from=", lambda: httpx.Response(200, content=content))
+    found = scene.probe()
+    assert found.findings["time_formats"].seen is None
+    assert str(found.facts["invalid_time_filter"]).startswith("200 with ")  # accepted by nobody

@@ -1,8 +1,10 @@
-"""Calls that wait for slots in virtual time."""
+"""Calls that wait for slots in virtual time, and processes that share a budget."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +13,97 @@ import trio.testing
 
 from momopay import BudgetExhaustedError, Lane
 from momopay._ratelimit.limiter import RateLimiter
+from momopay._transport import clock
 from momopay._transport.async_backend import AsyncBackend
+from momopay._transport.sync_backend import SyncBackend
+
+ACCOUNT = "ab" * 32
+
+
+def finish(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of a coroutine that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it suspended")
+
+
+class Caller:
+    """One process's client at a budget. `time` sets its clock, and `ahead` moves it."""
+
+    def __init__(
+        self, budget: Any, account_hash: str = ACCOUNT, *, is_async: bool = False, time: float | None = None
+    ) -> None:
+        self.time = time
+        self.ahead = 0.0
+        self._budget = budget
+        self._runner = asyncio.Runner() if is_async else None
+        backend: Any = AsyncBackend() if is_async else SyncBackend()
+        backend.now = self.now
+        self._limiter = RateLimiter(budget, backend, account_hash)
+
+    def now(self) -> float:
+        return (clock.now() if self.time is None else self.time) + self.ahead
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return finish(work) if self._runner is None else self._runner.run(work)
+
+    def reserve(self, lane: Lane = Lane.PAYMENT, within: float = 0.0) -> float:
+        """Take a slot if there is one in time; return the seconds until there may be one."""
+        try:
+            self._run(self._limiter.acquire(lane, latest=self.now() + within, describe=str))
+        except BudgetExhaustedError as full:
+            return full.retry_after
+        return 0.0
+
+    def at_once(self, calls: int, lane: Lane = Lane.PAYMENT) -> int:
+        """Return how many of so many calls get a slot at once."""
+        return [self.reserve(lane) for _ in range(calls)].count(0.0)
+
+    def stop(self, seconds: float) -> None:
+        """Stop the budget, as a 429 does."""
+        self._run(self._limiter.pause(seconds))
+
+    def leave(self) -> None:
+        """Close the client, and not the budget."""
+        self._run(self._limiter.close())
+
+    def close(self) -> None:
+        self.leave()
+        self._budget.close()
+        if self._runner is not None:
+            self._runner.close()
+
+
+@dataclass
+class Slot:
+    """A slot that a process took between two times."""
+
+    after: float
+    before: float
+
+
+def most_in_a_window(slots: list[Slot], window: float) -> int:
+    """Count the slots that were certainly taken within one span of that length, at the fullest."""
+    return max(
+        (sum(start.after <= slot.after and slot.before < start.after + window for slot in slots) for start in slots),
+        default=0,
+    )
+
+
+def take_at_random(
+    chance: random.Random, callers: list[Caller], join: Callable[[], Caller], slots: list[Slot], *, calls: int
+) -> None:
+    """Let processes ask for slots, one at a time; now and then one ends and another begins."""
+    for _ in range(calls):
+        if chance.random() < 0.1:
+            callers.pop(chance.randrange(len(callers))).close()
+            callers.append(join())
+        caller = chance.choice(callers)
+        begun = caller.now()
+        if caller.reserve(chance.choice([Lane.PAYMENT, Lane.PAYMENT, Lane.READ])) == 0:
+            slots.append(Slot(begun, caller.now()))
 
 
 class VirtualBackend(AsyncBackend):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from momopay import ConfigurationError, Lane, RateBudget
+from momopay import Client, ConfigurationError, Lane, RateBudget
 from momopay._ratelimit.budget import LocalSlots
-from momopay._ratelimit.lane import Place
+from momopay._ratelimit.slot_log import Place
+from ratelimit.kit import Caller
+
+PATH = os.pathsep.join(filter(None, sys.path))
 
 
 def test_it_hands_out_a_window_and_then_the_next() -> None:
@@ -21,19 +25,24 @@ def test_it_hands_out_a_window_and_then_the_next() -> None:
     assert budget.reserve(1.0, Lane.PAYMENT, within=5.0) == 9.0
 
 
-def test_a_stop_is_in_force_until_its_end() -> None:
+def test_a_stop_lasts_until_its_end() -> None:
     budget = RateBudget()
     budget.stop(1.0, until=30.0)
-    assert [budget.stopped(now) for now in (29.9, 30.0)] == [True, False]
     assert budget.reserve(2.0, Lane.READ) == 28.0
 
 
-def test_a_call_that_waits_takes_a_slot_only_when_those_before_it_leave_one() -> None:
-    slots = LocalSlots(RateBudget(requests=2, window=10.0))
-    assert slots.reserve_now(0.0, Lane.READ, Place(queued=True, before=2)) == 10.0
-    assert slots.reserve_now(0.0, Lane.READ, Place(queued=True, before=1)) == 0.0
-    assert slots.reserve_now(0.0, Lane.PAYMENT, Place()) == 0.0
-    assert slots.reserve_now(0.0, Lane.PAYMENT, Place()) == 10.0
+def test_a_call_that_waits_expects_the_slot_that_those_before_it_leave() -> None:
+    budget = RateBudget(requests=2, window=10.0)
+    slots = LocalSlots(budget)
+    assert slots.expect(0.0, Lane.READ, Place(queued=True, before=2)) == 10.0
+    assert slots.expect(0.0, Lane.READ, Place(queued=True, before=1)) == 0.0
+    assert [budget.reserve(0.0, Lane.PAYMENT) for _ in range(2)] == [0.0] * 2  # nothing was taken
+
+
+def test_clients_of_all_accounts_share_what_they_were_given() -> None:
+    budget = RateBudget(requests=2, window=10.0)
+    one, other = Caller(budget, "one", time=0.0), Caller(budget, "other", time=0.0)
+    assert [one.reserve(), other.reserve(), one.reserve()] == [0.0, 0.0, 10.0]
 
 
 def test_what_a_subclass_does_in_reserve_happens_for_every_slot() -> None:
@@ -46,8 +55,7 @@ def test_what_a_subclass_does_in_reserve_happens_for_every_slot() -> None:
             return delay
 
     budget = Counting(requests=2, window=10.0)
-    for place in (Place(), Place(queued=True), Place(queued=True)):
-        LocalSlots(budget).reserve_now(0.0, Lane.READ, place)
+    assert Caller(budget, time=0.0).at_once(3) == 2
     assert budget.taken == 2
 
 
@@ -68,24 +76,29 @@ def test_threads_take_no_slot_twice() -> None:
 
 def test_the_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent() -> None:
     code = """if True:
-        import os, signal
+        import os, signal, threading, time
         from momopay import Lane, RateBudget
-        from momopay._ratelimit.budget import LocalSlots
-        from momopay._ratelimit.line import Ticket
-        budget = RateBudget(requests=2, window=60.0)
-        assert budget.reserve(0.0, Lane.READ) == 0.0
-        slots = LocalSlots(budget)
-        slots.line.join(Ticket(Lane.PAYMENT, None))
-        with budget._lock:  # as a thread of the parent may hold it
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)
-                fresh = slots.line.place(Lane.READ, 0.0)
-                delays = [slots.reserve_now(0.0, Lane.READ, fresh) for _ in range(2)]
-                os._exit(delays != [0.0, 60.0])  # it remembers what the parent sent
-        assert os.waitpid(child, 0)[1] == 0
+        from ratelimit.kit import Caller
+        class Slow(RateBudget):
+            def reserve(self, *arguments):
+                delay = super().reserve(*arguments)
+                if threading.current_thread() is not threading.main_thread():
+                    with self._lock:  # a thread of the parent holds it at the fork
+                        locked.set()
+                        time.sleep(60)
+                return delay
+        budget, locked = Slow(requests=3, window=60.0), threading.Event()
+        caller = Caller(budget)
+        assert caller.reserve() == 0.0
+        threading.Thread(target=caller.reserve, daemon=True).start()
+        locked.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(caller.at_once(3) != 1)  # it remembers what the parent sent
+        os._exit(os.waitpid(child, 0)[1] != 0)
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=os.environ | {"PYTHONPATH": PATH})
 
 
 @pytest.mark.parametrize(
@@ -107,3 +120,25 @@ def test_the_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent() -> None:
 def test_a_budget_that_could_hand_out_nothing_is_refused(requests: Any, window: Any) -> None:
     with pytest.raises(ConfigurationError):
         RateBudget(requests=requests, window=window)
+
+
+class Meter:
+    """What hands out slots, but is none of the package's budgets."""
+
+    def reserve(self, now: float, lane: Lane, within: float = math.inf) -> float:
+        raise AssertionError
+
+    def stop(self, now: float, until: float) -> None:
+        raise AssertionError
+
+    def slots(self, backend: Any, account_hash: str) -> Any:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("foreign", [Meter(), 58, "58", RateBudget])
+def test_a_budget_of_the_users_own_is_refused(foreign: Any) -> None:
+    with pytest.raises(ConfigurationError, match="budget must be"):
+        Client("pk_test_x", base_url="https://api.example/v1", budget=foreign)
+    client = Client("pk_test_x", base_url="https://api.example/v1")
+    with pytest.raises(ConfigurationError, match="budget must be"):
+        client.with_options(budget=foreign)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import math
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay import BudgetExhaustedError, Lane, RateBudget
-from momopay._core.operation import run_sync
-from momopay._ratelimit import line
-from momopay._ratelimit.budget import Budget
-from momopay._ratelimit.limiter import RateLimiter, SharedBudget
+from momopay import BudgetExhaustedError, FileRateBudget, Lane, RateBudget
+from momopay._ratelimit import limiter as limiter_module
+from momopay._ratelimit.limiter import RateLimiter
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
-from patience import until
-from ratelimit.kit import Calls, in_virtual_time
+from ratelimit.kit import Calls, finish, in_virtual_time
 
 
 class Clock:
@@ -62,35 +62,12 @@ class Clock:
         self.time = end
 
 
-class Shared:
-    """A shared budget that answers after a round trip; here it is its own slot source."""
-
-    def __init__(self, budget: RateBudget) -> None:
-        self.budget = budget
-        self.asked_for: list[str] = []
-        self.closed = 0
-
-    def slots(self, _backend: Any, account_hash: str) -> Shared:
-        self.asked_for.append(account_hash)
-        return self
-
-    async def reserve(self, now: float, lane: Lane, within: float) -> float:
-        return self.budget.reserve(now, lane, within)
-
-    async def stop(self, now: float, until: float) -> None:
-        self.budget.stop(now, until)
-
-    async def stopped(self, now: float) -> bool:
-        return self.budget.stopped(now)
-
-    async def close(self) -> None:
-        self.closed += 1
-
-
-@pytest.fixture(params=["local", "shared"])
-def budget(request: pytest.FixtureRequest) -> Budget | Shared:
-    local = RateBudget(requests=2, window=10.0)
-    return local if request.param == "local" else Shared(local)
+@pytest.fixture(params=["process", "file"])
+def budget(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RateBudget | FileRateBudget]:
+    size: Any = {"requests": 2, "window": 10.0}
+    budget = RateBudget(**size) if request.param == "process" else FileRateBudget(tmp_path / "budget", **size)
+    yield budget
+    budget.close()
 
 
 @pytest.fixture
@@ -103,8 +80,9 @@ def limiter(budget: Any, clock: Any) -> RateLimiter:
     return RateLimiter(budget, clock, "hash")
 
 
-def acquire(limiter: RateLimiter, *, latest: float = 1000.0) -> bool:
-    return run_sync(limiter.acquire(Lane.PAYMENT, latest=latest, describe=lambda: "stk.initiate 'A-1'"))
+def acquire(limiter: RateLimiter, *, latest: float = 1000.0, lane: Lane = Lane.PAYMENT) -> bool:
+    waited: bool = finish(limiter.acquire(lane, latest=latest, describe=lambda: "stk.initiate 'A-1'"))
+    return waited
 
 
 def test_a_free_slot_is_taken_without_a_wait(limiter: RateLimiter, clock: Clock) -> None:
@@ -136,7 +114,7 @@ def test_a_deadline_that_has_passed_still_takes_a_free_slot(limiter: RateLimiter
 def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(limiter: RateLimiter, clock: Clock) -> None:
     for _ in range(2):
         acquire(limiter)
-    clock.at(105.0, lambda: run_sync(limiter.pause(30.0)))
+    clock.at(105.0, lambda: finish(limiter.pause(30.0)))
     assert acquire(limiter)
     assert clock.slept == [10.0, 25.0]
     assert clock.time == 135.0
@@ -145,24 +123,66 @@ def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(limiter: RateLimiter, cl
 def test_a_pause_that_ended_meanwhile_revokes_nothing(limiter: RateLimiter, clock: Clock) -> None:
     for _ in range(2):
         acquire(limiter)
-    clock.at(101.0, lambda: run_sync(limiter.pause(3.0)))
+    clock.at(101.0, lambda: finish(limiter.pause(3.0)))
     assert acquire(limiter)
     assert clock.slept == [10.0]
 
 
-def test_a_shared_budget_is_asked_for_the_account_and_closed_with_the_client(clock: Any) -> None:
-    shared = Shared(RateBudget())
-    assert isinstance(shared, SharedBudget)
-    run_sync(RateLimiter(shared, clock, "hash").close())
-    assert (shared.asked_for, shared.closed) == (["hash"], 1)
-
-
-def test_a_local_budget_is_not_a_shared_one_and_stays_open(clock: Any) -> None:
-    budget = RateBudget(requests=1)
-    assert not isinstance(budget, SharedBudget)
-    limiter = RateLimiter(budget, clock, "hash")
-    run_sync(limiter.close())
+def test_a_budget_goes_on_after_one_of_its_clients_was_closed(limiter: RateLimiter, budget: Any, clock: Any) -> None:
     assert not acquire(limiter)
+    finish(limiter.close())
+    assert not acquire(RateLimiter(budget, clock, "hash"))
+    assert acquire(limiter)
+
+
+# What the log says.
+
+
+def test_a_wait_of_more_than_a_second_is_logged_at_once(
+    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        acquire(limiter)
+    assert not caplog.records
+    clock.at(100.001, lambda: logged.append(caplog.text))
+    logged = list[str]()
+    acquire(limiter)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "stk.initiate 'A-1': waits 10.0 s for a slot of the rate budget; max_wait=" in logged[0]
+    assert "'Rate limits' in the docs" in logged[0]
+
+
+@pytest.mark.parametrize(("seconds", "is_logged"), [(1.0, False), (1.25, True)])
+def test_a_wait_of_up_to_a_second_is_not_logged(
+    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
+) -> None:
+    acquire(limiter)
+    clock.time += 10.0 - seconds
+    acquire(limiter)
+    assert acquire(limiter)
+    assert clock.slept == [seconds]
+    assert bool(caplog.records) == is_logged
+
+
+def test_a_call_that_a_429_pushes_back_is_logged_once(
+    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        acquire(limiter)
+    clock.at(105.0, lambda: finish(limiter.pause(30.0)))
+    acquire(limiter)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_refused_call_and_a_poll_warn_of_nothing(limiter: RateLimiter, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "momopay")
+    for _ in range(2):
+        acquire(limiter)
+    with pytest.raises(BudgetExhaustedError):
+        acquire(limiter, latest=109.0)
+    assert not caplog.records
+    acquire(limiter, lane=Lane.POLL)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
 # Who goes first.
@@ -312,16 +332,16 @@ def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, reque
             if chance.random() < 0.3:
                 chance.choice(scopes).cancel()
         await trio.sleep(0.1)
-        waiting.extend(lane for lane in Lane for _ in calls.limiter._slots.line._lanes[lane])
         ends.append(calls.now())
 
-    waiting, ends = list[Lane](), list[float]()
+    ends = list[float]()
     calls = in_virtual_time(RateBudget(requests=requests, window=10.0), use)
     slots = sorted(slot for taken in calls.slots.values() for slot in taken)
+    waiting = [slot for slot in slots if slot > ends[0]]
     for earlier, later in zip(slots, slots[requests:], strict=False):
         assert later - earlier >= 10.0 - 1e-6
     # From the time on at which nobody gives up any more, the line shrinks as fast as the budget allows.
-    if slots and waiting:
+    if waiting:
         windows = -(-len(waiting) // max(1, requests - requests // 4))
         assert slots[-1] <= ends[0] + 10.0 * windows + 1e-6
 
@@ -330,7 +350,7 @@ def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, reque
 
 
 def test_threads_and_event_loops_wait_in_one_line() -> None:
-    budget, order = RateBudget(requests=1, window=0.15), list[str]()
+    budget, order = RateBudget(requests=1, window=0.3), list[str]()
 
     async def task(limiter: RateLimiter, name: str) -> None:
         await limiter.acquire(Lane.PAYMENT, latest=time.monotonic() + 60, describe=lambda: name)
@@ -344,18 +364,14 @@ def test_threads_and_event_loops_wait_in_one_line() -> None:
         cancelled.cancel()
         await asyncio.gather(*tasks)
 
-    def joined() -> int:
-        return budget._line.departures + sum(len(queue) for queue in budget._line._lanes.values())
-
     def work(name: str, target: Callable[[], object]) -> threading.Thread:
-        before = joined()
         thread = threading.Thread(target=target, name=name)
         thread.start()
-        until(lambda: joined() > before)
+        time.sleep(0.05)
         return thread
 
     def blocking() -> None:
-        run_sync(task(RateLimiter(budget, SyncBackend(), "hash"), "thread"))
+        finish(task(RateLimiter(budget, SyncBackend(), "hash"), "thread"))
 
     budget.reserve(time.monotonic(), Lane.PAYMENT)
     threads = [work("1", blocking), work("2", lambda: asyncio.run(main())), work("3", blocking)]
@@ -367,43 +383,46 @@ def test_threads_and_event_loops_wait_in_one_line() -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_a_thread_that_gives_up_wakes_a_task(loop: str) -> None:
-    budget = RateBudget(requests=1, window=60.0)
-    budget.reserve(time.monotonic(), Lane.READ)
-    looked = threading.Event()
+    class Watched(RateBudget):
+        def reserve(self, now: float, lane: Lane, within: float = math.inf) -> float:
+            return super().reserve(now, lane, within) if lane is not Lane.READ else self.first_read(now, within)
+
+        def first_read(self, now: float, within: float) -> float:
+            asked.append(now)
+            return super().reserve(now, Lane.READ, within)
+
+        def _expect(self, now: float, lane: Lane, place: Any) -> float:
+            asked.append(now)
+            return super()._expect(now, lane, place)
+
+    budget, asked = Watched(requests=1, window=60.0), list[float]()
+    finish(RateLimiter(budget, SyncBackend(), "hash").acquire(Lane.PAYMENT, latest=0.0, describe=str))
 
     def give_up() -> None:
-        limiter = RateLimiter(budget, SyncBackend(), "hash")
         with pytest.raises(BudgetExhaustedError):
-            run_sync(limiter.acquire(Lane.PAYMENT, latest=0.0, describe=str))
+            finish(RateLimiter(budget, SyncBackend(), "hash").acquire(Lane.PAYMENT, latest=0.0, describe=str))
 
-    async def main() -> None:
+    async def wait() -> None:
         limiter = RateLimiter(budget, AsyncBackend(), "hash")
-        take = limiter._slots.reserve_now
+        await limiter.acquire(Lane.READ, latest=math.inf, describe=str)
 
-        def noted(*arguments: Any) -> Any:
-            if threading.current_thread() is threading.main_thread() and budget._line.departures:
-                looked.set()
-            return take(*arguments)
-
-        limiter._slots = SimpleNamespace(line=budget._line, reserve_now=noted)
-        thread = threading.Timer(0.05, give_up)
-        thread.start()
-        with pytest.raises(BudgetExhaustedError):
-            await limiter.acquire(Lane.READ, latest=time.monotonic() + 61.0, describe=str)
-
-    async def until_looked() -> None:
+    async def until_asked_again() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(main)
-            while not looked.is_set():  # noqa: ASYNC110  a thread sets it
+            group.start_soon(wait)
+            while len(asked) < 1:  # noqa: ASYNC110  the budget is not asynchronous
+                await anyio.sleep(0.005)
+            await anyio.to_thread.run_sync(give_up)
+            while len(asked) < 2:  # noqa: ASYNC110  as above
                 await anyio.sleep(0.005)
             group.cancel_scope.cancel()
 
-    asyncio.run(until_looked()) if loop == "asyncio" else trio.run(until_looked)
-    assert looked.is_set()
+    begun = time.monotonic()
+    asyncio.run(until_asked_again()) if loop == "asyncio" else trio.run(until_asked_again)
+    assert time.monotonic() - begun < 30.0  # and not at the end of the window
 
 
 def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "_STUCK", 0.1)
+    monkeypatch.setattr(limiter_module, "_STUCK", 0.1)
     budget = RateBudget(requests=1, window=0.2)
     budget.reserve(time.monotonic(), Lane.READ)
     loop = asyncio.new_event_loop()
@@ -417,49 +436,10 @@ def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up(monkeypatch: pyte
     begun = time.monotonic()
     thread_limiter = RateLimiter(budget, SyncBackend(), "hash")
     for _ in range(3):
-        run_sync(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60, describe=str))
+        finish(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60, describe=str))
     assert time.monotonic() - begun < 5.0
     for each in left:
         each.cancel()
     loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
     loop.close()
     gc.collect()
-
-
-# Budgets of the user's own.
-
-
-class Meter:
-    """The three methods of `Budget`, and nothing else."""
-
-    def __init__(self, *delays: float) -> None:
-        self.delays = list(delays)
-        self.asked: list[tuple[float, Lane, float]] = []
-        self.stops: list[tuple[float, float]] = []
-
-    def reserve(self, now: float, lane: Lane, within: float = float("inf")) -> float:
-        self.asked.append((now, lane, within))
-        return self.delays.pop(0)
-
-    def stop(self, now: float, until: float) -> None:
-        self.stops.append((now, until))
-
-    def stopped(self, now: float) -> bool:
-        return any(now < end for _, end in self.stops)
-
-
-def test_a_budget_of_three_methods_gives_slots_ahead_of_time(clock: Any) -> None:
-    meter = Meter(0.0, 7.0)
-    limiter = RateLimiter(meter, clock, "hash")
-    assert [acquire(limiter, latest=150.0) for _ in range(2)] == [False, True]
-    assert meter.asked == [(100.0, Lane.PAYMENT, 50.0)] * 2
-    assert clock.slept == [7.0]
-
-
-def test_a_stop_revokes_a_slot_that_was_taken_ahead(clock: Any) -> None:
-    meter = Meter(7.0, 23.0)
-    limiter = RateLimiter(meter, clock, "hash")
-    clock.at(103.0, lambda: run_sync(limiter.pause(27.0)))
-    assert acquire(limiter)
-    assert clock.slept == [7.0, 23.0]
-    assert meter.stops == [(103.0, 130.0)]

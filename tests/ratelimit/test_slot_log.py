@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay._ratelimit.lane import Lane, Place
-from momopay._ratelimit.slot_log import SlotLog
+from momopay._ratelimit.slot_log import Lane, Place, SlotLog
 
 
 def most_in_a_window(times: list[float], window: float) -> int:

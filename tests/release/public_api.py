@@ -67,7 +67,7 @@ def _described(path: str, value: Any) -> Iterator[str]:
         yield from (f"{path}.{name}: {told[name]}" for name in value.model_fields)
     elif is_dataclass(value):
         yield from (f"{path}.{field.name}: {field.type}" for field in fields(value))
-    elif "__init__" in vars(value):
+    elif "__init__" in vars(value) or value in {momopay.Client, momopay.AsyncClient}:  # they share theirs
         yield f"{path}{_signature(value.__init__)}"
     for name, member in inspect.getmembers_static(value):
         of_ours = any(name in vars(base) for base in value.__mro__ if base.__module__.startswith("momopay"))

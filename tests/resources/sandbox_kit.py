@@ -10,7 +10,7 @@ from momopay.sandbox import Fault, Sandbox
 
 AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=5.0)
 LOCAL_PHONE = "0712345678"
-MAY_HAVE_EXECUTED = [
+AMBIGUOUS = [
     (Fault.reset_after_commit, 1),
     (Fault.hang_after_commit, 1),
     (Fault.error_after_commit, 1),

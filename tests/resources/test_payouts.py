@@ -15,7 +15,7 @@ from models.kit import CHANNEL, PAYOUT, PHONE
 from momopay import settled
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
-from resources.sandbox_kit import AT_ONCE, MAY_HAVE_EXECUTED, paid, pay, prompt, pushed
+from resources.sandbox_kit import AMBIGUOUS, AT_ONCE, paid, pay, prompt, pushed
 
 
 def test_a_payout_is_sent_as_the_service_states(drive: Callable[..., Driver]) -> None:
@@ -104,7 +104,7 @@ def test_every_refusal_is_typed_and_moves_nothing(
 
 @pytest.mark.parametrize(
     ("call", "path", "kind", "fault", "payments"),
-    [(pay, "/b2c/payouts", "payout", *each) for each in (*MAY_HAVE_EXECUTED, (Fault.slow_drip, 1))]
+    [(pay, "/b2c/payouts", "payout", *each) for each in (*AMBIGUOUS, (Fault.slow_drip, 1))]
     + [(prompt, "/payments/stk", "fee", Fault.reset_after_commit, 1)],
 )
 def test_a_payment_with_an_ambiguous_end_is_sent_once_and_can_be_found(

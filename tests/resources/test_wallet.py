@@ -11,7 +11,7 @@ from drivers import Driver, hasty
 from models.kit import BALANCE, PHONE, TOP_UP
 from momopay.sandbox import Fault, Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, refused
-from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, MAY_HAVE_EXECUTED, paid, top_up
+from resources.sandbox_kit import AMBIGUOUS, AT_ONCE, LOCAL_PHONE, paid, top_up
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
@@ -65,7 +65,7 @@ def read_balances(sdk: Driver, times: int) -> None:
         sdk(lambda client: client.wallet.balance())
 
 
-@pytest.mark.parametrize(("fault", "_payments"), MAY_HAVE_EXECUTED)
+@pytest.mark.parametrize(("fault", "_payments"), AMBIGUOUS)
 def test_a_top_up_with_an_ambiguous_end_is_retried_under_its_key_and_prompts_once(
     sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int
 ) -> None:
@@ -82,7 +82,7 @@ def test_a_top_up_with_an_ambiguous_end_is_retried_under_its_key_and_prompts_onc
     assert paid(sandbox, "top_up") == 1
 
 
-@pytest.mark.parametrize(("fault", "_payments"), MAY_HAVE_EXECUTED)
+@pytest.mark.parametrize(("fault", "_payments"), AMBIGUOUS)
 def test_a_read_survives_what_is_transient(sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int) -> None:
     sandbox.fail_next("GET", "/wallets/service/balance", fault)
     assert sdk(hasty(lambda client: client.wallet.balance())).currency == "KES"

@@ -58,5 +58,5 @@ def page(browser: Page, sandbox: Sandbox) -> Page:
     browser.driver.get_log("browser")  # empties it of what earlier tests left
     browser.show(width=1280)
     browser.driver.get(f"{sandbox.url}/")
-    browser.until(lambda: browser.text("#link") == "live" and browser.text("#clock") != "--:--:--")
+    browser.until(lambda: browser.text("#link") == "connected" and browser.text("#clock") != "--:--:--")
     return browser

@@ -1,22 +1,22 @@
-"""Accounts: their ids and labels never give the key away, and a reset restores them in place."""
+"""Accounts: keys, settings, switches and profiles."""
 
+import json
+from base64 import b64encode
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
 import pytest
 
-from momopay.sandbox import Sandbox, Switches
-from momopay.sandbox._accounts import mask_key, tenant_id_of
-from sandbox.kit import KEY, Service, data
+from momopay.sandbox import Refusal, Sandbox, Switches
+from momopay.sandbox._accounts import key_of, mask_any_key, tenant_id_of
+from sandbox.kit import KEY, Service, client, data, refusal
 
 
 def test_an_id_is_derived_from_the_key() -> None:
     # Fixed: a state file of an earlier version has accounts under such ids.
     assert tenant_id_of("pk_test_suite") == "78c33a10-dceb-5edd-9262-ce46a82527d4"
-
-
-@pytest.mark.parametrize(
-    ("key", "label"), [("pk_test_a", "pk_test_a"), ("pk_test_abcd", "pk_test_abcd"), ("pk_test_abcde", "pk_test_…bcde")]
-)
-def test_a_key_is_shown_by_its_last_four_characters(key: str, label: str) -> None:
-    assert mask_key(key) == label
 
 
 def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) -> None:
@@ -39,3 +39,173 @@ def test_a_wrong_value_cannot_be_assigned(sandbox: Sandbox) -> None:
     for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
         with pytest.raises(ValueError, match=name):
             setattr(target, name, value)
+
+
+def test_an_account_is_read_and_changed(control: httpx.Client, sandbox: Sandbox) -> None:
+    account = data(control.post("/sandbox/account", json={"key": "pk_test_new"}))
+    assert (account["label"], account["b2c_balance"], account["kyc_approved"]) == ("pk_test_new", 1_000_000, True)
+    change = {
+        "kyc_approved": False,
+        "b2c_balance": 12.5,
+        "service_balance": 0,
+        "fee": 0,
+        "rate_limit": None,
+        "switches": {"created_status": 201},
+        "channels": [{"type": "TILL_NUMBER", "shortcode": "1", "name": "Till"}],
+    }
+    mine = sandbox.account("pk_test_new")
+    mine.switches.naming = "snake_case"
+    changed = data(control.post("/sandbox/account", json={"tenant_id": account["tenant_id"], "change": change}))
+    assert (mine.kyc_approved, mine.b2c_balance, mine.rate_limit) == (False, Decimal("12.5"), None)
+    assert (changed["switches"]["created_status"], changed["switches"]["naming"]) == (201, "snake_case")
+    assert [channel.name for channel in mine.channels] == ["Till"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        {},
+        {"key": 5},
+        {"tenant_id": "nope"},
+        {"key": KEY, "change": []},
+        {"key": KEY, "change": {"tenant_id": "x"}},
+        {"key": KEY, "change": {"kyc_approved": False, "fee": -1}},
+        {"key": KEY, "change": {"kyc_approved": False, "switches": {"naming": "kebab"}}},
+        {"key": KEY, "change": {"kyc_approved": False, "switches": {"nope": 1}}},
+        {"key": KEY, "change": {"kyc_approved": False, "switches": {"\ud800": 1}}},
+        {"key": KEY, "change": {"kyc_approved": False, "switches": 1}},
+        {"key": KEY, "change": {"b2c_balance": 1.001}},
+    ],
+)
+def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox, body: Any) -> None:
+    before = sandbox.account(KEY).model_dump()
+    assert refusal(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
+    assert sandbox.account(KEY).model_dump() == before
+
+
+def test_a_live_key_has_no_account(control: httpx.Client) -> None:
+    assert refusal(control.post("/sandbox/account", json={"key": "pk_live_a"})) == (401, "INVALID_API_KEY")
+
+
+TEXT = """
+[probe]
+format = 1
+[switches]
+naming = "snake_case"
+created_status = 201
+late_pin = true
+rate_window = "unknown"
+[facts]
+rate_limit = 60
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "service.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_every_account_has_the_switches(path: Path) -> None:
+    expected = Switches(naming="snake_case", created_status=201, late_pin=True)
+    with Sandbox(profile=path) as sandbox:
+        first = sandbox.account("pk_test_first")
+        assert first.switches == expected
+        first.switches.naming = "camelCase"
+        assert sandbox.account("pk_test_second").switches == expected
+        sandbox.reset()
+        assert first.switches == expected
+
+
+def test_accounts_of_a_state_file_have_them_too(path: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with Sandbox(state=state) as sandbox:
+        sandbox.account("pk_test_first").fee = Decimal(5)
+    with Sandbox(state=state, profile=path) as sandbox:
+        account = sandbox.account("pk_test_first")
+        assert account.fee == Decimal(5)
+        assert account.switches.created_status == 201
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nonsense", "not a profile"),
+        ("[facts]\n", "not a profile"),
+        ("switches = 1\n", "not a profile"),
+        ("[switches]\nnamimg = 'snake_case'\n", "namimg"),
+        ("[switches]\nnaming = 'kebab-case'\n", "naming"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(path: Path, text: str, reason: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ValueError, match=reason):
+        Sandbox(profile=path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        Sandbox(profile=tmp_path / "nowhere.toml")
+
+
+def basic(text: str) -> str:
+    return f"Basic {b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("pk_test_abcdefgh", "pk_test_…efgh"),
+        ("pk_test_abcd", "pk_test_abcd"),
+        ("pk_live_abcdefgh", "pk_live_…"),
+        ("hunter2-hunter2", "…"),
+    ],
+)
+def test_a_key_is_shown_by_its_last_four_characters_at_most(key: str, shown: str) -> None:
+    assert mask_any_key(key) == shown
+
+
+@pytest.mark.parametrize(
+    ("authorization", "key"),
+    [(basic("pk_test_a:"), "pk_test_a"), (basic("k:some:password"), "k"), (basic("k:").replace("Basic", "bASIC"), "k")],
+)
+def test_the_user_name_is_the_key_and_the_password_is_ignored(authorization: str, key: str) -> None:
+    assert key_of(authorization) == key
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "", "Basic", "Basic ???", "Bearer pk_test_a", basic("pk_test_a"), "Basic /w=="]
+)
+def test_no_readable_key(authorization: str | None) -> None:
+    with pytest.raises(Refusal, match="INVALID_API_KEY"):
+        key_of(authorization)
+
+
+@pytest.mark.parametrize("key", ["", "pk_test_", "pk_live_a", "sk_test_a"])
+def test_any_other_key_than_a_test_key_is_refused(sandbox: Sandbox, key: str) -> None:
+    with client(sandbox.base_url, key) as api:
+        assert refusal(api.post("/payments/stk")) == (401, "INVALID_API_KEY")
+
+
+def test_a_request_without_credentials_learns_the_scheme(sandbox: Sandbox) -> None:
+    response = httpx.get(f"{sandbox.base_url}/transactions", trust_env=False)
+    assert refusal(response) == (401, "INVALID_API_KEY")
+    assert response.headers["www-authenticate"].startswith("Basic ")
+
+
+def test_each_key_is_an_account_with_a_rate_limit_of_its_own(sandbox: Sandbox, api: httpx.Client) -> None:
+    sandbox.account(KEY).rate_limit = 60
+    mine = data(api.get("/wallets/service/balance"))
+    for _ in range(59):
+        data(api.get("/transactions"))
+    sandbox.advance(20)
+    response = api.get("/wallets/service/balance")
+    assert refusal(response) == (429, "RATE_LIMIT_EXCEEDED")
+    assert response.json()["error"]["details"] == {"limit": 60, "remaining": 0, "resetInSeconds": 40}
+    assert response.headers["retry-after"] == "40"
+    with client(sandbox.base_url, "pk_test_other") as other:
+        assert data(other.get("/wallets/service/balance"))["tenantId"] != mine["tenantId"]
+        sandbox.advance(40)
+    data(api.get("/transactions"))

@@ -1,6 +1,7 @@
-"""The envelope around every answer, and the switches of status and body."""
+"""The application: the envelope around everything, and the pages."""
 
 import httpx
+import pytest
 
 from momopay.sandbox import Sandbox
 from sandbox.kit import KEY, Service, data, refusal
@@ -41,3 +42,15 @@ def test_the_answer_to_a_deletion_is_a_switch(service: Service, sandbox: Sandbox
     sandbox.account(KEY).switches.delete_answer = "empty"
     response = service.api.delete(path + data(service.channel())["id"])
     assert (response.status_code, response.content) == (204, b"")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_a_page_may_run_its_own_script_only(control: httpx.Client, path: str) -> None:
+    response = control.get(path)
+    assert response.headers["content-type"].startswith("text/html")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "https://" not in response.text
+    assert "innerHTML" not in response.text

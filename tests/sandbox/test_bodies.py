@@ -1,4 +1,4 @@
-"""Request bodies: what is JSON, which fields are refused, and what the limits are."""
+"""Request bodies: exact amounts, phone numbers, and what is refused."""
 
 import json
 from decimal import Decimal
@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from momopay.sandbox import Refusal, Sandbox
 from momopay.sandbox._bodies import (
@@ -15,9 +17,11 @@ from momopay.sandbox._bodies import (
     PayoutBody,
     StkBody,
     TopUpBody,
+    normalise_phone,
     parse_json,
     read_body,
 )
+from momopay.sandbox._records import json_number
 from sandbox.kit import KEY, Service, data, refusal
 
 VALID: dict[type[Body], dict[str, Any]] = {
@@ -50,8 +54,7 @@ def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
 
 
 def test_numbers_are_exact() -> None:
-    assert parse_json(b"[0.1, 1]") == [Decimal("0.1"), Decimal(1)]
-    assert isinstance(parse_json(b"1", integer=int), int)
+    assert parse_json(b'{"a": [0.1, 1]}') == {"a": [Decimal("0.1"), Decimal(1)]}
 
 
 @pytest.mark.parametrize(
@@ -129,3 +132,60 @@ def test_a_body_over_1_mib_is_refused(api: httpx.Client, sandbox: Sandbox) -> No
     assert refusal(api.post("/payments/stk", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     # Kept to one byte over the limit, so that a client cannot fill the memory.
     assert len(sandbox.requests[0].body) == (1 << 20) + 1
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [("1", "1"), ("100.00", "100"), ("0.10", "0.1"), ("250.5", "250.5"), ("999999999.99", "999999999.99")],
+)
+def test_money_is_a_json_number_exact_to_the_cent(amount: str, text: str) -> None:
+    assert repr(json_number(Decimal(amount))) == text
+
+
+@pytest.mark.parametrize(
+    ("phone", "normal"),
+    [
+        ("0712345678", "254712345678"),
+        ("0112345678", "254112345678"),
+        ("+254712345678", "254712345678"),
+        ("254712345678", "254712345678"),
+    ],
+)
+def test_the_four_forms_become_one(phone: str, normal: str) -> None:
+    assert normalise_phone(phone) == normal
+
+
+@pytest.mark.parametrize(
+    "phone",
+    [
+        "",
+        "712345678",
+        "0812345678",
+        "07123456789",
+        "071234567",
+        "0712 345 678",
+        "0712-345-678",
+        "(0712)345678",
+        "+2540712345678",
+        "00254712345678",
+        "+255712345678",
+        "0712345678\n",
+        "071234567\u0668",
+        "\u0660712345678",
+    ],
+)
+def test_any_other_text_is_refused(phone: str) -> None:
+    with pytest.raises(Refusal, match="INVALID_PHONE"):
+        normalise_phone(phone)
+
+
+@given(st.text(max_size=16))
+def test_no_text_becomes_anything_but_a_whole_number(phone: str) -> None:
+    try:
+        normal = normalise_phone(phone)
+    except Refusal:
+        return
+    assert len(normal) == 12
+    assert normal.isascii()
+    assert normal.isdigit()
+    assert normal.startswith("254")

@@ -1,11 +1,15 @@
-"""Callbacks: what they say, when they come, and how faults misdirect them."""
+"""Callbacks: payloads, retries, and what can go wrong with them."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from momopay.sandbox._records import Delivery, PostResult
 from sandbox.kit import KEY, Receiver, Service, client, transaction_id
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def offsets(sandbox: Sandbox) -> list[float]:
@@ -190,3 +194,10 @@ def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox
     assert len(receiver.bodies) == 3, "another account's callback releases nothing"
     sandbox.advance(1)
     assert receiver.bodies[-1]["transaction"]["id"] == transaction_id(alone)
+
+
+def test_a_missed_answer_limit_comes_before_the_delay() -> None:
+    missed, refused = PostResult(error="no answer", timed_out=True), PostResult(status=302)
+    delivery = Delivery("tenant", "transaction", "http://localhost/", {}, posts_left=6)
+    dues = [delivery.next_attempt(result, START) for result in (missed, refused, missed)]
+    assert [due and (due - START).total_seconds() for due in dues] == [40, 30, 90]

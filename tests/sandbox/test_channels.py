@@ -49,7 +49,7 @@ def test_a_paybill_needs_an_account_number(service: Service, api: httpx.Client) 
     assert refusal(service.channel(type="PAYBILL")) == (400, "VALIDATION_ERROR")
     paybill = data(service.channel(type="PAYBILL", accountNumber="A1"))
     assert paybill["accountNumber"] == "A1"
-    assert refusal(api.patch(f"{PATH}/{paybill['id']}", json={"accountNumber": None})) == (400, "VALIDATION_ERROR")
+    assert refusal(api.patch(f"{PATH}/{paybill['id']}", json={"accountNumber": None})) == (409, "VALIDATION_ERROR")
     assert data(service.channel(accountNumber="unused"))["accountNumber"] is None
     send_money = data(service.channel(type="SEND_MONEY", accountNumber="x"))
     assert data(api.patch(f"{PATH}/{send_money['id']}", json={"accountNumber": None}))["accountNumber"] is None

@@ -1,64 +1,164 @@
-"""The bytes of misbehaviour, on real sockets."""
+"""Faults on a socket, and requests without one."""
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
+from typing import Any
 
+import anyio
+import httpx
 import pytest
+import trio
 
-from momopay.sandbox import _connections
-from momopay.sandbox._connections import Connections, RawResponse, SocketConnection
+from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
+from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
+from patience import until
+from sandbox.kit import KEY, Receiver
 
-RESPONSE = RawResponse(201, [(b"content-type", b"text/plain"), (b"content-length", b"6")], b"answer")
-HEAD = b"HTTP/1.1 201 Sandbox\r\ncontent-type: text/plain\r\ncontent-length: 6\r\nconnection: close\r\n\r\n"
-Act = Callable[[Connections, asyncio.Transport], Awaitable[None] | None]
-
-
-def received(act: Act) -> list[bytes]:
-    """Return what a client reads, piece by piece, of a connection that is acted on."""
-
-    async def run() -> list[bytes]:
-        here, there = socket.socketpair()
-        with there:
-            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=here)
-            there.setblocking(False)
-            done = act(Connections(), transport)
-            reading = asyncio.create_task(pieces_of(there))
-            if done is not None:
-                await done
-            return await reading
-
-    return asyncio.run(run())
+BASE = "http://127.0.0.1/v1"
+SALARY: dict[str, Any] = {"amount": 100, "phone": "0712345678", "reference": "SAL-1"}
+Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 
 
-async def pieces_of(client: socket.socket) -> list[bytes]:
-    loop, pieces = asyncio.get_running_loop(), list[bytes]()
-    while piece := await loop.sock_recv(client, 1000):
-        pieces.append(piece)
-    return pieces
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with closing(Sandbox()) as sandbox:
+        yield sandbox
 
 
-def test_a_response_as_bytes() -> None:
-    assert RESPONSE.encode() == HEAD + b"answer"
-    assert RESPONSE.encode(content_length=False) == HEAD.replace(b"content-length: 6\r\n", b"") + b"answer"
+@pytest.fixture(params=["asyncio", "trio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return trio.run if request.param == "trio" else lambda work: asyncio.run(work())
 
 
-def test_truncated_is_the_head_and_half_of_the_body() -> None:
-    pieces = received(lambda connections, to: SocketConnection(to, connections).truncate(RESPONSE, content_length=True))
-    assert b"".join(pieces) == HEAD + b"ans"
+def client_of(sandbox: Sandbox, **options: Any) -> AsyncClient:
+    return AsyncClient(KEY, base_url=BASE, budget=None, transport=httpx.ASGITransport(sandbox.app), **options)
 
 
-def test_a_slow_drip_comes_byte_by_byte_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0.0002)
-    pieces = received(lambda connections, to: SocketConnection(to, connections).drip(RESPONSE))
-    assert b"".join(pieces) == HEAD + b"answer"
-    assert len(pieces) > len(HEAD) / 2
+def payouts(sandbox: Sandbox) -> int:
+    return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
 
 
-def test_what_is_held_after_the_end_is_aborted_at_once() -> None:
-    def act(connections: Connections, transport: asyncio.Transport) -> None:
-        connections.abort_all()
-        connections.hold(transport)
-        assert connections.held == set()
+def test_a_payment_from_its_request_to_its_callback(sandbox: Sandbox, receiver: Receiver, run: Run) -> None:
+    async def pay() -> None:
+        async with client_of(sandbox) as client:
+            sent = await client.payouts.initiate(**SALARY, callback_url=receiver.url)
+            await anyio.to_thread.run_sync(sandbox.advance, 3600)
+            ended = await client.transactions.get(sent)
+            assert ended.status == TransactionStatus.SUCCESS
 
-    assert received(act) == []
+    run(pay)
+    assert [each["transaction"]["status"] for each in receiver.bodies] == ["SUCCESS"]
+    assert payouts(sandbox) == 1
+
+
+def test_several_event_loops_use_one_sandbox_at_once(sandbox: Sandbox) -> None:
+    async def pay(name: str) -> None:
+        async with client_of(sandbox) as client:
+            await client.payouts.initiate(amount=100, phone="0712345678", reference=name)
+
+    def run(name: str) -> None:
+        asyncio.run(pay(name))
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "abcdefgh"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert payouts(sandbox) == 8
+
+
+def test_the_server_has_the_same_state(sandbox: Sandbox) -> None:
+    async def pay() -> None:
+        async with client_of(sandbox) as client:
+            await client.payouts.initiate(**SALARY)
+
+    asyncio.run(pay())
+    with sandbox, httpx.Client(base_url=sandbox.base_url, auth=(KEY, ""), trust_env=False) as http:
+        assert http.get("/transactions").json()["data"]["overview"]["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "committed"),
+    [(Fault.refuse, 0), (Fault.reset_before_read, 0), (Fault.reset_after_commit, 1), (Fault.truncated, 1)],
+)
+def test_a_fault_that_breaks_the_connection_raises(sandbox: Sandbox, fault: Fault, committed: int, run: Run) -> None:
+    async def pay() -> None:
+        async with client_of(sandbox) as client:
+            sandbox.fail_next("POST", "/b2c/payouts", fault)
+            with pytest.raises(OutcomeUnknownError):
+                await client.payouts.initiate(**SALARY)
+
+    run(pay)
+    assert payouts(sandbox) == committed
+
+
+def test_a_request_that_hangs_ends_with_its_caller(sandbox: Sandbox, run: Run) -> None:
+    async def read() -> None:
+        async with client_of(sandbox, timeout=0.05, max_attempts=1) as client:
+            sandbox.fail_next("GET", "/transactions", Fault.hang_after_commit)
+            with pytest.raises(APIConnectionError, match="within the timeout"):
+                await client.transactions.list()
+            assert (await client.with_options(timeout=30.0).transactions.list()).items == []
+
+    run(read)
+
+
+def test_close_ends_a_request_that_hangs(sandbox: Sandbox) -> None:
+    async def read() -> None:
+        async with client_of(sandbox, max_attempts=1) as client:
+            sandbox.fail_next("GET", "/transactions", Fault.hang_after_commit)
+            async with anyio.create_task_group() as group:
+                group.start_soon(close_soon)
+                with pytest.raises(APIConnectionError, match="the sandbox ended the connection"):
+                    await client.transactions.list()
+            with pytest.raises(RuntimeError, match="not running"):
+                await client.transactions.list()
+
+    def close() -> None:
+        until(lambda: sandbox.requests, "the request is under way")
+        sandbox.close()
+
+    async def close_soon() -> None:
+        await anyio.to_thread.run_sync(close)
+
+    asyncio.run(read())
+
+
+def test_a_slow_drip_and_a_body_without_its_end(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0)
+
+    async def read() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(sandbox.app), base_url=BASE, auth=(KEY, "")) as http:
+            whole = await http.get("/transactions")
+            sandbox.fail_next("GET", "/transactions", Fault.slow_drip)
+            assert (await http.get("/transactions")).json()["data"] == whole.json()["data"]
+            sandbox.fail_next("GET", "/transactions", Fault.truncated, content_length=False)
+            cut = await http.get("/transactions")
+            assert whole.content.startswith(cut.content[:10])
+            assert 10 < len(cut.content) < len(whole.content)
+
+    run(read)
+
+
+def test_the_pages_are_there_too(sandbox: Sandbox) -> None:
+    async def read() -> None:
+        transport = httpx.ASGITransport(sandbox.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            assert (await http.get("/")).headers["content-type"].startswith("text/html")
+            assert (await http.post("/sandbox/advance", json={"seconds": 10})).json()["success"] is True
+
+    asyncio.run(read())
+
+
+def test_an_app_that_is_never_called_ends_with_close() -> None:
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "momopay-sandbox"]
+
+    before = threads()
+    sandbox = Sandbox()
+    assert sandbox.app is sandbox.app
+    assert len(threads()) == len(before) + 1
+    sandbox.close()
+    assert threads() == before

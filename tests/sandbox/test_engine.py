@@ -1,7 +1,8 @@
-"""Time, callbacks and the end of a sandbox, seen from outside."""
+"""Virtual time, what happens as it passes, and the POSTs of callbacks."""
 
+import asyncio
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
+from momopay.sandbox._engine import CallbackSender
+from momopay.sandbox._records import PostResult
 from patience import until
 from sandbox.kit import KEY, BusyReceiver, Receiver, Service, data, own_sandbox, transaction_id
 
@@ -54,7 +57,8 @@ def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiv
         assert busy.arrived.wait(30)
         mover = threading.Thread(target=sandbox.advance, args=(0,))
         mover.start()
-        until(lambda: vars(sandbox)["_runner"].engine.clock.held, "advance holds the clock")
+        mover.join(0.05)
+        assert mover.is_alive()
         busy.release.set()
         mover.join()
         assert [record.status for record in sandbox.callbacks] == [200]
@@ -70,7 +74,7 @@ def test_a_request_takes_nothing_that_an_advance_has_to_take(
     assert busy.arrived.wait(30)
     service.read(sent[1])
     # The second callback is due at the same instant, and waits for the answer to the first.
-    assert len(vars(sandbox)["_runner"].engine._posts) == 1
+    assert len(receiver.bodies) == 1
     busy.release.set()
     mover.join()
     assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(one) for one in sent]
@@ -145,3 +149,61 @@ def test_close_ends_an_advance_that_waits_for_an_answer(
     busy.release.set()
     assert seen == [503]
     assert caplog.records == []
+
+
+def test_it_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as frozen:
+        frozen.setattr("time.monotonic", lambda: 1e9)  # as freezegun does
+        sandbox = Sandbox().start()
+        begun = sandbox.now
+        assert httpx.get(f"{sandbox.base_url}/transactions", auth=("pk_test_a", "")).is_success
+    sandbox.close()  # whose timers were set while the time stood still
+    assert sandbox.now - begun < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("speed", [-1, 1_000_001, float("inf"), float("nan")])
+def test_an_impossible_speed_is_refused(speed: float) -> None:
+    with pytest.raises(ValueError, match="speed"):
+        Sandbox(speed=speed).start()
+
+
+def post(url: str, *, limit: float | None = None, hosts: tuple[str, ...] = ()) -> PostResult:
+    async def run() -> PostResult:
+        sender = CallbackSender(1.0, hosts)
+        sender.limit = limit or sender.limit
+        try:
+            return await sender.post(url, {"event": "transaction.updated"})
+        finally:
+            await sender.close()
+
+    return asyncio.run(run())
+
+
+def test_the_result_is_the_status_and_the_beginning_of_the_answer(receiver: Receiver) -> None:
+    receiver.text = b"x" * 100_000
+    receiver.answer = lambda _body: 418
+    assert post(receiver.url) == PostResult(418, "x" * 500)
+    assert receiver.bodies == [{"event": "transaction.updated"}]
+
+
+def test_a_receiver_that_is_not_there(receiver: Receiver) -> None:
+    receiver.close()
+    result = post(receiver.url)
+    assert result.status is None
+    assert "ConnectError" in (result.error or "")
+
+
+def test_an_answer_that_does_not_come_in_time(receiver: Receiver) -> None:
+    busy = BusyReceiver(receiver)
+    assert post(receiver.url, limit=0.02) == PostResult(error="no answer within 30 seconds", timed_out=True)
+    busy.release.set()
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [(0.0, 30.0), (1.0, 30.0), (10.0, 3.0), (1000.0, 1.0)])
+def test_the_limit_is_30_virtual_seconds_and_one_real_one_at_least(speed: float, seconds: float) -> None:
+    async def limit() -> float:
+        sender = CallbackSender(speed)
+        await sender.close()
+        return sender.limit
+
+    assert asyncio.run(limit()) == seconds

@@ -1,6 +1,5 @@
 """Each fault as a client sees it, and whether the payment was made."""
 
-import asyncio
 import json
 import socket
 import threading
@@ -12,7 +11,7 @@ import pytest
 
 from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
 from patience import until
-from sandbox.kit import KEY, Receiver, Service, client, data, own_sandbox, refusal
+from sandbox.kit import KEY, Receiver, Service, client, data, own_sandbox, refusal, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")
 BROKEN = (httpx.ReadError, httpx.RemoteProtocolError)
@@ -28,12 +27,6 @@ def payouts(sandbox: Sandbox) -> int:
 
 def connected(sandbox: Sandbox) -> socket.socket:
     return socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0), timeout=30)
-
-
-def held_by(sandbox: Sandbox) -> set[asyncio.Transport]:
-    runner: Any = vars(sandbox)["_runner"]
-    held: set[asyncio.Transport] = runner._connections.held
-    return held
 
 
 @pytest.mark.parametrize(
@@ -141,7 +134,7 @@ def test_closing_waits_for_no_fault(fault: Fault) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(lambda: held_by(sandbox), "the connection is held")
+        until(lambda: sandbox.requests, "the request is under way")
         sandbox.close()
         thread.join()
     assert failed.is_set()
@@ -152,12 +145,6 @@ def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, san
     assert api.get("/transactions/a%2Fb").status_code == 502
     assert sandbox.requests[-1].path == "/transactions/a%2Fb"
     assert refusal(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
-
-
-def test_a_fault_applies_whatever_the_query_is(api: httpx.Client, sandbox: Sandbox) -> None:
-    sandbox.fail_next("GET", "/transactions", Fault.error_before_commit)
-    assert api.get("/wallets/service/balance").status_code == 200
-    assert api.get("/transactions?limit=5").status_code == 500
 
 
 def test_a_refused_payment_uses_up_its_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
@@ -197,7 +184,61 @@ def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCapture
     with Sandbox() as sandbox:
         half = connected(sandbox)
         half.sendall(HALF_A_PAYOUT)
-        until(lambda: held_by(sandbox), "the request is being read")
+        until(lambda: sandbox.requests, "the request is being read")
     half.close()
     assert caplog.records == []
     assert sandbox.ledger == []
+
+
+NAMED = {
+    Fault.other_transaction: {"transactionId", "transaction_id"},
+    Fault.other_amount: {"amount"},
+    Fault.other_phone: {"phone", "phone_number"},
+    Fault.other_reference: {"reference", "accountReference", "external_reference"},
+}
+
+
+def difference(shown: dict[str, Any], true: dict[str, Any]) -> set[str]:
+    return {name for name in shown if name in true and shown[name] != true[name]}
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_an_acceptance_that_names_another_was_executed_as_asked(
+    service: Service, sandbox: Sandbox, fault: Fault
+) -> None:
+    earlier = transaction_id(service.payout(reference="SAL-1"))
+    sandbox.fail_next("POST", "/b2c/payouts", fault)
+    shown = data(service.payout())
+    made = [each for each in sandbox.ledger if each.kind is MovementKind.payout][-1]
+    true = {"transactionId": made.transaction_id, "amount": 250.5, "phone": made.phone, "reference": "SAL-7"}
+    assert made.reference == "SAL-7"
+    assert len(difference(shown, true)) == 1
+    assert difference(shown, true) <= NAMED[fault]
+    if fault is Fault.other_transaction:
+        assert shown["transactionId"] == earlier
+
+
+@pytest.mark.parametrize("naming", ["camelCase", "snake_case"])
+@pytest.mark.parametrize("fault", NAMED)
+def test_so_may_a_read(service: Service, sandbox: Sandbox, fault: Fault, naming: Any) -> None:
+    sandbox.account(KEY).switches.naming = naming
+    initiated = service.payout()
+    true = service.read(initiated)
+    sandbox.fail_next("GET", "/transactions/{id}", fault)
+    changed = difference(service.read(initiated), true)
+    assert len(changed) == 1
+    assert changed <= NAMED[fault]
+    assert service.read(initiated) == true
+
+
+def test_the_only_transaction_of_an_account_gets_an_id_that_nobody_has(service: Service, sandbox: Sandbox) -> None:
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.other_transaction)
+    assert transaction_id(service.payout()) != sandbox.ledger[0].transaction_id
+
+
+def test_what_shows_no_transaction_stays_as_it_is(service: Service, sandbox: Sandbox) -> None:
+    for _ in range(2):
+        sandbox.fail_next("POST", "/b2c/payouts", Fault.other_amount)
+        assert service.payout(amount=1).status_code == 400
+    sandbox.fail_next("GET", "/transactions", Fault.other_amount)
+    assert data(service.api.get("/transactions"))["items"] == []

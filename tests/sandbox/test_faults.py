@@ -3,13 +3,11 @@
 import pytest
 
 from momopay.sandbox import Fault, Sandbox
-from momopay.sandbox._faults import FaultPlan
+from momopay.sandbox._faults import FaultPlan, PlannedFault
 
 
 def plan_for(path: str, times: int = 1) -> FaultPlan:
-    plan = FaultPlan()
-    plan.add("get", path, Fault.html_502, times)
-    return plan
+    return FaultPlan([PlannedFault("get", path, Fault.html_502, times)])
 
 
 @pytest.mark.parametrize("path", ["/transactions/*", "transactions/{id}", "transactions/*", "/transactions/{}"])
@@ -28,7 +26,7 @@ def test_the_rest_of_a_path_is_taken_literally() -> None:
 
 def test_first_planned_first_applied_and_as_often_as_planned() -> None:
     plan = plan_for("/transactions/{id}", times=2)
-    plan.add("GET", "/transactions/b", Fault.refuse)
+    plan.waiting.append(PlannedFault("GET", "/transactions/b", Fault.refuse))
     taken = [plan.take("GET", f"/transactions/{name}") for name in "abbb"]
     assert [planned and planned.fault for planned in taken] == ["html_502", "html_502", "refuse", None]
 

@@ -14,22 +14,13 @@ DRIVERS = {
     "__init__",
     "__main__",
     "_app",
-    "_callback_sender",
     "_connections",
     "_control_api",
     "_engine",
-    "_envelope",
     "_fault_middleware",
-    "_guard",
-    "_in_process",
-    "_pages",
-    "_routes",
-    "_runner",
     "_sandbox",
     "_server",
-    "_snapshot",
     "_store",
-    "_wall_clock",
 }
 DRIVEN = {"asyncio", "fastapi", "starlette", "uvicorn", "httpx", "threading", "socket", "time", "sqlite3"}
 

@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay.sandbox import MovementKind, Outcome, Refusal, Sandbox, phone_for
-from momopay.sandbox import _callbacks as callbacks
 from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
-from momopay.sandbox._deliveries import PostResult
 from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
+from momopay.sandbox._records import PostResult, Status, Transaction
 from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._transactions import Status
 from sandbox.kit import KEY, Receiver, Service, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,12 +36,13 @@ STEPS = st.lists(
 
 
 def run_until(state: ServiceState, until: datetime) -> None:
-    while entry := state.scheduler.pop(until):
-        due, _, what, subject = entry
-        if what == "transaction":
+    while entry := state.pop_due(until):
+        due, subject = entry
+        if isinstance(subject, Transaction):
             lifecycle.take_step(state, subject, due)
-        elif delivery := callbacks.take_due(state, subject, due):
-            callbacks.report(state, delivery, PostResult(status=500), due, due)
+        else:
+            subject.due = None
+            lifecycle.report(state, subject, PostResult(status=500), due, due)
 
 
 def act(state: ServiceState, account_state: AccountState, step: tuple[str, Outcome, Decimal], now: datetime) -> None:

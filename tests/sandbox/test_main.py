@@ -1,17 +1,13 @@
 """`python -m momopay.sandbox`."""
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 import momopay.sandbox
@@ -64,23 +60,6 @@ def test_both_signals_stop_it(number: signal.Signals) -> None:
     assert not stop.is_set()
     signal.raise_signal(number)
     assert stop.is_set()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_the_program_serves_until_a_signal() -> None:
-    program = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )
-    assert program.stdout is not None
-    url = program.stdout.readline().split()[1]
-    assert httpx.get(f"{url}/transactions", trust_env=False).status_code == 401
-    program.send_signal(signal.SIGTERM)
-    _, errors = program.communicate(timeout=60)
-    assert (program.returncode, errors) == (0, "")
 
 
 def test_as_a_service_it_answers_under_the_names_that_were_given_and_posts_to_them(

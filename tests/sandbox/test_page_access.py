@@ -127,7 +127,7 @@ def test_forms_are_sent_by_enter_and_the_focus_survives_what_arrives(
     page = busy_page
     page.fill("#outcome-form [name=times]", "7")
     page.press(ENTER)
-    page.until(lambda: "next 7 prompts" in page.text("#outcomes"))
+    page.until(lambda: "Next 7 times, prompt" in page.text("#outcomes"))
     page.script("document.querySelector('#accounts button').focus()")
     service.payout()
     sandbox.advance(1)

@@ -6,29 +6,23 @@ from decimal import Decimal
 import httpx
 import pytest
 
-import momopay
 from momopay.sandbox import Outcome, Sandbox, phone_for
-from sandbox.browser import WAIT, Page
+from sandbox.browser import Page
 from sandbox.kit import KEY, Receiver, Service, data, transaction_id
 
 pytestmark = pytest.mark.browser
 
-
-def test_the_sdk_prompts_the_page_pays_and_the_wait_ends(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
-    with momopay.Client(KEY, base_url=sandbox.base_url) as client:
-        prompt = client.stk.initiate(
-            amount=75, phone=phone_for(Outcome.by_hand), account_reference="TEA-1", callback_url=receiver.url
-        )
-        page.until(page.shows_prompt)
-        assert "TEA-1" in page.text("#prompt")
-        page.click("#pin")
-        page.until(lambda: "PROCESSING" in page.text("#transactions"))
-        page.click('[data-seconds="60"]')
-        soon = momopay.PollSchedule(first=0.1, every=0.1, limit=WAIT)
-        assert client.transactions.wait(prompt, schedule=soon).status == "SUCCESS"
-        page.until(lambda: "transaction.success" in page.text("#callbacks"))
-        callback = momopay.parse_callback(receiver.bodies[0])
-        assert client.transactions.confirm(callback).transaction_id == prompt.transaction_id
+# Words of letters, digits and _ that are on more than one line.
+BROKEN_WORDS = """(() => {
+  const broken = [], walker = document.createTreeWalker(document.getElementById("operations"), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) for (const found of walker.currentNode.data.matchAll(/\\w+/g)) {
+    const range = document.createRange();
+    range.setStart(walker.currentNode, found.index);
+    range.setEnd(walker.currentNode, found.index + found[0].length);
+    if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) broken.push(found[0]);
+  }
+  return broken;
+})()"""
 
 
 def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
@@ -77,20 +71,33 @@ def test_what_callers_send_is_shown_as_text(page: Page, service: Service) -> Non
     assert page.script("return document.querySelectorAll('#transactions img, #transactions b').length") == 0
 
 
-def test_several_accounts_and_prompts(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_the_newest_prompt_of_all_accounts_is_shown_and_arrows_lead_to_the_others(
+    page: Page, sandbox: Sandbox, service: Service
+) -> None:
     service.stk(amount=11, phone=phone_for(Outcome.by_hand))
-    service.stk(amount=12, phone=phone_for(Outcome.by_hand))
-    page.until(lambda: page.text("#prompt-count") == "1 OF 2")
-    assert page.text("#prompt-amount") == "11.00"
     with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_second", ""), trust_env=False) as api:
-        data(Service(api).payout())
-    page.until(lambda: "999,749.50" in page.text("#accounts"))
-    tenant = sandbox.account("pk_test_second").tenant_id
-    choose = "const box = document.getElementById('account'); box.dispatchEvent(new Event('change'))"
-    page.script(choose.replace("; ", f"; box.value = {tenant!r}; "))
+        newer = Service(api).stk(amount=12, phone=phone_for(Outcome.by_hand))
+        page.until(lambda: page.text("#prompt-count") == "1 of 2")
+        assert (page.text("#prompt-amount"), page.text("#prompt-account")) == ("12.00", "pk_test_…cond")
+        page.click("#older")
+        assert (page.text("#prompt-amount"), page.text("#prompt-count")) == ("11.00", "2 of 2")
+        page.click("#newer")
+        page.click("#pin")
+        page.until(lambda: page.text("#prompt-amount") == "11.00")
+        assert Service(api).read(newer)["status"] == "PROCESSING"
+    page.choose("#account", sandbox.account("pk_test_second").tenant_id)
     page.until(lambda: not page.shows_prompt())
     assert page.text("#n-transactions") == "1"
     assert KEY not in page.text("#accounts")
+
+
+def test_twenty_accounts_leave_the_rest_of_the_page_in_sight(page: Page, sandbox: Sandbox) -> None:
+    for number in range(20):
+        with httpx.Client(base_url=sandbox.base_url, auth=(f"pk_test_shop{number:02}", ""), trust_env=False) as api:
+            data(Service(api).payout())
+    page.until(lambda: "pk_test_…op19" in page.text("#accounts tr"))
+    assert page.count("#accounts tr") >= 20
+    assert page.value("document.getElementById('transactions').getBoundingClientRect().top < innerHeight") is True
 
 
 def test_a_prompt_may_be_sent_from_the_page(page: Page, sandbox: Sandbox) -> None:
@@ -122,12 +129,19 @@ def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, sand
     assert page.driver.get_log("browser") == []
 
 
-def test_the_description_of_the_api(page: Page, sandbox: Sandbox) -> None:
-    page.driver.get(f"{sandbox.url}/docs")
-    page.until(lambda: "/v1/payments/stk" in page.text("#operations"))
-    page.click("summary")
-    assert "accountReference" in page.text("#operations")
-    assert page.script("return document.querySelectorAll('#operations > details').length") == 11
+def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Page, sandbox: Sandbox) -> None:
+    account = sandbox.account(KEY)
+    account.switches.created_status = 201
+    page.driver.get(f"{sandbox.url}/docs?account={account.tenant_id}")
+    page.until(lambda: page.count("#operations > details") == 11)
+    page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    shown = page.text("#operations")
+    for text in ("/v1/payments/stk", "accountReference", "201", "400 CHANNEL_NOT_FOUND"):
+        assert text in shown
+    for width in (390, 1280):
+        page.show(width=width)
+        assert page.value(BROKEN_WORDS) == []
+        assert page.value("document.documentElement.scrollWidth <= innerWidth") is True
     assert page.driver.get_log("browser") == []
 
 

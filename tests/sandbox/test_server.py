@@ -1,11 +1,17 @@
-"""The listening socket, and the connection of a request."""
+"""The server: heads that do not come, and how quickly it ends."""
 
+import signal
 import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import httpx
 import pytest
 
-from momopay.sandbox import Sandbox
-from momopay.sandbox._server import Server, listen
+from momopay.sandbox import Sandbox, _server
+from momopay.sandbox._server import listen
 
 
 def test_it_listens_on_loopback_without_delay() -> None:
@@ -14,11 +20,52 @@ def test_it_listens_on_loopback_without_delay() -> None:
         assert listener.proto == socket.IPPROTO_TCP
 
 
-def test_an_impossible_port() -> None:
+def test_an_impossible_port_is_refused() -> None:
     with pytest.raises(OverflowError):
-        listen(99_999_999)
+        listen(1 << 20)
 
 
-def test_a_client_that_has_hung_up_has_no_connection(sandbox: Sandbox) -> None:
-    server: Server = vars(sandbox)["_runner"].server
-    assert server.transport_of({"client": ("127.0.0.1", 1)}) is None
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "])
+def test_a_head_that_does_not_come_closes_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    assert _server.HEAD_LIMIT == 30
+    monkeypatch.setattr(_server, "HEAD_LIMIT", 0.1)
+    with Sandbox() as sandbox:
+        port = httpx.URL(sandbox.url).port or 0
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(sent)
+            assert client.recv(1) == b""
+
+
+def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_server, "HEAD_LIMIT", 0.1)
+    with Sandbox() as sandbox:
+        port = httpx.URL(sandbox.url).port or 0
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"POST /v1/payments/stk HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
+            time.sleep(0.2)
+            client.sendall(b"}")
+            assert client.recv(100).startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_the_program_serves_until_a_signal_and_ends_at_once() -> None:
+    source = str(Path(_server.__file__).parents[2])
+    program = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": source},
+    )
+    assert program.stdout is not None
+    url = program.stdout.readline().split()[1]
+    with httpx.Client(trust_env=False) as http:
+        assert http.get(f"{url}/transactions").status_code == 401
+        # With an idle connection and an open page, which uvicorn would wait for.
+        with http.stream("GET", f"{url.removesuffix('/v1')}/sandbox/events") as events:
+            next(events.iter_lines())
+            begun = time.monotonic()
+            program.send_signal(signal.SIGTERM)
+            _, errors = program.communicate(timeout=60)
+    assert (program.returncode, errors) == (0, "")
+    assert time.monotonic() - begun < 2

@@ -140,12 +140,3 @@ def test_enough_success_or_nothing_completed_is_no_abuse(service: Service, sandb
         data(service.stk())
     sandbox.advance(40)
     data(service.stk())
-
-
-def test_pauses_at_will(service: Service, sandbox: Sandbox) -> None:
-    sandbox.ban_stk(KEY)
-    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
-    sandbox.block_stk(KEY)
-    assert refusal(service.stk()) == (429, "TRANSACTION_HEALTH_BLOCKED")
-    sandbox.reset()
-    data(service.stk())

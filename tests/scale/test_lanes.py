@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from momopay._ratelimit.lane import Lane
 from momopay._ratelimit.limiter import RateLimiter
-from momopay._ratelimit.slot_log import SlotLog
+from momopay._ratelimit.slot_log import Lane, SlotLog
 from scale.lanes import PAYMENTS_A_MINUTE, Run, simulate
 
 SEED = 1

@@ -13,6 +13,7 @@ from typing_extensions import Sentinel
 
 from momopay import __version__
 from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.limiter import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
@@ -122,10 +123,7 @@ def hash_of(account: Account) -> str:
 
 def check_budget(budget: object) -> None:
     """Raise ConfigurationError if it is none."""
-    # By its methods and not its class: importing the classes would import httpx, which building a client avoids.
-    if not (
-        budget is None or budget is SHARED_BUDGET or _has_method(budget, "reserve") or _has_method(budget, "slots")
-    ):
+    if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
 
 

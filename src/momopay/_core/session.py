@@ -14,8 +14,8 @@ import momopay
 from momopay._core.backend import BackendT
 from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
 from momopay._core.retry import http_date
-from momopay._ratelimit.budget import Budget, Lane, RateBudget
-from momopay._ratelimit.limiter import RateLimiter, SharedBudget
+from momopay._ratelimit.budget import Lane, RateBudget
+from momopay._ratelimit.limiter import BaseBudget, RateLimiter
 from momopay._transport import Headers, common_headers
 from momopay._transport.clock import now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
@@ -147,7 +147,7 @@ class Session(Generic[BackendT]):
         backend: BackendT,
         account: Account,
         *,
-        budget: Budget | SharedBudget | None,
+        budget: BaseBudget | None,
         stk_pause: StkPause,
         limits: Limits,
         headers: Mapping[str, str] | None = None,
@@ -242,7 +242,7 @@ class Session(Generic[BackendT]):
 def open_session(
     backend: BackendT,
     account: Account,
-    budget: Budget | SharedBudget | SHARED_BUDGET | None,
+    budget: BaseBudget | SHARED_BUDGET | None,
     limits: Limits,
     headers: Mapping[str, str] | None,
     observer: Observer | None,

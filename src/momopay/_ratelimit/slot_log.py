@@ -1,4 +1,4 @@
-"""The arithmetic of a rate budget: a log of slots. It never sleeps, reads no clock and takes no lock.
+"""The arithmetic of a rate budget: lanes, and a log of slots. It never sleeps, reads no clock and takes no lock.
 
 The service allows 60 requests a minute and does not specify which minute is meant (service page, "Limits"). Times
 are in seconds on one monotonic clock.
@@ -16,14 +16,33 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from enum import Enum
 from math import inf
-from typing import Final
-
-from momopay._ratelimit.lane import ALONE, Lane, Place
+from typing import Final, NamedTuple
 
 # A lane is in use for so many windows after it was last asked for. More than one, because a call asks once and then
 # sleeps for up to a window.
 _IN_USE: Final = 2
+
+
+class Lane(Enum):
+    """What a request is for. The order is that in which waiting requests go: payments, reads, polls."""
+
+    PAYMENT = "payment"
+    READ = "read"
+    POLL = "poll"
+
+
+class Place(NamedTuple):
+    """Where a call is in the line of its process."""
+
+    queued: bool = False  # it has waited already, or others go before it
+    before: int = 0  # how many calls of the lanes before its own wait
+    same: int = 0  # how many calls of its own lane wait and go before it
+    payments: int = 0  # how many payments wait in this process, the call itself included
+
+
+ALONE: Final = Place()
 
 
 class SlotLog:
@@ -41,9 +60,9 @@ class SlotLog:
         self._floor = requests // 8
         self._pace = window / max(1, self._floor)
 
-    def reserve(self, now: float, lane: Lane, within: float) -> float:
+    def reserve(self, now: float, lane: Lane, within: float, place: Place = ALONE) -> float:
         """Take the next slot and return the seconds until it; take none if that is more than `within`."""
-        delay = self.expect(now, lane)
+        delay = self.expect(now, lane, place)
         if delay <= within:
             slot = self._now + delay
             insort(self.slots, slot)

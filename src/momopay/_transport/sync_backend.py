@@ -193,4 +193,4 @@ class SyncSignal:
             self._lock.release()
 
     async def wait(self, seconds: float) -> None:
-        self._lock.acquire(timeout=max(0.0, seconds))
+        self._lock.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX))

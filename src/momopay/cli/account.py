@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from momopay.cli.credentials import open_client
-from momopay.cli.options import BaseUrl, Json, Utc
-from momopay.cli.output import Output, fields, kes, table
+from momopay.cli.options import ServiceOptions
+
+_CHANNELS = {
+    "Channel": "name id",
+    "Default": "is_default",
+    "Type": "type",
+    "Shortcode": "shortcode",
+    "Account": "account_number",
+}
 
 
-def balance(base_url: BaseUrl = None, _utc: Utc = False, as_json: Json = False) -> None:
+def balance(options: ServiceOptions) -> None:
     """Show the service wallet, from which fees are paid.
 
     The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
@@ -15,35 +21,21 @@ def balance(base_url: BaseUrl = None, _utc: Utc = False, as_json: Json = False) 
     Examples:
         momopay balance
     """
-    with open_client(base_url) as client:
+    with options.client() as client:
         wallet = client.wallet.balance()
-    shown = {
-        "Available": f"{wallet.currency} {kes(wallet.available_balance)}",
-        "Ledger": f"{wallet.currency} {kes(wallet.ledger_balance)}",
-        "Updated": wallet.updated_at,
-    }
-    Output(as_json).result(wallet, "Service wallet", fields(shown))
+    options.output.record(wallet)
 
 
-def channels(base_url: BaseUrl = None, as_json: Json = False) -> None:
+def channels(options: ServiceOptions) -> None:
     """List the payment channels, the default one first.
 
     Examples:
         momopay channels --json
     """
-    output = Output(as_json)
-    with open_client(base_url) as client:
+    with options.client() as client:
         found = client.channels.list()
-    rows = [
-        (
-            f"{channel.name}{' (default)' if channel.is_default else ''}\n{channel.id}",
-            channel.type,
-            channel.shortcode,
-            output.text(channel.account_number),
-        )
-        for channel in found
-    ]
-    shown = table(("Channel", "Type", "Shortcode", "Account"), rows)
-    output.result(
-        {"items": found}, shown if found else "This account has no payment channel: an STK prompt would be refused."
-    )
+    if found or options.as_json:
+        shown = options.output.table(found, _CHANNELS)
+        options.output.result({"items": found}, shown)
+    else:
+        options.output.result(None, "This account has no payment channel: an STK prompt would be refused.")

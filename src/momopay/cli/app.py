@@ -18,47 +18,44 @@ from momopay.cli import (
     listen,
     payouts,
     probe,
-    reconcile,
+    records,
     sandbox,
-    stk,
-    sweep,
     transactions,
 )
-from momopay.cli.command import DEBUG, JSON, Command, Group
+from momopay.cli.command import DEBUG, JSON, App, Command, command
 from momopay.cli.exit_codes import ExitCode
 
 _EPILOG = "\n".join(
     [
-        "[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument) and MOMOPAY_BASE_URL.\n",
-        "[bold]Exit codes[/bold]",
+        "Settings: MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
+        "Exit codes:",
         *(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
     ]
 )
 
 app: typer.Typer = typer.Typer(
     name="momopay",
-    cls=Group,
+    cls=App,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they would show the locals of frames, with keys and phones
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
-# In the order of the help: first what a newcomer runs.
-app.command(cls=Command)(sandbox.sandbox)
-app.command(cls=Command)(doctor.doctor)
-app.command(cls=Command)(probe.probe)
-app.command(cls=Command)(account.balance)
-app.command(cls=Command)(account.channels)
-app.command(cls=Command)(stk.stk)
-app.command(cls=Command)(collect.collect)
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(payouts.app, name="payouts")
-app.add_typer(journal.app, name="journal")
-app.command(cls=Command)(sweep.sweep)
-app.command(cls=Command)(reconcile.reconcile)
-app.command(cls=Command)(listen.listen)
-app.add_typer(callback.app, name="callback")
+_PAYMENTS, _RECORDS, _DEVELOPMENT = "Payments", "Records", "Development"
+command(app, rich_help_panel=_PAYMENTS)(collect.collect)
+app.add_typer(payouts.app, name="payouts", rich_help_panel=_PAYMENTS)
+app.add_typer(transactions.app, name="transactions", rich_help_panel=_PAYMENTS)
+command(app, rich_help_panel=_PAYMENTS)(account.balance)
+command(app, rich_help_panel=_PAYMENTS)(account.channels)
+command(app, rich_help_panel=_RECORDS)(records.sweep)
+command(app, rich_help_panel=_RECORDS)(records.reconcile)
+app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
+app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(sandbox.sandbox)
+command(app, rich_help_panel=_DEVELOPMENT)(listen.listen)
+app.add_typer(callback.app, name="callback", rich_help_panel=_DEVELOPMENT)
+command(app, rich_help_panel=_DEVELOPMENT)(doctor.doctor)
+app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(probe.probe)
 
 
 def _show_version(wanted: bool) -> None:

@@ -15,10 +15,9 @@ from uuid import uuid4
 import typer
 
 import momopay
-from momopay.cli.command import Command, Group
-from momopay.cli.credentials import open_client
+from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, Json, ShowPhones, amount, whole_phone
+from momopay.cli.options import ServiceOptions, amount, whole_phone
 from momopay.cli.output import Output, table
 from momopay.errors import RequestValidationError
 from momopay.urls import check_callback_url, is_loopback
@@ -81,8 +80,9 @@ def group() -> None:
     """Send callbacks to an application under development."""
 
 
-@app.command(cls=Command)
+@command(app)
 def send(
+    options: ServiceOptions,
     end: Annotated[End, typer.Argument(metavar="END", help="success, failed, cancelled or expired.")],
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The application's callback URL.")],
     transaction: Annotated[
@@ -98,10 +98,7 @@ def send(
         int, typer.Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")
     ] = 1,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Also to a host that is not this machine.")] = False,
-    base_url: BaseUrl = None,
-    show_phones: ShowPhones = False,
-    as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """POST a callback as the service would, and show the answer.
 
     It is made up, unless --transaction reads a payment from the service: then an application that confirms callbacks
@@ -112,20 +109,20 @@ def send(
     Examples:
         momopay callback send success --to http://127.0.0.1:8000/callbacks
     """
-    output = Output(as_json, show_phones)
     _check_target(to, anywhere=anywhere)
     if transaction is None:
         if not 1 <= amount_ < _MOST:
             raise RequestValidationError({"amount": f"must be at least KES 1, and below KES {_MOST:,}"})
-        reported = _made_up(end, reference=reference, amount=amount_, phone=whole_phone(phone), kind=kind)
+        reported = _made_up(reference=reference, amount=amount_, phone=whole_phone(phone), kind=kind)
     else:
-        with open_client(base_url) as client:
-            reported = _as_read(end, client.transactions.get(transaction))
+        with options.client() as client:
+            reported = client.transactions.get(transaction)
     # Serialised once: a second delivery is the same bytes, as the service's retries are.
-    body = json.dumps({"event": "transaction.updated", "event_type": f"transaction.{end}", "transaction": reported})
-    url = _signed(to, reference=str(reported["external_reference"] or ""))
+    body = _body(end, reported)
+    secret = os.environ.get("MOMOPAY_CALLBACK_SECRET")
+    url = momopay.CallbackSigner(secret).url(to, reference=reported.account_reference or "") if secret else to
     # The later exit codes are the worse ones: no answer at all, then a refusal.
-    raise typer.Exit(max(_deliver(output, url, body) for _ in range(times)))
+    return max(_deliver(options.output, url, body) for _ in range(times))
 
 
 def _check_target(url: str, *, anywhere: bool) -> None:
@@ -141,55 +138,29 @@ def _check_target(url: str, *, anywhere: bool) -> None:
         )
 
 
-def _made_up(end: End, *, reference: str, amount: Decimal, phone: str, kind: Kind) -> dict[str, Any]:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _made_up(*, reference: str, amount: Decimal, phone: str, kind: Kind) -> momopay.Transaction:
+    now = datetime.now(UTC)
+    ids = ("transaction_id", "tenant_id", "provider_request_id", "provider_checkout_id")
+    of_payment = {"type": kind.value, "amount": amount, "phone": phone, "account_reference": reference}
+    times = {"created_at": now, "updated_at": now}
+    made_up = {"status": "PENDING", "transaction_fee": Decimal(1), **{name: str(uuid4()) for name in ids}}
+    return momopay.Transaction.model_validate(of_payment | times | made_up)
+
+
+def _body(end: End, transaction: momopay.Transaction) -> str:
+    """Return the callback that reports this end of a payment, with a receipt that is made up: no read shows one."""
+    from momopay.callbacks import callback_body
+
     code, description = _RESULTS[end]
-    succeeded = end is End.success
-    return {
-        "id": str(uuid4()),
-        "tenant_id": str(uuid4()),
-        "type": kind.value,
-        "status": end.upper(),
-        # The service sends JSON numbers, whole shillings without a point.
-        "amount": int(amount) if amount == amount.to_integral_value() else float(amount),
-        "currency": "KES",
-        "phone_number": phone,
-        "external_reference": reference,
-        "provider": "MOMO",
-        "provider_request_id": str(uuid4()),
-        "provider_checkout_id": str(uuid4()),
-        "momo_receipt": uuid4().hex[:10].upper() if succeeded else None,
-        "transaction_fee": 1 if succeeded else 0,
-        "result_code": code,
+    ended = {
+        "status": momopay.TransactionStatus(end.upper()),
+        "result_code": momopay.ResultCode(code),
         "result_desc": description,
-        "created_at": now,
-        "updated_at": now,
+        "provider": "MOMO",
     }
-
-
-def _as_read(end: End, transaction: momopay.Transaction) -> dict[str, Any]:
-    """Return the callback of a payment: made up only where a read does not show the field."""
-    made_up = _made_up(
-        end,
-        reference=transaction.account_reference or "",
-        amount=transaction.amount,
-        phone=transaction.phone,
-        kind=Kind.B2C if transaction.type == Kind.B2C.value else Kind.STK,
-    )
-    read = {
-        "id": transaction.transaction_id,
-        "tenant_id": transaction.tenant_id,
-        "provider_request_id": transaction.provider_request_id,
-        "provider_checkout_id": transaction.provider_checkout_id,
-        "created_at": transaction.created_at.isoformat(),
-        "updated_at": transaction.updated_at.isoformat(),
-    }
-    return made_up | {name: value for name, value in read.items() if value is not None}
-
-
-def _signed(url: str, *, reference: str) -> str:
-    secret = os.environ.get("MOMOPAY_CALLBACK_SECRET")
-    return momopay.CallbackSigner(secret).url(url, reference=reference) if secret else url
+    body: dict[str, Any] = json.loads(callback_body(transaction.model_copy(update=ended)))
+    body["transaction"]["momo_receipt"] = uuid4().hex[:10].upper() if end is End.success else None
+    return json.dumps(body)
 
 
 @dataclass(frozen=True)

@@ -1,66 +1,115 @@
-"""What all commands share: an error ends them with an exit status and a remedy, and shows no traceback or secret."""
+"""What all commands share: options, and how an error ends them, with an exit status, a remedy, and no secret.
+
+A command is a function whose first parameter is a dataclass of `momopay.cli.options`: `command` offers the fields of it
+as options of the command, beside those of the function itself.
+"""
 
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import os
+import shutil
 import sys
 import traceback
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn, TypeVar
 
+import typer
 from rich.text import Text
-from typer import Abort, Exit
 from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
-from momopay.cli.narrow_help import write_help
 from momopay.cli.output import plain, stderr
-from momopay.cli.usage import as_command_error, with_option_names
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
-# Where the context keeps whether tracebacks are wanted.
-DEBUG = "momopay.debug"
-# Where the context keeps whether ``--json`` was given before the command.
-JSON = "momopay.json"
+# Where the context keeps whether tracebacks are wanted, and whether ``--json`` was given before the command.
+DEBUG: Final = "momopay.debug"
+JSON: Final = "momopay.json"
+_WIDE: Final = 60
+# Arguments of the library whose option has another name.
+_OPTIONS: Final = {
+    "account_reference": "REFERENCE",
+    "amount_max": "--max",
+    "amount_min": "--min",
+    "channel_id": "--channel",
+    "of": "REFERENCE",
+    "transaction_desc": "--description",
+}
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Callable[[FunctionT], FunctionT]:
+    """Register a command of `app`; what the function returns is the exit status, None if it is 0."""
+
+    def register(function: FunctionT) -> FunctionT:
+        signature = inspect.signature(function, eval_str=True)
+        first, *own = signature.parameters.values()
+        shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
+        names = [each.name for each in fields(first.annotation)]
+
+        @wraps(function)
+        def run(**given: Any) -> None:
+            if code := function(first.annotation(**{each: given.pop(each) for each in names}), **given):
+                raise typer.Exit(code)
+
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+        vars(run)["__signature__"] = signature.replace(parameters=parameters)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(name, cls=Command, **settings)(run)
+        return function
+
+    return register
+
+
+def _fit(command: Any) -> None:
+    """Have the help of a command written without columns on a narrow terminal, where they would cut off names."""
+    if shutil.get_terminal_size().columns < _WIDE:
+        command.rich_markup_mode = None
 
 
 class Group(TyperGroup):
-    """Several commands. It reports a command or an option that does not exist as a command does."""
+    """Several commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _fit(self)
+        super().format_help(ctx, formatter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
         return _without_flag_types(super().get_params(ctx))
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, without columns on a narrow terminal."""
-        write_help(self, ctx, formatter, super().format_help)
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the options before the command."""
-        given = [*args]  # the parser takes them out
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as error:
-            # Without arguments, the help is shown by an error too.
-            if given and not extra.get("resilient_parsing"):
-                _report_refused(error, _path(info_name, parent), as_json=_wants_json(given, parent))
-            raise
+class App(Group):
+    """The whole program. It reports wrong arguments as `Command` reports every other error."""
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that the first of the arguments names."""
-        given = [*ctx.args]
+    def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **extra: Any) -> NoReturn:
+        """Run the command that the arguments name, and exit."""
+        given = [*(sys.argv[1:] if args is None else args)]
+        extra["standalone_mode"] = False
         try:
-            return super().invoke(ctx)
+            code = super().main(given, prog_name, **extra)
+        except typer.Abort:
+            code = _interrupted()
         except Exception as error:
-            # A group below this one shows its help by an error too.
-            if getattr(error, "ctx", None) == ctx:
-                as_json = bool(ctx.params.get("as_json")) or _wants_json(given, ctx)
-                _report_refused(error, ctx.command_path, as_json=as_json)
-            raise
+            format_message = getattr(error, "format_message", None)
+            if format_message is None:
+                raise
+            if type(error).__name__ == "NoArgsIsHelpError":  # typer exports no name for it
+                typer.echo(format_message())
+                sys.exit(ExitCode.USAGE)
+            refused = _refused_by_parser(error)
+            _report(refused, as_json="--json" in given)
+            code = refused.code
+        sys.exit(code or ExitCode.OK)
 
 
 class Command(TyperCommand):
@@ -69,57 +118,43 @@ class Command(TyperCommand):
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
         super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _fit(self)
+        super().format_help(ctx, formatter)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
         return _without_flag_types(super().get_params(ctx))
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, without columns on a narrow terminal."""
-        write_help(self, ctx, formatter, super().format_help)
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the arguments; report wrong ones as any other error, with keys and phones masked."""
-        given = [*args]  # the parser takes them out
-        try:
-            context = super().make_context(info_name, args, parent, **extra)
-        except Exception as error:
-            if not extra.get("resilient_parsing"):
-                _report_refused(error, _path(info_name, parent), as_json=_wants_json(given, parent))
-            raise
-        # The option before the command belongs to the group, so the command learns of it here.
-        if context.find_root().meta.get(JSON):
-            context.params["as_json"] = True
-        return context
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        meta = ctx.find_root().meta
+        # The option before the command belongs to the group, so the command learns of it here.
+        as_json = bool(meta.get(JSON) or ctx.params.get("as_json"))
+        if "as_json" in ctx.params:
+            ctx.params["as_json"] = as_json
         try:
             return super().invoke(ctx)
-        except Exit:
+        except typer.Exit:
             raise
-        except (Abort, KeyboardInterrupt):  # Abort is an interrupt at a question
-            sys.stderr.write("Interrupted.\n")
-            raise Exit(ExitCode.INTERRUPTED) from None
+        except (typer.Abort, KeyboardInterrupt):  # Abort is an interrupt at a question
+            raise typer.Exit(_interrupted()) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 # Nobody reads the output any more. Python flushes stdout once more at exit, which must not fail too.
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
-                raise Exit(ExitCode.INTERRUPTED) from None
-            if ctx.find_root().meta.get(DEBUG):
+                raise typer.Exit(ExitCode.INTERRUPTED) from None
+            if meta.get(DEBUG):
                 sys.stderr.write(redact("".join(traceback.format_exception(error))))
             reported = _as_reported(error, self.params)
-            _report(reported, as_json=bool(ctx.params.get("as_json")))
-            raise Exit(exit_code_of(reported)) from error
+            _report(reported, as_json=as_json)
+            raise typer.Exit(exit_code_of(reported)) from error
 
 
-def _path(name: str | None, parent: Any) -> str:
-    """Return a command as it is typed."""
-    return " ".join(filter(None, (parent.command_path if parent is not None else "", name)))
-
-
-def _wants_json(given: list[str], parent: Any) -> bool:
-    """Return whether ``--json`` was given, here or before the command."""
-    return "--json" in given or (parent is not None and bool(parent.find_root().meta.get(JSON)))
+def _interrupted() -> ExitCode:
+    sys.stderr.write("Interrupted.\n")
+    return ExitCode.INTERRUPTED
 
 
 def _paragraphs(docstring: str) -> str:
@@ -139,9 +174,25 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
     return params
 
 
+def _refused_by_parser(error: Any) -> CommandError:
+    """Return what the parser of arguments refused; the error masks keys and phones."""
+    # Typer says "Invalid value for '--amount': ..."; of a missing option it has a sentence only.
+    param = getattr(error, "param", None)
+    # An argument has no option; its placeholder is what the help shows.
+    names = [each for each in getattr(param, "opts", ()) if each.startswith("--")]
+    name = names[0] if names else getattr(param, "metavar", None)
+    message = str(getattr(error, "message", "")).removeprefix("Value error, ")
+    is_value = isinstance(error, typer.BadParameter) and name and message
+    path = getattr(getattr(error, "ctx", None), "command_path", "momopay")
+    return CommandError(
+        f"{name}: {message}" if is_value else str(error.format_message()),
+        remedy=f"`{path} --help` shows how it is used",
+    )
+
+
 def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
     if isinstance(error, RequestValidationError):
-        return with_option_names(error, params)
+        return _with_option_names(error, params)
     if isinstance(error, MomoPayError):
         return error
     # An extra that is not installed is the one import error that the user can fix.
@@ -154,32 +205,36 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
     )
 
 
-def _report_refused(error: Exception, command: str, *, as_json: bool) -> None:
-    """Report what the parser of arguments refused, and raise Exit; return if this is another error."""
-    refused = as_command_error(error, command)
-    if refused is not None:
-        _report(refused, as_json=as_json)
-        raise Exit(refused.code) from error
+def _with_option_names(error: RequestValidationError, params: list[Any]) -> RequestValidationError:
+    """Return the error with names as they are typed: ``--amount``, not the argument of the library."""
+    known = {option for param in params for option in param.opts}
+    placeholders = {param.name: param.metavar for param in params if param.metavar and param.name in param.opts}
+
+    def option(name: str) -> str:
+        made = _OPTIONS.get(name, f"--{name.strip('_').replace('_', '-')}")
+        return made if made in known or made in placeholders.values() else placeholders.get(name, name)
+
+    return RequestValidationError({option(name): problem for name, problem in error.fields.items()})
 
 
 def _report(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
-    if as_json:
-        # Documented in the guide: programs read these names.
-        fields: dict[str, object] = {
-            "error": type(error).__name__,
-            "code": error.code if isinstance(error, APIError) else None,
-            "message": str(error),
-            "remedy": remedy_of(error),
-            "may_have_executed": error.may_have_executed,
-            "request_id": error.request_id if isinstance(error, APIError) else None,
-            "exit_code": exit_code_of(error),
-        }
-        if isinstance(error, OutcomeUnknownError):
-            fields["matches"] = [each.transaction_id for each in error.matches]
-            fields["near_matches"] = [each.transaction_id for each in error.near_matches]
-        sys.stderr.write(json.dumps(fields) + "\n")
+    if not as_json:
+        console = stderr()
+        console.print(Text.assemble(("Error: ", "bold red"), plain(error)), soft_wrap=True)
+        console.print(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))), soft_wrap=True)
         return
-    console = stderr()
-    console.print(Text.assemble(("Error: ", "bold red"), plain(error)), soft_wrap=True)
-    console.print(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))), soft_wrap=True)
+    # Documented in the guide: programs read these names.
+    document: dict[str, object] = {
+        "error": type(error).__name__,
+        "code": error.code if isinstance(error, APIError) else None,
+        "message": str(error),
+        "remedy": remedy_of(error),
+        "may_have_executed": error.may_have_executed,
+        "request_id": error.request_id if isinstance(error, APIError) else None,
+        "exit_code": exit_code_of(error),
+    }
+    if isinstance(error, OutcomeUnknownError):
+        document["matches"] = [each.transaction_id for each in error.matches]
+        document["near_matches"] = [each.transaction_id for each in error.near_matches]
+    sys.stderr.write(json.dumps(document) + "\n")

@@ -35,9 +35,9 @@ def api_key() -> str:
 
 
 def open_client(
-    base_url: str | None, *, key: str | None = None, budget: momopay.RateBudget | None = None
+    base_url: str | None, *, key: str | None = None, journal: momopay.Journal | None = None
 ) -> momopay.Client:
-    """Return a client; without a budget of its own it has the default one.
+    """Return a client, whose durable calls use the journal.
 
     Raises:
         CommandError: No key, or no address.
@@ -46,20 +46,21 @@ def open_client(
     if not base_url:
         raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
     # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
-    key = api_key() if key is None else key
-    return momopay.Client(key, base_url=base_url, budget=momopay.SHARED_BUDGET if budget is None else budget)
+    return momopay.Client(api_key() if key is None else key, base_url=base_url, journal=journal)
 
 
 def open_journal(where: str, account: str, *, create: bool = False) -> momopay.Journal:
     """Return the journal of a file or URL; only with `create` is there a new one where there was none.
 
     Raises:
-        CommandError: There is no such file.
+        CommandError: There is no such file, or can be none.
         ConfigurationError: It is neither a file nor a URL.
     """
     # Before the library looks, which refuses it too: only here is it known that an option is wrong.
     if not (create or journal_exists(where)):
         raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
+    if not where.isprintable():
+        raise CommandError("--journal names no file", remedy="check --journal", code=ExitCode.CONFIGURATION)
     return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=account, create=create)
 
 

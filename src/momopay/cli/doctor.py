@@ -13,17 +13,15 @@ from enum import StrEnum
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay._core.config import Account
-from momopay._core.retry import http_date
-from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key, open_journal
-from momopay.cli.exit_codes import REMEDIES, CommandError, ExitCode, missing_extra, remedy_of
-from momopay.cli.options import BaseUrl, JournalAccount, Json, MaybeJournalAt
-from momopay.cli.output import Output, kes, plain, stdout
+from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key
+from momopay.cli.exit_codes import CommandError, ExitCode, missing_extra, remedy_of
+from momopay.cli.journal import check_account
+from momopay.cli.options import AccountOptions
+from momopay.cli.output import kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
 from momopay.urls import check_base_url, is_loopback
 
@@ -59,30 +57,26 @@ class Check:
     remedy: str | None = None
 
 
-def doctor(
-    base_url: BaseUrl = None,
-    journal: MaybeJournalAt = None,
-    account: JournalAccount = "default",
-    as_json: Json = False,
-) -> None:
+def doctor(options: AccountOptions) -> ExitCode:
     """Check Python, packages, key, address, TLS, reachability, clock, wallet, channels and the journal.
 
-    Sends three reads and never shows the key. The journal is checked if it is given. A check that could not be made
-    says what to fix first. Exits with 0 if nothing failed, 3 if something did.
+    Sends three reads and never shows the key. The journal is checked if it is given: that it can be read, that it is
+    this account's, and what in it needs a person. A check that could not be made says what to fix first. Exits with 0
+    if nothing failed, 3 if something did.
 
     Examples:
         momopay doctor
         momopay doctor --journal shop.db
     """
     checks: list[Check] = []
-    for check in _checks(base_url, journal, account):
+    for check in _checks(options):
         checks.append(check)
-        if not as_json:
+        if not options.as_json:
             _show(check)  # as it ends: a service that does not answer takes ten seconds
     failed = any(check.verdict is Verdict.fail for check in checks)
-    if as_json:
-        Output(as_json).result({"ok": not failed, "checks": [asdict(check) for check in checks]})
-    raise typer.Exit(ExitCode.CONFIGURATION if failed else ExitCode.OK)
+    if options.as_json:
+        options.output.result({"ok": not failed, "checks": [asdict(check) for check in checks]})
+    return ExitCode.CONFIGURATION if failed else ExitCode.OK
 
 
 def _show(check: Check) -> None:
@@ -96,40 +90,45 @@ def _show(check: Check) -> None:
     stdout().print(line)
 
 
-def _checks(base_url: str | None, journal: str | None, account: str) -> Iterator[Check]:
+def _checks(options: AccountOptions) -> Iterator[Check]:
+    base_url = options.base_url
     yield Check("python", Verdict.ok, f"{platform.python_version()} ({sys.platform})")
-    yield _packages()
+    found = {name: _version(name) for name in ("momopay", *_PACKAGES)}
+    yield Check("packages", Verdict.ok, ", ".join(f"{name} {which}" for name, which in found.items() if which))
     # Every check that can be made is made, so that one run shows all that is to be fixed.
     address = _address(base_url)
+    is_address = base_url is not None and address.verdict is not Verdict.fail
     key = find_key()
-    broken: list[str] = []
-    key_check = _key(key, base_url if address.verdict is not Verdict.fail else None)
-    if key_check.verdict is Verdict.fail:
-        broken.append("the key")
+    key_check = _key(key, base_url if base_url and is_address else "https://service.example/v1")
     yield key_check
     yield address
-    if base_url is None or address.verdict is Verdict.fail:
+    broken = ["the key"] if key_check.verdict is Verdict.fail else []
+    if base_url is None or not is_address:
         broken.append("the address")
         yield from _skipped(("tls", "reachable", "clock"), "the address")
     else:
         broken += yield from _reach(base_url)
-    if base_url is None or broken:
+    if base_url is None or not is_address or key_check.verdict is Verdict.fail:
         yield from _skipped(("wallet", "channels"), *broken)
-    else:
-        yield from _account(key, base_url)
-    if journal:
-        is_usable = Verdict.fail not in {address.verdict, key_check.verdict}
-        yield _journal(journal, account, (key, base_url) if base_url and is_usable else None)
+        if options.journal:
+            yield _journal(options, None)
+        return
+    # One attempt: what a retry would hide, the doctor is to show.
+    with momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1) as client:
+        if broken:
+            yield from _skipped(("wallet", "channels"), *broken)
+        for name, check in () if broken else (("wallet", _wallet), ("channels", _channels)):
+            try:
+                yield check(client)
+            except MomoPayError as error:
+                yield Check(name, Verdict.fail, str(error), remedy_of(error))
+        if options.journal:
+            yield _journal(options, client)
 
 
 def _skipped(names: Sequence[str], *broken: str) -> Iterator[Check]:
     for name in names:
         yield Check(name, Verdict.skipped, "not checked", f"fix {' and '.join(broken)} first")
-
-
-def _packages() -> Check:
-    found = {name: _version(name) for name in ("momopay", *_PACKAGES)}
-    return Check("packages", Verdict.ok, ", ".join(f"{name} {which}" for name, which in found.items() if which))
 
 
 def _version(package: str) -> str | None:
@@ -139,12 +138,11 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _key(key: str, base_url: str | None) -> Check:
+def _key(key: str, base_url: str) -> Check:
     if not key:
         return Check("key", Verdict.fail, "not set", KEY_REMEDY)
     try:
-        # The library checks key and address together. Without an address, any that is not loopback shows the rest.
-        Account(key, base_url or "https://service.example/v1")
+        momopay.Client(key, base_url=base_url).close()  # which checks both together
     except ConfigurationError as error:
         return Check("key", Verdict.fail, error.message, KEY_REMEDY)
     # The library takes any key, as the service may change their shape; today another shape is a mistake.
@@ -212,75 +210,68 @@ def _answered(status: int, text: str, seconds: float) -> Check:
 
 
 def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
+    from momopay._core.retry import http_date
+
     theirs = http_date(date or "")
     if theirs is None:
         return Check("clock", Verdict.warn, "the answer has no Date", "check this machine's clock by hand")
-    skew = abs((theirs - now).total_seconds())
-    found = f"{skew:.0f} s from the service's (its Date has whole seconds)"
-    remedy = "set this machine's clock by NTP: payouts of unknown outcome are searched for by time"
     if on_loopback:
         return Check("clock", Verdict.ok, "not compared: the time of a sandbox is virtual")
-    if skew > _SKEW_WARNED:
-        return Check("clock", Verdict.fail if skew > _SKEW_FAILED else Verdict.warn, found, remedy)
-    return Check("clock", Verdict.ok, found)
+    skew = abs((theirs - now).total_seconds())
+    found = f"{skew:.0f} s from the service's (its Date has whole seconds)"
+    if skew <= _SKEW_WARNED:
+        return Check("clock", Verdict.ok, found)
+    remedy = "set this machine's clock by NTP: payouts of unknown outcome are searched for by time"
+    return Check("clock", Verdict.fail if skew > _SKEW_FAILED else Verdict.warn, found, remedy)
 
 
-def _account(key: str, base_url: str) -> Iterator[Check]:
-    # One attempt: what a retry would hide, the doctor is to show.
-    with momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1) as client:
-        for name, check in (("wallet", _wallet), ("channels", _channels)):
-            try:
-                yield check(client)
-            except MomoPayError as error:
-                yield Check(name, Verdict.fail, str(error), remedy_of(error))
-
-
-def _journal(where: str, account: str, paid_with: tuple[str, str] | None) -> Check:
-    remedy = "the first payment creates it; if there was one, check the path or the URL"
+def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
+    """Check the journal; without a client, not whether it is this account's."""
+    unchecked = "; whether it is this account's could not be checked"
     try:
-        with open_journal(where, account) as journal:
-            try:
-                found = journal.check()
-            except ConfigurationError as error:
-                if "create=False" not in error.message:  # such as the journal of another version
-                    raise
-                return Check("journal", Verdict.warn, error.message, remedy)
-    except CommandError as error:  # a file that does not exist yet
-        return Check("journal", Verdict.warn, error.message, remedy)
+        with options.open_journal() as journal:
+            found = journal.check()
+            if found.mode and client is not None:
+                unchecked = _belongs(client, journal)
     except MomoPayError as error:
-        return Check("journal", Verdict.fail, str(error), remedy_of(error))
+        # A file that does not exist, or a server's database without a journal.
+        is_new = "there is no journal" in error.message or "create=False" in error.message
+        remedy = "the first payment creates it; if there was one, check the path or the URL"
+        verdict = Verdict.warn if is_new else Verdict.fail
+        return Check("journal", verdict, str(error), remedy if is_new else remedy_of(error))
     except ModuleNotFoundError as error:
-        missing = missing_extra(error)
-        if missing is None:
+        if (missing := missing_extra(error)) is None:
             raise
         return Check("journal", Verdict.fail, missing.message, missing.remedy)
-    return _found_in(found, paid_with)
-
-
-def _found_in(found: momopay.JournalCheck, paid_with: tuple[str, str] | None) -> Check:
-    from momopay.journal.identity import KeyIdentity
-
-    identity = None if paid_with is None else KeyIdentity.of(*paid_with)
-    if found.mode and identity and (found.mode, found.host) != (identity.mode, identity.host):
-        theirs, ours = f"{found.mode} keys of {found.host}", f"a {identity.mode} key of {identity.host}"
-        differing = f"belongs to {theirs}, and the key is {ours}"
-        return Check("journal", Verdict.fail, differing, "give the journal of this account; each account has its own")
+    if found.went_back:
+        return Check("journal", Verdict.fail, found.went_back, "`momopay journal accept-restored`, after that")
     count = sum(found.counts.values())
     entries = "1 entry" if count == 1 else f"{count} entries"
     if found.needs_attention:
         waiting = f"{entries}, {len(found.unresolved)} in doubt, {len(found.paid_twice)} paid twice"
         return Check("journal", Verdict.warn, waiting, "`momopay journal check` names them, and what to do")
-    return Check("journal", Verdict.ok, f"{entries}, nothing needs a person")
+    return Check("journal", Verdict.ok, f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
+
+
+def _belongs(client: momopay.Client, journal: momopay.Journal) -> str:
+    """Return "" if it is the journal of the client's account; raise CommandError if it is that of another."""
+    try:
+        check_account(client, journal)
+    except ConfigurationError as error:
+        remedy = "give the journal of this account; each account has its own"
+        raise CommandError(error.message, remedy=remedy, code=ExitCode.CONFIGURATION) from error
+    except MomoPayError as error:
+        return f"; whether it is this account's could not be checked: {error}"
+    return ""
 
 
 def _wallet(client: momopay.Client) -> Check:
     available = client.wallet.balance().available_balance
     found = f"KES {kes(available)} for fees"
-    if available < _LOW_BALANCE:
-        return Check(
-            "wallet", Verdict.fail if available <= 0 else Verdict.warn, found, REMEDIES[InsufficientServiceBalanceError]
-        )
-    return Check("wallet", Verdict.ok, found)
+    if available >= _LOW_BALANCE:
+        return Check("wallet", Verdict.ok, found)
+    verdict = Verdict.fail if available <= 0 else Verdict.warn
+    return Check("wallet", verdict, found, InsufficientServiceBalanceError.remedy)
 
 
 def _channels(client: momopay.Client) -> Check:
@@ -289,5 +280,5 @@ def _channels(client: momopay.Client) -> Check:
     if default is not None:
         return Check("channels", Verdict.ok, f"{len(found)}, the default is {default.type} {default.shortcode}")
     if found:
-        return Check("channels", Verdict.warn, f"{len(found)}, none the default", REMEDIES[NoDefaultChannelError])
+        return Check("channels", Verdict.warn, f"{len(found)}, none the default", NoDefaultChannelError.remedy)
     return Check("channels", Verdict.warn, "none", "STK prompts are refused without one; payouts are not")

@@ -10,35 +10,16 @@ from typing import Self
 
 from momopay.errors import (
     APIConnectionError,
-    APIError,
     BudgetExhaustedError,
-    CallbackError,
-    CallbackMismatchError,
-    ChannelInUseError,
-    ChannelNotFoundError,
     ConfigurationError,
-    DuplicateCollectionError,
-    DuplicatePayoutError,
-    ForgedCallbackError,
-    InsufficientFundsError,
-    InsufficientServiceBalanceError,
     InvalidApiKeyError,
-    InvalidCallbackError,
-    InvalidPhoneError,
     JournalError,
-    KycNotVerifiedError,
     MomoPayError,
-    NoDefaultChannelError,
-    NoPaymentChannelsError,
     OutcomeUnknownError,
     ProtocolError,
-    RateLimitExceededError,
     RequestValidationError,
     ServerError,
-    StkTempBannedError,
     ThrottledError,
-    TransactionHealthBlockedError,
-    TransactionNotFoundError,
     WaitTimeoutError,
 )
 
@@ -71,7 +52,6 @@ class CommandError(MomoPayError):
     """What a command itself refuses. Nothing was sent.
 
     Attributes:
-        remedy: What to do about it.
         code: The exit status.
     """
 
@@ -104,52 +84,11 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
     return code
 
 
-_OUTCOME_UNKNOWN = (
-    "do not send it again: look for it with `momopay transactions list --q REFERENCE`, and in the account console"
-)
-# One line for each class; a class without one has that of its base. The library's docstrings speak to programmers.
-REMEDIES: dict[type[MomoPayError], str] = {
-    MomoPayError: "read the message; `momopay --debug ...` shows more",
-    ConfigurationError: "fix the set-up that the message names; `momopay doctor` checks key, address and journal",
-    RequestValidationError: "correct what the message names; nothing was sent",
-    CallbackError: "do not act on this callback; read the transaction with `momopay transactions get`",
-    InvalidCallbackError: "do not act on it: answer 400; the service sends JSON with an id, a status and an event type",
-    ForgedCallbackError: "do not act on it: answer 403; check that both sides have the same callback secret",
-    CallbackMismatchError: "do not act on it; `momopay transactions get` shows what the service knows",
-    APIConnectionError: "try again later; `momopay doctor` shows how far a request gets",
-    BudgetExhaustedError: "wait, then run the command again; other programs use up the minute's requests of this key",
-    OutcomeUnknownError: _OUTCOME_UNKNOWN,
-    ProtocolError: "check MOMOPAY_BASE_URL and the proxies on the way to it; `momopay doctor` shows what answers",
-    WaitTimeoutError: "it may still succeed: `momopay transactions wait` waits on; do not pay it again",
-    DuplicatePayoutError: "use a new reference; `momopay journal show REFERENCE` shows the earlier payout",
-    DuplicateCollectionError: "use a new reference; `momopay journal show REFERENCE` shows the earlier order",
-    JournalError: "fix the database, then run the same command again; `momopay journal check` tests it",
-    APIError: "the message says why; give the request id to the service's support",
-    InvalidPhoneError: "check the number with its owner; the service does not recognise it",
-    NoPaymentChannelsError: "create a payment channel in the account console or with channels.create",
-    NoDefaultChannelError: "give --channel, or make a channel the default; `momopay channels` lists them",
-    ChannelNotFoundError: "check --channel; `momopay channels` lists the channels of this account",
-    InvalidApiKeyError: "set MOMOPAY_API_KEY to a valid key from the account console",
-    InsufficientServiceBalanceError: "top up the service wallet, then run the command again",
-    KycNotVerifiedError: "complete KYC in the account console; payouts are refused until it is approved",
-    InsufficientFundsError: "fund the B2C wallet in the account console, then run the command again",
-    ChannelInUseError: "keep the channel; one with transactions or customers cannot be deleted",
-    TransactionNotFoundError: "check the id, and that the key is of the same account",
-    ThrottledError: "wait, then run the command again",
-    RateLimitExceededError: "wait, then run the command again; share one rate budget among programs with this key",
-    StkTempBannedError: "wait before the next prompt, and send fewer that fail; payouts and reads still work",
-    TransactionHealthBlockedError: "wait, and find out why prompts fail: `momopay transactions list --type STK`",
-    ServerError: "try again later",
-}
-
-
 def remedy_of(error: MomoPayError) -> str:
     """Return what to do about an error, in one line."""
-    if isinstance(error, CommandError):
-        return error.remedy
-    if exit_code_of(error) is ExitCode.UNKNOWN:
-        return _OUTCOME_UNKNOWN
-    remedy = next(REMEDIES[kind] for kind in type(error).__mro__ if kind in REMEDIES)
+    # Whatever its class says: the first thing about a payment that may have been made is not to make it again.
+    is_unknown = exit_code_of(error) is ExitCode.UNKNOWN and not isinstance(error, CommandError)
+    remedy = OutcomeUnknownError.remedy if is_unknown else error.remedy
     pause = getattr(error, "retry_after", None)
     return remedy + (f" ({pause:.0f} s)" if pause else "")
 

@@ -1,46 +1,40 @@
-"""The journal: list it, show an entry, back it up, anonymise it, check it. Nothing here moves money."""
+"""The journal: list it, show an entry, check it, back it up, anonymise it. Nothing here moves money."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable
 from dataclasses import asdict
-from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
 import momopay
-from momopay.cli.command import Command, Group
-from momopay.cli.credentials import open_journal
+from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import JournalAccount, JournalAt, Json, ShowPhones, Utc
-from momopay.cli.output import Output, fields, kes, moment, plain, status, table
+from momopay.cli.options import AccountOptions, JournalOptions
+from momopay.cli.output import moment, plain
 from momopay.cli.prompts import is_interactive
 from momopay.cli.times import moment_of
-
-EnumT = TypeVar("EnumT", bound=Enum)
+from momopay.cli.transactions import one_of
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
 _SECRET = "MOMOPAY_ANONYMISE_SECRET"  # noqa: S105  the name of a variable
+_ENTRIES = {
+    "Reference": "reference kind",
+    "State": "state",
+    "Status": "status",
+    "KES": "amount fee",
+    "Phone and time": "phone created_at",
+    "Receipt": "receipt",
+}
 
 
-def _one_of(enum: type[EnumT], text: str | None, option: str) -> EnumT | None:
-    """Return the member for a word in any case, None for none; raise CommandError if there is no such member."""
-    members = {str(each.value): each for each in enum}
-    if text is not None and text.upper() not in members:
-        raise CommandError(f"{option}: there is no {plain(text)}", remedy=f"give one of {', '.join(members)}")
-    return None if text is None else members[text.upper()]
-
-
-@app.command("list", cls=Command)
+@command(app, "list")
 def list_(
-    journal: JournalAt,
+    options: JournalOptions,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="PAYOUT or COLLECTION.")] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
     status_: Annotated[
@@ -50,10 +44,6 @@ def list_(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="First used before.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    account: JournalAccount = "default",
-    show_phones: ShowPhones = False,
-    _utc: Utc = False,
-    as_json: Json = False,
 ) -> None:
     """List the entries, newest first.
 
@@ -63,46 +53,21 @@ def list_(
         momopay journal list --journal shop.db --state UNKNOWN
         momopay journal list --journal shop.db --since 2026-11-01 --all
     """
-    output = Output(as_json, show_phones)
-    with open_journal(journal, account) as opened:
-        found = opened.entries(
-            kind=_one_of(momopay.EntryKind, kind, "--kind"),
-            state=_one_of(momopay.JournalState, state, "--state"),
-            status=_one_of(momopay.TransactionStatus, status_, "--status"),
+    with options.open_journal() as journal:
+        found = journal.entries(
+            kind=one_of(momopay.EntryKind, kind, "--kind"),
+            state=one_of(momopay.JournalState, state, "--state"),
+            status=one_of(momopay.TransactionStatus, status_, "--status"),
             since=None if since is None else moment_of(since, "--since"),
             until=None if until is None else moment_of(until, "--until"),
         )
-        entries = islice(found, None if everything else limit)
-        if as_json:
-            for entry in entries:
-                output.result(as_document(entry))
-            return
-        output.result(None, _table(output, entries))
+        options.output.rows(map(as_document, islice(found, None if everything else limit)), _ENTRIES)
 
 
-def _table(output: Output, entries: Iterable[momopay.JournalEntry]) -> Table:
-    rows = (
-        (
-            f"{output.text(entry.reference)}\n{entry.kind}",
-            status(entry.state),
-            status(entry.status or "") if entry.status else "",
-            kes(entry.amount) + ("" if entry.fee is None else f"\nfee {kes(entry.fee)}"),
-            f"{output.phone(entry.phone)}\n{moment(entry.created_at)}",
-            output.text(entry.receipt),
-        )
-        for entry in entries
-    )
-    return table(("Reference", "State", "Status", "KES", "Phone and time", "Receipt"), rows, right=("KES",))
-
-
-@app.command(cls=Command)
+@command(app)
 def show(
+    options: JournalOptions,
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of a payout, or of a collection.")],
-    journal: JournalAt,
-    account: JournalAccount = "default",
-    show_phones: ShowPhones = False,
-    _utc: Utc = False,
-    as_json: Json = False,
 ) -> None:
     """Show all that the journal has of a reference.
 
@@ -111,58 +76,26 @@ def show(
     Examples:
         momopay journal show INV-43 --journal shop.db
     """
-    output = Output(as_json, show_phones)
-    with open_journal(journal, account) as opened:
-        entries = [entry for kind in momopay.EntryKind if (entry := opened.get(reference, kind)) is not None]
+    with options.open_journal() as journal:
+        entries = [entry for kind in momopay.EntryKind if (entry := journal.get(reference, kind)) is not None]
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        output.result(as_document(entry), _fields(output, entry))
-
-
-def _fields(output: Output, entry: momopay.JournalEntry) -> Table:
-    prompts = [
-        f"{each.transaction_id} {each.status or 'not ended'} {moment(each.sent_at)}"
-        + ("" if each.receipt is None else f" receipt {output.text(each.receipt)}")
-        for each in entry.prompts
-    ]
-    return fields(
-        {
-            "Reference": output.text(entry.reference),
-            "Kind": entry.kind,
-            "State": status(entry.state),
-            "Code": entry.code,
-            "Status": None if entry.status is None else status(entry.status),
-            "Result": entry.result_code,
-            "Amount": f"KES {kes(entry.amount)}",
-            "Fee": None if entry.fee is None else f"KES {kes(entry.fee)}",
-            "Phone": "removed" if not entry.phone else output.phone(entry.phone),
-            "Receipt": output.text(entry.receipt) or None,
-            "Transaction": entry.transaction_id,
-            "Prompts": "\n".join(prompts) or None,
-            "Paid twice": "yes: pay back all but one, with `momopay payouts refund`" if entry.paid_twice else None,
-            "Refund of": output.text(entry.refund_of) or None,
-            "Attempts": entry.attempts,
-            "First used": entry.created_at,
-            "Sent": entry.sent_at,
-            "Ended": entry.ended_at,
-            "Released": entry.released_at and f"{moment(entry.released_at)} by {output.text(entry.released_by) or '?'}",
-            "Metadata": None if entry.metadata is None else output.text(json.dumps(entry.metadata)),
-        }
-    )
+        options.output.record(as_document(entry), "wire_reference", "transaction_ids")
+        if entry.paid_twice:
+            options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 
 
 def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
     """Return an entry for JSON, without what only the library needs."""
-    return {**entry.model_dump(exclude={"body_hash", "claim"}), "paid_twice": entry.paid_twice}
+    of_transaction = ("result_code", "receipt", "fee", "ended_at", "transaction_ids", "paid_twice")
+    internal = {"seen_id", "body_hash", "claim", "revision"}
+    return {**entry.model_dump(exclude=internal), **{name: getattr(entry, name) for name in of_transaction}}
 
 
-@app.command(cls=Command)
+@command(app)
 def backup(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where nothing is yet.")],
-    journal: JournalAt,
-    account: JournalAccount = "default",
-    as_json: Json = False,
+    options: JournalOptions, path: Annotated[Path, typer.Argument(metavar="FILE", help="Where nothing is yet.")]
 ) -> None:
     """Copy the whole journal into a new SQLite file, while others write to it.
 
@@ -171,24 +104,21 @@ def backup(
     Examples:
         momopay journal backup backup-2026-11-30.db --journal shop.db
     """
-    with open_journal(journal, account) as opened:
+    with options.open_journal() as journal:
         folder = path.absolute().parent
         # `is_dir` raises in a folder that may not be entered.
         if not (os.access(folder, os.W_OK) and folder.is_dir()):
             problem = f"FILE: there is no folder {plain(folder)} that can be written to"
             raise CommandError(problem, remedy="create it, or give another FILE")
-        opened.backup(path)
-    Output(as_json).result({"file": str(path)}, f"Copied to {plain(path)}")
+        journal.backup(path)
+    options.output.result({"file": str(path)}, f"Copied to {plain(path)}")
 
 
-@app.command(cls=Command)
+@command(app)
 def anonymise(
+    options: JournalOptions,
     before: Annotated[str, typer.Option(metavar="DATE", help="What ended before this.")],
-    journal: JournalAt,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    account: JournalAccount = "default",
-    _utc: Utc = False,
-    as_json: Json = False,
 ) -> None:
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
 
@@ -200,49 +130,70 @@ def anonymise(
     """
     when = moment_of(before, "--before")
     secret = os.environ.get(_SECRET) or None
-    with open_journal(journal, account) as opened:
-        what = "replaced by keyed hashes" if secret else "removed"
+    what = "replaced by keyed hashes" if secret else "removed"
+    with options.open_journal() as journal:
         if not yes:
             if not is_interactive():
                 raise CommandError("nobody is there to answer", remedy="give --yes; nothing was changed")
             question = f"Phones and metadata of what ended before {moment(when)} will be {what} for ever. Go on?"
             if not typer.confirm(question, err=True):
                 raise CommandError("not confirmed, nothing was changed", remedy="", code=ExitCode.REFUSED)
-        changed = opened.anonymise(before=when, secret=secret)
-    Output(as_json).result({"changed": changed}, f"{changed} entries changed: phones {what}, metadata removed")
+        changed = journal.anonymise(before=when, secret=secret)
+    options.output.result({"changed": changed}, f"{changed} entries changed: phones {what}, metadata removed")
 
 
-@app.command(cls=Command)
-def check(journal: JournalAt, account: JournalAccount = "default", as_json: Json = False) -> None:
+@command(app)
+def check(options: AccountOptions) -> ExitCode:
     """Check the whole journal: the file, what it belongs to, and what needs a person.
 
-    Exits with 1 if something does: a payment in doubt, or an order that was paid twice and not paid back.
+    With a key and an address in the environment, also that it is the journal of that account. Exits with 1 if something
+    needs a person: a payment in doubt, an order that was paid twice and not paid back, or a journal that went back in
+    time; with 3 if it is another account's.
 
     Examples:
         momopay journal check --journal shop.db
     """
-    output = Output(as_json)
-    with open_journal(journal, account) as opened:
-        found = opened.check()
+    output = options.output
+    with options.open_journal() as journal:
+        found = journal.check()
+        if found.mode and options.base_url and (key := os.environ.get("MOMOPAY_API_KEY")):
+            with options.client(key=key) as client:
+                check_account(client, journal)
     counts = {f"{kind} {state}": count for (kind, state), count in sorted(found.counts.items())}
     document = {**asdict(found), "counts": counts, "needs_attention": found.needs_attention}
-    bound = f"{found.mode} keys of {found.host}" if found.mode else "nothing yet"
-    output.result(
-        document,
-        fields(
-            {
-                "Account": plain(found.account),
-                "Belongs to": bound + ("" if found.tenant_id is None else f", tenant {plain(found.tenant_id)}"),
-                "Version": found.version,
-                **counts,
-                "Not settled": found.not_settled,
-                "In doubt": "\n".join(map(output.text, found.unresolved)) or "nothing",
-                "Paid twice": "\n".join(map(output.text, found.paid_twice)) or "nothing",
-            }
-        ),
-    )
+    output.record(document, "went_back")
     if found.unresolved:
         output.note("What to do: `momopay payouts status --look` searches for what is in doubt")
     if found.paid_twice:
         output.note("What to do: `momopay payouts refund REFERENCE` pays back what was paid twice")
-    raise typer.Exit(ExitCode.REFUSED if found.needs_attention else ExitCode.OK)
+    if found.went_back:
+        output.note(f"What to do: {plain(found.went_back)}")
+    return ExitCode.REFUSED if found.needs_attention else ExitCode.OK
+
+
+def check_account(client: momopay.Client, journal: momopay.Journal) -> None:
+    """Raise ConfigurationError if the journal is not that of the client's account; at most one read."""
+    from momopay.durable.access import check_client  # loads what sends
+
+    check_client(client, journal)
+
+
+@command(app)
+def accept_restored(
+    options: JournalOptions, by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
+) -> None:
+    """Let a journal be used that went back in time, such as a restored copy.
+
+    It does not know what was paid since, and would pay it again. Run `momopay reconcile` for the days that this prints;
+    until it is accepted, every command that pays refuses it.
+
+    Examples:
+        momopay journal accept-restored --by Amina --journal shop.db
+    """
+    with options.open_journal() as journal:
+        lost = journal.check().went_back
+        journal.accept_restored(by=by)
+    shown = ["This journal lost nothing: there was nothing to accept."]
+    if lost is not None:
+        shown = [plain(lost), f"Accepted by {plain(by)}: commands that pay use it again."]
+    options.output.result({"accepted": lost is not None, "went_back": lost}, *shown)

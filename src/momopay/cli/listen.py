@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import momopay
-from momopay.cli.credentials import api_key, open_client
+from momopay.cli.credentials import api_key
 from momopay.cli.exit_codes import CommandError
-from momopay.cli.options import BaseUrl, Json, ShowPhones, Utc, finite
+from momopay.cli.options import ServiceOptions, finite
 from momopay.cli.output import Output, plain
 from momopay.cli.times import local, moment_of
 from momopay.errors import MomoPayError, RequestValidationError
@@ -24,6 +24,7 @@ _SECRET = "MOMOPAY_CALLBACK_SECRET"  # noqa: S105  the name of a variable
 
 
 def listen(
+    options: ServiceOptions,
     forward_to: Annotated[str, typer.Option("--forward-to", metavar="URL", help="The application's callback URL.")],
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
@@ -37,10 +38,6 @@ def listen(
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Also forward to this host.")
     ] = None,
-    base_url: BaseUrl = None,
-    show_phones: ShowPhones = False,
-    _utc: Utc = False,
-    as_json: Json = False,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
 
@@ -55,13 +52,13 @@ def listen(
     # What sends is loaded by this command alone.
     from momopay.integrations._listener import Listener
 
-    output = Output(as_json, show_phones)
+    output = options.output
     secret = os.environ.get(secret_env)
     if secret_env != _SECRET and not secret:
         raise CommandError("--secret-env names a variable that is not set", remedy="set it, or leave the option out")
     begin = None if since is None else moment_of(since, "--since")
     key = api_key()
-    with open_client(base_url, key=key) as client:
+    with options.client(key=key) as client:
         try:
             listener = Listener(
                 client,

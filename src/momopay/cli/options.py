@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, TypeAlias
 
 import typer
 
+import momopay
+from momopay.cli.credentials import open_client, open_journal
+from momopay.cli.exit_codes import CommandError
+from momopay.cli.output import Output
 from momopay.cli.times import use_utc
 from momopay.errors import RequestValidationError
 from momopay.phones import normalise_phone
@@ -15,6 +21,7 @@ _DECIMALS = 2
 # A year, in seconds.
 _LONGEST = 366 * 24 * 60 * 60
 _NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
+_SHARED = "Shared options"
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -63,29 +70,33 @@ def finite(seconds: float | None) -> float | None:
     return seconds
 
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.")]
+Amount: TypeAlias = Annotated[Decimal, typer.Option("--amount", metavar="KES", parser=amount)]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.", rich_help_panel=_SHARED)]
 BaseUrl: TypeAlias = Annotated[
     str | None,
-    typer.Option("--base-url", metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1."),
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        envvar="MOMOPAY_BASE_URL",
+        help="The service's address, ending in /v1.",
+        rich_help_panel=_SHARED,
+    ),
 ]
-ShowPhones: TypeAlias = Annotated[bool, typer.Option("--show-phones", help="Show phones whole, not masked.")]
+ShowPhones: TypeAlias = Annotated[
+    bool, typer.Option("--show-phones", help="Show phones whole, not masked.", rich_help_panel=_SHARED)
+]
 Utc: TypeAlias = Annotated[
     bool,
-    typer.Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi."),
+    typer.Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.", rich_help_panel=_SHARED),
 ]
 JournalAt: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--journal",
         metavar="FILE|URL",
         envvar="MOMOPAY_JOURNAL",
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
-    ),
-]
-MaybeJournalAt: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--journal", metavar="FILE|URL", envvar="MOMOPAY_JOURNAL", help="The account's journal, if it has one."
+        rich_help_panel=_SHARED,
     ),
 ]
 JournalAccount: TypeAlias = Annotated[
@@ -95,8 +106,10 @@ JournalAccount: TypeAlias = Annotated[
         metavar="NAME",
         envvar="MOMOPAY_JOURNAL_ACCOUNT",
         help="The account's name in the journal, if the journal serves several.",
+        rich_help_panel=_SHARED,
     ),
 ]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="With a test key: do not ask.")]
 ConfirmLive: TypeAlias = Annotated[
     Decimal | None,
     typer.Option(
@@ -106,6 +119,7 @@ ConfirmLive: TypeAlias = Annotated[
         help="For scripts, with a live key too: the exact sum, KES, that may move.",
     ),
 ]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until the money is where it will stay.")]
 Timeout: TypeAlias = Annotated[
     float,
     typer.Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long."),
@@ -121,3 +135,51 @@ Every: TypeAlias = Annotated[
         help="Time between polls; a new prompt is first polled after one and a half times this.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisplayOptions:
+    """How results are shown: the options of every command."""
+
+    show_phones: ShowPhones = False
+    utc: Utc = False
+    as_json: Json = False
+
+    @property
+    def output(self) -> Output:
+        """What shows them."""
+        return Output(self.as_json, self.show_phones)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions(DisplayOptions):
+    """The service, for a command that sends requests."""
+
+    base_url: BaseUrl = None
+
+    def client(self, journal: momopay.Journal | None = None, *, key: str | None = None) -> momopay.Client:
+        """Return a client, whose durable calls use the journal; without a key, that of the environment."""
+        return open_client(self.base_url, key=key, journal=journal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalOptions(DisplayOptions):
+    """The journal, for a command that reads one."""
+
+    journal: JournalAt = None
+    account: JournalAccount = "default"
+
+    def open_journal(self, *, create: bool = False) -> AbstractContextManager[momopay.Journal]:
+        """Return the journal; only with `create` is there a new one where there was none.
+
+        Raises:
+            CommandError: None was given, or there is no such file.
+        """
+        if not self.journal:
+            raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
+        return open_journal(self.journal, self.account, create=create)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountOptions(ServiceOptions, JournalOptions):
+    """The service and the journal."""

@@ -1,48 +1,60 @@
-"""Payouts: pay a payroll from a CSV file. `momopay.cli.unresolved` has the commands for what is in doubt then."""
+"""Payouts: pay a payroll from a CSV file, pay back a collection, and decide about what is in doubt."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+import getpass
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 import momopay
-from momopay.cli import refund, unresolved
-from momopay.cli.command import Command, Group
-from momopay.cli.credentials import api_key, journal_exists, open_client, open_journal
-from momopay.cli.exit_codes import CommandError
-from momopay.cli.options import (
-    BaseUrl,
-    ConfirmLive,
-    Every,
-    JournalAccount,
-    JournalAt,
-    Json,
-    ShowPhones,
-    Timeout,
-    Utc,
-    amount,
-)
-from momopay.cli.output import Output, kes
-from momopay.cli.payroll import Plan, make_plan
-from momopay.cli.payroll_file import FaultyFileError, PayrollFile, people, read_payroll, total
-from momopay.cli.payroll_report import show_faults, show_plan
-from momopay.cli.payroll_similar import check_similar
-from momopay.cli.prompts import Confirmation
-from momopay.errors import RequestValidationError
+from momopay.cli.command import Group, command
+from momopay.cli.credentials import api_key, journal_exists
+from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.journal import as_document
+from momopay.cli.options import AccountOptions, ConfirmLive, Every, Timeout, Wait, Yes, amount
+from momopay.cli.output import Output, kes, moment, plain, stderr
+from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
+from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
+from momopay.cli.payroll_report import RELEASE_HINT, show_end, show_faults, show_plan, show_row, write_report
+from momopay.cli.prompts import Confirmation, is_interactive
+from momopay.cli.transactions import TRANSACTIONS, one_of, show
+from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
 
 app: typer.Typer = typer.Typer(
-    cls=Group, help="Pay a list of people once, and see what is in doubt.", no_args_is_help=True
+    cls=Group, help="Pay a list of people once, pay back, and see what is in doubt.", no_args_is_help=True
 )
 
+_DOUBTFUL = {
+    "Reference": "reference kind",
+    "KES": "amount",
+    "Phone": "phone",
+    "Sent": "sent_at",
+    "Attempts": "attempts",
+}
+_NEAR = "Transactions with these references"
+# All columns of the progress bar together fit on 80 characters, with 10,000 rows.
+_BAR_WIDTH = 12
+# The service's list may not show a payment that is younger.
+_FRESH = timedelta(minutes=10)
+# Clocks and time zones may be off by so much: what has the reference and is that much older is shown too.
+_BEFORE = timedelta(days=1)
+# Seconds by which two clocks usually differ.
+_USUAL_OFFSET = 60.0
 
-@app.command(cls=Command)
+
+@command(app)
 def run(
+    options: AccountOptions,
     file: Annotated[
         Path,
         typer.Argument(
@@ -52,9 +64,8 @@ def run(
             help="Columns reference, phone, amount; perhaps description.",
         ),
     ],
-    journal: JournalAt,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With a test key: do not ask.")] = False,
+    yes: Yes = False,
     confirm_live: ConfirmLive = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what happened to every row, as CSV.")
@@ -70,20 +81,13 @@ def run(
         Decimal | None,
         typer.Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Follow all payouts until the money has arrived or is back.")
-    ] = False,
+    wait: Wait = False,
     timeout: Timeout = 600,
     every: Every = 10,
-    account: JournalAccount = "default",
-    base_url: BaseUrl = None,
-    show_phones: ShowPhones = False,
-    _utc: Utc = False,
     mask_phones: Annotated[
         bool, typer.Option("--mask-phones", help="Mask phones in --json and in the report too.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> int:
     """Pay every row of a CSV file once, however often this is run.
 
     Checks the whole file first, and sends nothing if any row is at fault. Then shows totals and the file's digest, and
@@ -100,52 +104,49 @@ def run(
         momopay payouts run salaries.csv --journal shop.db --dry-run
         momopay payouts run salaries.csv --journal shop.db --report report.csv
     """
-    output = Output(as_json, (show_phones or as_json) and not mask_phones)
+    from momopay.durable.payout_items import PayoutLimits  # loads pydantic
+
+    output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     with _faults_shown(output):
         payroll = read_payroll(file)
-        _check_limits(payroll, max_total, max_each)
+        PayoutLimits.checked(max_total, max_each).check(payroll.rows)
         if dry_run:
             # Without the key or the network, and without making a journal that the check would leave behind.
-            with open_journal(journal, account) if journal_exists(journal) else nullcontext() as opened:
-                plan = make_plan(payroll.rows, opened)
-            check_similar(plan.similar, allowed=allow_similar)
+            is_there = options.journal is None or journal_exists(options.journal)
+            with options.open_journal() if is_there else nullcontext() as opened:
+                plan = make_plan(payroll, opened, similar=allow_similar)
             show_plan(output, payroll, plan, None)
             output.note("Dry run: nothing was sent.")
-            return
-        # Asked for before the file is judged against the account: a program pipes the key first, then its answer.
-        key, budget = api_key(), momopay.RateBudget()
-        confirmation = Confirmation(key, may_move=payroll.total, yes=yes, confirm_live=confirm_live)
-
-        # The options state the total of the file, so that the same command resumes it; a person types what is still
-        # due.
-        def confirm(plan: Plan) -> None:
-            due = total(plan.to_pay)
-            confirmation.ask(f"Pay KES {kes(due)} in {people(plan.to_pay)} now?", to_type=format_amount(due))
-
-        with (
-            open_client(base_url, key=key, budget=budget) as client,
-            open_journal(journal, account, create=True) as opened,
-        ):
-            check_similar(make_plan(payroll.rows, opened).similar, allowed=allow_similar)
+            return ExitCode.OK
+        key = api_key()
+        confirmation = Confirmation(key, may_move=total(payroll.rows), yes=yes, confirm_live=confirm_live)
+        with options.open_journal(create=True) as journal, options.client(journal, key=key) as client:
+            make_plan(payroll, journal, similar=allow_similar)
+            with stderr().status("Reading the account"):
+                # Before the plan that is shown: what is found now needs no payment, and its sum must not be asked
+                # about. It refuses the journal of another account.
+                journal.reconcile_all(client)
+                plan = make_plan(payroll, journal, similar=allow_similar)
+                wallet = client.wallet.balance().available_balance
+            show_plan(output, payroll, plan, wallet)
+            owner = Output(as_json=False, show_phones=not mask_phones)
+            paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
+            if report is not None:  # one that cannot be written stops before money moves
+                write_report(owner, report, paying.outcomes)
+            if plan.to_pay:
+                due = total(plan.to_pay)
+                question = f"Pay KES {kes(due)} in {people(plan.to_pay)} now?"
+                # The options state the total of the file; a person types what is still due.
+                confirmation.ask(question, to_type=format_amount(due))
             schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
-            from momopay.cli.payroll_progress import Pace  # loads rich's progress bar, which takes its time
-            from momopay.cli.payroll_run import FileRun
-
-            code = FileRun(output, payroll, client, opened, Pace(budget), schedule, report, mask_phones).pay(confirm)
-    raise typer.Exit(code)
-
-
-def _check_limits(payroll: PayrollFile, max_total: Decimal | None, max_each: Decimal | None) -> None:
-    from momopay.resources.payout_items import PayoutLimits  # loads pydantic
-
-    try:
-        PayoutLimits.checked(max_total, max_each).check(payroll.rows)
-    except RequestValidationError as error:
-        options = {"max_total": "--max-total", "max_each": "--max-each"}
-        problems = "; ".join(f"{options[name]}: {problem}" for name, problem in error.fields.items())
-        raise CommandError(
-            f"{problems}; nothing was sent", remedy="fix the file; give a higher limit only if the file is right"
-        ) from error
+            _pay_and_follow(output, paying, plan, schedule)
+    if report is not None:
+        write_report(owner, report, paying.outcomes)
+    # As shells have it: 128 and the number of the signal.
+    ended = exit_code(paying.outcomes.values(), followed=wait)
+    code = 128 + paying.signals[0] if paying.signals else ended
+    show_end(output, paying, accepted_before=frozenset(row.reference for row in plan.accepted), code=code)
+    return code
 
 
 @contextmanager
@@ -158,6 +159,238 @@ def _faults_shown(output: Output) -> Generator[None]:
         raise
 
 
-app.command(cls=Command)(unresolved.status)
-app.command(cls=Command)(unresolved.release)
-app.command(cls=Command)(refund.refund)
+def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
+    # An interrupt is raised wherever this thread is; what was not yielded is not begun, or is in the journal.
+    with _stopping_on_signals(run), suppress(KeyboardInterrupt):
+        try:
+            if plan.to_pay:
+                with _progress(output, run, len(plan.to_pay), "Paying") as advance:
+                    for outcome in run.pay():
+                        advance()
+                        show_row(output, "row", outcome)
+            if not run.signals:
+                with stderr().status("Searching for what is in doubt"):
+                    run.search()
+            if schedule is not None and not run.signals and (waiting := run.open()):
+                with _progress(output, run, len(waiting), "Waiting for the ends") as advance:
+                    for outcome in run.follow(schedule):
+                        advance()
+                        show_row(output, "settled", outcome)
+        except MomoPayError as error:  # a search or a wait; all payouts are in the journal
+            run.stopped_by = run.stopped_by or error
+    for outcome in run.read_rest():
+        show_row(output, "row", outcome)
+
+
+@contextmanager
+def _stopping_on_signals(run: PayrollRun) -> Generator[None]:
+    """On the first SIGINT or SIGTERM, stop after the payout under way; on the second, break it off."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        run.stop(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generator[Callable[[], None]]:
+    """Show a progress bar; yield what to call after each row."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+
+    class What(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("Waiting for the rate budget" if run.waiting else task.description)
+
+    console = stderr()
+    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn())
+    is_hidden = output.as_json or not console.is_terminal
+    with Progress(*columns, console=console, disable=is_hidden, transient=True) as bar:
+        task = bar.add_task(what, total=rows)
+        yield lambda: bar.advance(task)
+
+
+@command(app)
+def refund(
+    options: AccountOptions,
+    of: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
+    amount_: Annotated[
+        Decimal | None,
+        typer.Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")
+    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A short purpose.")] = None,
+    yes: Yes = False,
+    confirm_live: ConfirmLive = None,
+) -> None:
+    """Pay back to the payer what was paid of a collection, or a part. Asks first.
+
+    Run it again after any failure: one reference is paid once. All refunds of a collection together never exceed what
+    was paid. Of an order that was paid twice, the default is what was paid too often. A second refund of the same
+    collection needs a --reference of its own.
+
+    Examples:
+        momopay payouts refund INV-43 --journal shop.db
+        momopay payouts refund INV-43 --amount 40 --journal shop.db
+    """
+    from momopay.durable.refund import preview_refund  # loads what sends
+
+    key = api_key()
+    # An answer that cannot be right is refused before the first request.
+    confirmation = amount_ and Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
+    with options.open_journal() as journal, options.client(journal, key=key) as client:
+        plan = preview_refund(client, journal, of=of, amount=amount_, reference=reference)
+        due, phone, name = Decimal(plan.amount), options.output.phone(plan.phone), options.output.text(plan.reference)
+        confirmation = confirmation or Confirmation(key, may_move=due, yes=yes, confirm_live=confirm_live)
+        confirmation.ask(f"Pay KES {kes(due)} back to {plain(phone)}, as {plain(name)}?", to_type="yes")
+        # The amount that was agreed to, and no other, whatever others refund meanwhile.
+        show(options.output, client.payouts.refund(of=of, amount=due, reference=reference, description=description))
+
+
+@command(app)
+def status(
+    options: AccountOptions,
+    look: Annotated[bool, typer.Option("--look", help="Search for them in the service's list first.")] = False,
+) -> ExitCode:
+    """Show which payouts and orders are in doubt.
+
+    Needs no key and sends nothing, except with --look, which also shows transactions that have the reference and
+    another amount, phone, type or time. Exits with 4 if anything is in doubt.
+
+    Examples:
+        momopay payouts status --journal shop.db --look
+    """
+    found: dict[str, list[momopay.TransactionSummary]] | None = None
+    with options.open_journal() as journal:
+        if look:
+            with options.client(journal) as client, stderr().status("Searching the service's list"):
+                journal.reconcile_all(client)
+                found = {
+                    entry.reference: client.transactions.find(
+                        reference=entry.wire_reference, since=entry.sent_at - _BEFORE
+                    )
+                    for entry in journal.unresolved()
+                }
+        entries = journal.unresolved()
+        notes = [f"{options.output.text(each.reference)}: {note}" for each in entries for note in _notes(journal, each)]
+    documents = [
+        as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
+        for entry in entries
+    ]
+    shown = list(_in_doubt(options.output, entries, notes, found)) if entries else ["Nothing is in doubt."]
+    options.output.result({"unresolved": documents}, *shown)
+    return ExitCode.UNKNOWN if entries else ExitCode.OK
+
+
+def _in_doubt(
+    output: Output,
+    entries: list[momopay.JournalEntry],
+    notes: list[str],
+    found: dict[str, list[momopay.TransactionSummary]] | None,
+) -> Iterator[object]:
+    yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
+    yield from notes
+    near = [item for items in (found or {}).values() for item in items]
+    if near:
+        yield output.table(near, TRANSACTIONS, _NEAR)
+        yield "Compare them with these payments by eye: one of them may be the payment."
+    elif found is not None:
+        yield "The service's list does not show them, which proves nothing."
+    first = "Give --look to search for them in the service's list" if found is None else "Search again later"
+    yield Text.assemble(("What to do: ", "bold"), f"{first}, then {RELEASE_HINT}.")
+
+
+def _notes(journal: momopay.Journal, entry: momopay.JournalEntry) -> Iterator[str]:
+    if entry.released_at is not None:
+        yield f"released at {moment(entry.released_at)} by {plain(entry.released_by or 'somebody who gave no name')}"
+    seconds = entry.clock_offset or 0.0
+    # The time of a sandbox is virtual: a difference is no fault of a clock.
+    if abs(seconds) > _USUAL_OFFSET and journal.check().host != "loopback":
+        side = "ahead of" if seconds > 0 else "behind"
+        yield f"the clock of its sender was {abs(seconds):.0f} s {side} the service's"
+
+
+@command(app)
+def release(
+    options: AccountOptions,
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="Who decides; by default your login name.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
+    ] = None,
+    searched_elsewhere: Annotated[
+        bool, typer.Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
+    ] = False,
+) -> None:
+    """Say that a payment in doubt was NOT made, so that it is sent again.
+
+    If it was made after all, it is paid twice. Look into the account console first. This command asks you to type the
+    reference; no option answers for you. Then it searches the service's whole list, and releases nothing if a
+    transaction has the reference, whatever its amount, phone or time. The journal keeps who released it, and when.
+
+    Examples:
+        momopay payouts release SAL-2026-11-001 --journal shop.db
+    """
+    output, wanted = options.output, one_of(momopay.EntryKind, kind, "--kind")
+    with options.open_journal() as journal, options.client(journal) as client:
+        try:
+            entry = journal.get(reference, wanted)
+        except ValueError as error:
+            remedy = "give --kind PAYOUT or --kind COLLECTION"
+            raise CommandError("a payout and an order have this reference", remedy=remedy) from error
+        if entry is None or entry.state != momopay.JournalState.UNKNOWN:
+            known = "not in the journal" if entry is None else f"{entry.state} in the journal, not in doubt"
+            raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is in doubt")
+        name = by or _login_name()
+        _ask_for_release(output, journal, entry)
+        try:
+            with stderr().status("Searching the service's list"):
+                released = client.payouts.release(
+                    reference=reference, by=name, kind=entry.kind, searched_elsewhere=searched_elsewhere
+                )
+        except OutcomeUnknownError as error:
+            if not options.as_json:  # the error's line has their ids then
+                output.note(output.table([*error.matches, *error.near_matches], TRANSACTIONS, _NEAR))
+            raise
+        except RequestValidationError as error:
+            again = journal.get(reference, entry.kind)
+            if again is not None and again.state == momopay.JournalState.UNKNOWN:  # its sender may be frozen
+                remedy = "wait until then; nothing was changed"
+                raise CommandError(str(error), remedy=remedy, code=ExitCode.TRY_LATER) from error
+            remedy = "it was paid and must not be sent again"
+            raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from error
+    again_by = "run pays it" if released.kind == momopay.EntryKind.PAYOUT else "`momopay collect` prompts for it"
+    output.result(as_document(released), f"Released: it is {released.state} now, and the next {again_by}.")
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError) as error:  # an id without a name, as in a container
+        raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed") from error
+
+
+def _ask_for_release(output: Output, journal: momopay.Journal, entry: momopay.JournalEntry) -> None:
+    console = stderr()
+    way = "to" if entry.kind == momopay.EntryKind.PAYOUT else "from"
+    phone = plain(output.phone(entry.phone))
+    console.print(f"KES {kes(entry.amount)} {way} {phone}, sent at {moment(entry.sent_at)}, may have been paid.")
+    for note in _notes(journal, entry):
+        console.print(f"Note: {note}.")
+    console.print("The service's list is searched for it next. That it is not there proves nothing.")
+    if datetime.now(UTC) - entry.sent_at < _FRESH:
+        console.print("It is younger than ten minutes: the list may not show it yet. Better wait.", style="bold red")
+    console.print("If it was paid after all, releasing it pays it twice.", style="bold red")
+    # A pipe cannot have looked into the account console, so it cannot vouch for it.
+    if not is_interactive():
+        raise CommandError("releasing takes a person at a terminal", remedy="run it there; nothing was changed")
+    if typer.prompt("Type the reference to release it", err=True).strip() != entry.reference.strip():
+        raise CommandError("not the same reference", remedy="nothing was changed", code=ExitCode.REFUSED)

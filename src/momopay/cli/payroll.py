@@ -2,50 +2,66 @@
 
 The rules are the library's: `payouts.pay_all` decides what is sent, when to wait and when to stop.
 
-One thread runs a `PayrollRun`. `PayrollRun.stop` may be set from a signal handler.
+One thread runs a `PayrollRun`. `PayrollRun.stop` may be called from a signal handler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from typing import Any
+import getpass
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.payroll_file import Fault, Row
-from momopay.cli.payroll_similar import similar_references
-from momopay.errors import JournalError, MomoPayError, OutcomeUnknownError, TransactionNotFoundError
+from momopay.cli.payroll_file import Fault, FaultyFileError, PayrollFile, Row, total
+from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError
+from momopay.money import format_amount
+
+NOT_BEGUN: Final = "NOT_BEGUN"
+"""The state of a row that is not in the journal."""
 
 
 @dataclass(frozen=True)
 class RowOutcome:
-    """What happened to one row.
+    """What is known of one row.
 
     Attributes:
         row: The row.
-        state: A `JournalState`.
-        transaction_id: The service's id, once it is known.
-        error: Why it was not accepted, or is not known to be.
-        last: The payout as the service last reported it, or as the journal keeps that; None if it was not accepted.
+        state: A `JournalState`, or NOT_BEGUN.
+        payment: As the service last reported it, or as the journal keeps that; None if it was not accepted.
+        error: Why it was not accepted, or is not known to be, as this run saw it.
+        entry: What the journal had; None if this run began it.
     """
 
     row: Row
-    state: str
-    transaction_id: str | None = None
+    state: str = NOT_BEGUN
+    payment: momopay.Payment | None = None
     error: MomoPayError | None = None
-    last: momopay.Transaction | momopay.Payout | None = None
+    entry: momopay.JournalEntry | None = None
+
+    @classmethod
+    def known(cls, row: Row, journal: momopay.Journal | None) -> RowOutcome:
+        """Return what the journal says of a row; raise JournalError if it cannot be read."""
+        from momopay.durable.payment import payment_in  # loads pydantic
+
+        entry = None if journal is None else journal.get(row.reference, momopay.EntryKind.PAYOUT)
+        if entry is None:
+            return cls(row)
+        payment = payment_in(entry) if entry.state == momopay.JournalState.ACCEPTED else None
+        return cls(row, entry.state, payment, entry=entry)
 
     @property
     def end(self) -> momopay.TransactionStatus | None:
         """How it ended; None while it is not known to have ended."""
-        return None if self.last is None or not self.last.status.is_terminal else self.last.status
+        return None if self.payment is None or not self.payment.status.is_terminal else self.payment.status
 
     @property
-    def is_paid(self) -> bool:
-        """Whether the money has arrived."""
-        return self.end == momopay.TransactionStatus.SUCCESS
+    def last(self) -> str:
+        """How it ended, or how far it came."""
+        return self.end or self.state
 
     @property
     def has_failed(self) -> bool:
@@ -53,177 +69,195 @@ class RowOutcome:
         return self.end is not None and self.end.ended_without_success
 
     @property
-    def has_settled(self) -> bool:
-        """Whether the money is where it will stay."""
-        return self.end is not None and self.end != momopay.TransactionStatus.FAILED
+    def is_open(self) -> bool:
+        """Whether the service accepted it, and the money is not yet where it will stay."""
+        return self.payment is not None and self.end in {None, momopay.TransactionStatus.FAILED}
 
-    @classmethod
-    def of(cls, row: Row, entry: momopay.JournalEntry) -> RowOutcome:
-        """Return what the journal says of a row."""
-        from momopay.resources.pay_all import transaction_in  # loads pydantic
+    @property
+    def transaction_id(self) -> str | None:
+        """The service's id, once it is known."""
+        return getattr(self.payment or self.error or self.entry, "transaction_id", None)
 
-        is_accepted = entry.state == momopay.JournalState.ACCEPTED and entry.transaction_id is not None
-        return cls(row, entry.state, entry.transaction_id, last=transaction_in(entry) if is_accepted else None)
+    @property
+    def code(self) -> str | None:
+        """The code of a refusal, or of an end without success."""
+        if self.payment is not None:
+            return self.payment.result_code if self.has_failed else None
+        reason = _reason(self.error)
+        return reason.code if isinstance(reason, APIError) else getattr(self.entry, "code", None)
+
+    @property
+    def why(self) -> str | None:
+        """Why it was not paid; None if it was, or is under way."""
+        if self.payment is not None:
+            if not self.has_failed:
+                return None
+            description = getattr(self.payment.transaction, "result_desc", None)  # which the journal does not keep
+            meaning = getattr(self.payment.result_code, "name", "the service gave no reason").lower().replace("_", " ")
+            return description or meaning
+        if self.error is not None:
+            reason = _reason(self.error)
+            return reason.message if isinstance(reason, APIError) else str(reason)
+        if self.entry is None:
+            return None
+        if self.entry.code is not None:
+            return f"the service refused it when it was sent last: {self.entry.code}"
+        return "sent before, and the outcome is not known" if self.state == "UNKNOWN" else None
+
+
+def _reason(error: MomoPayError | None) -> BaseException | None:
+    """Return the cause of an unknown outcome, whose own words are the same for every row; or else the error."""
+    return error.__cause__ if error is not None and isinstance(error.__cause__, MomoPayError) else error
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the journal knows of a file's rows.
+    """What the journal knows of a file's rows, by reference."""
 
-    Attributes:
-        to_pay: New, or refused or not sent before, or being sent by another process, which `pay_once` waits for.
-        accepted: The service has them.
-        in_doubt: They may have been paid, and are not sent again.
-        similar: Rows to pay that may be another payout under another spelling.
-    """
+    outcomes: dict[str, RowOutcome]
 
-    to_pay: list[Row] = field(default_factory=list[Row])
-    accepted: list[RowOutcome] = field(default_factory=list[RowOutcome])
-    in_doubt: list[RowOutcome] = field(default_factory=list[RowOutcome])
-    similar: list[Fault] = field(default_factory=list[Fault])
+    @property
+    def accepted(self) -> list[Row]:
+        """The service has them."""
+        return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.ACCEPTED]
+
+    @property
+    def in_doubt(self) -> list[Row]:
+        """They may have been paid, and are not sent again."""
+        return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
+
+    @property
+    def to_pay(self) -> list[Row]:
+        """New, or refused or not sent before, or being sent by another process, which `pay_once` waits for."""
+        done = {momopay.JournalState.ACCEPTED, momopay.JournalState.UNKNOWN}
+        return [each.row for each in self.outcomes.values() if each.state not in done]
 
 
-def make_plan(rows: list[Row], journal: momopay.Journal | None) -> Plan:
+def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar: bool) -> Plan:
     """Compare a file's rows with the journal; without one, all are new.
 
+    Args:
+        payroll: The file.
+        journal: Of the account.
+        similar: Whether rows may look like other payouts.
+
     Raises:
-        CommandError: A reference is in the journal with another amount or phone.
+        FaultyFileError: A reference is in the journal with another amount or phone, or looks like another one.
         JournalError: The journal cannot be read.
     """
-    plan = Plan()
-    conflicts: list[Row] = []
-    for row in rows:
-        entry = None if journal is None else journal.get(row.reference)
-        if entry is None:
-            plan.to_pay.append(row)
-        elif (entry.amount, entry.phone) != (row.amount, row.phone):
-            conflicts.append(row)
-        elif entry.state == momopay.JournalState.ACCEPTED:
-            plan.accepted.append(RowOutcome.of(row, entry))
-        elif entry.state == momopay.JournalState.UNKNOWN:
-            plan.in_doubt.append(RowOutcome.of(row, entry))
-        else:
-            plan.to_pay.append(row)
-    # pay_once would refuse each of them, but only after the rows before it have been paid.
-    if conflicts:
-        lines = ", ".join(str(row.line) for row in conflicts)
-        raise CommandError(
-            f"the references on lines {lines} are in the journal with another amount or phone; nothing was sent",
-            remedy="give each new payout a reference of its own; fix the file if the amount or phone is wrong",
-        )
-    plan.similar.extend(similar_references(rows, plan.to_pay, journal))
-    return plan
+    from momopay.durable.pay_all import find_similar  # loads pydantic
 
-
-def check_account(plan: Plan, client: momopay.Client) -> None:
-    """Check that the account has what the journal calls accepted; one read, none for a new journal.
-
-    A journal that was filled with a test key would otherwise make a live payroll skip everybody.
-
-    Raises:
-        CommandError: The journal is another account's.
-        MomoPayError: The read failed.
-    """
-    known = next((each.transaction_id for each in plan.accepted if each.transaction_id), None)
-    if known is None:
-        return
-    try:
-        client.transactions.get(known)
-    except TransactionNotFoundError as error:
-        raise CommandError(
-            "this account does not have what the journal calls accepted: it is the journal of another account",
-            remedy="keep one journal for each account: one filled on a sandbox ends with that sandbox",
-            code=ExitCode.CONFIGURATION,
-        ) from error
-
-
-@dataclass(frozen=True)
-class Wallet:
-    """What the service says of the money for fees.
-
-    Attributes:
-        available: The service wallet, KES.
-        last_fee: The fee of the newest payout that was not without one, KES.
-    """
-
-    available: Decimal
-    last_fee: Decimal | None
-
-    def estimated_fees(self, payouts: int) -> Decimal | None:
-        """Return about what so many payouts cost in fees, KES; None if no payout is known to go by."""
-        return None if self.last_fee is None else self.last_fee * payouts
-
-
-def read_wallet(client: momopay.Client) -> Wallet:
-    """Read the service wallet and the last fee, with two requests.
-
-    Raises:
-        MomoPayError: A read failed.
-    """
-    available = client.wallet.balance().available_balance
-    newest = client.transactions.list(type="B2C", limit=20).items
-    # The service shows 0 as the fee of a payout that failed (service page, "Transaction").
-    shown = {momopay.TransactionStatus.PENDING, momopay.TransactionStatus.SUCCESS}
-    return Wallet(available, next((item.transaction_fee for item in newest if item.status in shown), None))
+    outcomes = {row.reference: RowOutcome.known(row, journal) for row in payroll.rows}
+    # pay_all would refuse each of them too, but only after the rows before it have been paid.
+    faults = [
+        Fault(row.line, name, f"is another one than the journal's for this reference: {has}", row.reference, str(own))
+        for row, entry in ((each.row, each.entry) for each in outcomes.values())
+        if entry is not None
+        for name, own, has in (("amount", row.amount, entry.amount), ("phone", row.phone, entry.phone))
+        if own != has
+    ]
+    if faults:
+        remedy = "give each new payout a reference of its own; correct the file if the amount or phone is wrong"
+        raise FaultyFileError(f"{len(faults)} reference(s) were used for another payout", faults, remedy=remedy)
+    looks_like = {} if similar else find_similar(journal, payroll.rows)
+    faults = [
+        Fault(row.line, "reference", f"looks like {looks_like[row.reference]}", row.reference, row.reference)
+        for row in payroll.rows
+        if row.reference in looks_like
+    ]
+    if faults:
+        problem = "reference(s) differ from others, with the same phone and amount, only in case, dashes or spaces"
+        remedy = "write them as they were written first; --allow-similar pays them beside the others"
+        raise FaultyFileError(f"{len(faults)} {problem}", faults, remedy=remedy)
+    return Plan(outcomes)
 
 
 class PayrollRun:
     """Pays rows, one after another, and follows them.
 
     Args:
-        client: Of the account.
+        client: Of the account, with its journal.
         journal: Of the account.
-        metadata: Kept in the journal's entry of each row.
+        payroll: The file.
+        plan: What of it was there before.
+        similar: Whether rows may look like other payouts.
 
     Attributes:
-        stop: Set it to stop after the payout under way.
+        outcomes: Of all rows, by reference.
+        signals: Which signals came, by number.
         stopped_by: The error that stopped the run, if one did.
     """
 
     def __init__(
-        self, client: momopay.Client, journal: momopay.Journal, *, metadata: Mapping[str, object] | None = None
+        self, client: momopay.Client, journal: momopay.Journal, payroll: PayrollFile, plan: Plan, *, similar: bool
     ) -> None:
         self._client = client
         self._journal = journal
-        self._metadata = metadata
+        self._payroll = payroll
+        self._similar = similar
+        self._to_pay = plan.to_pay
         self._paying: momopay.PayoutIterator[Any] | None = None
-        self.stop: bool = False
+        self.outcomes: dict[str, RowOutcome] = dict(plan.outcomes)
+        self.signals: list[int] = []
         self.stopped_by: MomoPayError | None = None
 
     @property
-    def may_be_interrupted(self) -> bool:
-        """Whether no payout is under way, so that an interrupt leaves nothing in doubt."""
-        return self._paying is None or self._paying.waiting
+    def waiting(self) -> bool:
+        """Whether it waits for the rate budget before the next payout."""
+        return self._paying is not None and self._paying.waiting
 
-    def pay(self, rows: list[Row]) -> Iterator[RowOutcome]:
+    def stop(self, number: int) -> None:
+        """End after the payout under way; the second time, or if none is, raise KeyboardInterrupt."""
+        self.signals.append(number)
+        if len(self.signals) > 1 or self._paying is None or self._paying.waiting:
+            raise KeyboardInterrupt
+
+    def pay(self) -> Iterator[RowOutcome]:
         """Pay until all is done or there is a reason to stop; rows without an outcome were not begun.
 
         Yields:
             What happened to each row.
         """
-        done = 0
-        paying = self._paying = self._client.payouts.pay_all(map(self._item, rows), journal=self._journal)
+        rows = {row.reference: row for row in self._to_pay}
+        metadata = self._metadata()
+        items = (
+            momopay.PayoutItem(
+                reference=row.reference,
+                amount=row.amount,
+                phone=row.phone,
+                description=row.description,
+                metadata=metadata,
+            )
+            for row in self._to_pay
+        )
+        self._paying = self._client.payouts.pay_all(items, similar=self._similar)
         try:
-            for outcome in paying:
-                # Before it is judged: the caller records it even if the run ends here.
-                yield RowOutcome(
-                    rows[done],
-                    outcome.state,
-                    getattr(outcome.payout or outcome.error, "transaction_id", None),
-                    outcome.error,
-                    outcome.payout,
-                )
-                done += 1
-                if outcome.stops:
-                    self.stopped_by = _reason_to_stop(outcome)
-                if self.stop:
+            for paid in self._paying:
+                outcome = RowOutcome(rows[paid.reference], paid.state, paid.payment, paid.error)
+                self.outcomes[paid.reference] = outcome
+                if paid.stops:
+                    self.stopped_by = _reason_to_stop(paid.error)
+                yield outcome
+                if self.signals:
                     return
-        except KeyboardInterrupt:  # from the second signal, or from the first while it waited
-            yield from self._begun(rows[done : done + 1])
         finally:
             self._paying = None
 
-    def follow(self, outcomes: Iterable[RowOutcome], schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
+    def search(self) -> None:
+        """Search once more for rows of unknown outcome; raise MomoPayError if that fails, and they stay so."""
+        unknown = [each for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
+        if unknown:
+            self._journal.reconcile_all(self._client)
+        for each in unknown:
+            found = RowOutcome.known(each.row, self._journal)
+            if found.state != momopay.JournalState.UNKNOWN:
+                self.outcomes[each.row.reference] = found
+
+    def open(self) -> list[RowOutcome]:
+        """Return the rows whose money is not yet where it will stay."""
+        return [each for each in self.outcomes.values() if each.is_open]
+
+    def follow(self, schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
         """Wait until accepted rows have settled, and record their ends in the journal.
 
         Yields:
@@ -233,36 +267,59 @@ class PayrollRun:
             WaitTimeoutError: Some have not settled in time.
             MomoPayError: What else ends a wait; or the journal failed.
         """
-        waiting = {each.last.transaction_id: each for each in outcomes if each.last and not each.has_settled}
-        records = [each.last for each in waiting.values() if each.last]
-        for ended in self._client.transactions.wait_all(records, until=momopay.settled, schedule=schedule):
+        from momopay.durable.payment import payment_of
+
+        waiting = {each.payment.transaction_id: each.row for each in self.open() if each.payment is not None}
+        for ended in self._client.transactions.wait_all(waiting, until=momopay.settled, schedule=schedule):
             self._journal.settle(ended)
-            yield replace(waiting[ended.transaction_id], last=ended)
+            row = waiting[ended.transaction_id]
+            payment = payment_of(momopay.EntryKind.PAYOUT, row.reference, ended)
+            outcome = RowOutcome(row, momopay.JournalState.ACCEPTED, payment)
+            self.outcomes[row.reference] = outcome
+            yield outcome
 
-    def _item(self, row: Row) -> momopay.PayoutItem:
-        return momopay.PayoutItem(
-            reference=row.reference,
-            amount=row.amount,
-            phone=row.phone,
-            description=row.description,
-            metadata=self._metadata,
-        )
+    def read_rest(self) -> Iterator[RowOutcome]:
+        """Read what the journal has now of rows that this run did not end: one may have been under way, here or there.
 
-    def _begun(self, rows: list[Row]) -> Iterator[RowOutcome]:
-        """Yield what the journal says of rows that may have been under way."""
-        for row in rows:
-            try:
-                entry = self._journal.get(row.reference)
-            except JournalError as error:
-                yield RowOutcome(row, momopay.JournalState.UNKNOWN, error=error)
+        An interrupt ends a payout in the middle; another process may be sending rows of the same file.
+
+        Yields:
+            Each row of which the journal says something new.
+        """
+        for reference, each in self.outcomes.items():
+            if each.state not in {NOT_BEGUN, momopay.JournalState.SENDING}:
                 continue
-            if entry is not None:
-                yield RowOutcome.of(row, entry)
+            try:
+                found = RowOutcome.known(each.row, self._journal)
+            except JournalError as error:
+                # The first of these rows is the one that may have been under way.
+                found = RowOutcome(each.row, momopay.JournalState.UNKNOWN, error=error)
+            self.outcomes[reference] = found
+            if found.state != each.state:
+                yield found
+            if found.error is not None:
+                return
+
+    def _metadata(self) -> dict[str, object]:
+        """Return what the journal keeps with each payout of the file."""
+        try:
+            by = getpass.getuser()
+        except (KeyError, ImportError, OSError):  # an id without a name, as in a container
+            by = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+        kept = {
+            "file": self._payroll.name,
+            "sha256": self._payroll.sha256,
+            "rows": len(self._payroll.rows),
+            "total": format_amount(total(self._payroll.rows)),
+            "by": by,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        return {"payroll": kept}
 
 
-def _reason_to_stop(outcome: momopay.PayoutOutcome) -> MomoPayError | None:
-    if not isinstance(outcome.error, OutcomeUnknownError):
-        return outcome.error
+def _reason_to_stop(error: MomoPayError | None) -> MomoPayError | None:
+    if not isinstance(error, OutcomeUnknownError):
+        return error
     return CommandError(
         "several outcomes in a row are unknown: the service, or the way to it, is in trouble",
         remedy="run again once it has recovered; what is in doubt is searched for first",
@@ -270,15 +327,16 @@ def _reason_to_stop(outcome: momopay.PayoutOutcome) -> MomoPayError | None:
     )
 
 
-def reconcile(journal: momopay.Journal, client: momopay.Client, outcomes: dict[str, RowOutcome]) -> None:
-    """Search once more for rows of unknown outcome, and replace the outcomes of those that are found.
-
-    Raises:
-        MomoPayError: The search failed; the rows stay in doubt.
-    """
-    if not any(each.state == momopay.JournalState.UNKNOWN for each in outcomes.values()):
-        return
-    for entry in journal.reconcile_all(client):
-        outcome = outcomes.get(entry.reference)
-        if outcome is not None and entry.state == momopay.JournalState.ACCEPTED:
-            outcomes[entry.reference] = RowOutcome.of(outcome.row, entry)
+def exit_code(outcomes: Iterable[RowOutcome], *, followed: bool) -> ExitCode:
+    """Return the exit status for what happened to a file; what matters most decides."""
+    outcomes = list(outcomes)
+    states = {each.state for each in outcomes}
+    # SENDING: another process is sending it, so whether it is paid is not known here.
+    if states & {momopay.JournalState.UNKNOWN, momopay.JournalState.SENDING}:
+        return ExitCode.UNKNOWN
+    if any(each.has_failed for each in outcomes):
+        return ExitCode.REFUSED
+    if states != {momopay.JournalState.ACCEPTED}:
+        return ExitCode.PARTIAL
+    all_paid = all(each.end == momopay.TransactionStatus.SUCCESS for each in outcomes)
+    return ExitCode.TRY_LATER if followed and not all_paid else ExitCode.OK

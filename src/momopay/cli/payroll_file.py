@@ -1,4 +1,4 @@
-"""The payroll file: CSV into rows, or every fault of it at once, by line. Shows no value of the file."""
+"""The payroll file: CSV into rows, or every fault of it at once, by line."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a line; never the value."""
+    """What is wrong with a line, and the value that is at fault, where it is one value."""
 
     line: int
     column: str
     problem: str
+    reference: str = ""
+    value: str = field(default="", repr=False)
 
 
 class FaultyFileError(CommandError):
@@ -74,11 +76,6 @@ class PayrollFile:
     ignored: list[str]
     name: str = ""
     sha256: str = ""
-
-    @property
-    def total(self) -> Decimal:
-        """KES."""
-        return total(self.rows)
 
     @property
     def possible_duplicates(self) -> list[list[int]]:
@@ -114,7 +111,7 @@ def read_payroll(path: Path) -> PayrollFile:
         raise CommandError(f"{path.name} cannot be read: {error.strerror}", remedy="check the file") from error
     payroll, faults = _parsed(content)
     if faults:
-        remedy = "fix all of them; `momopay payouts run FILE --dry-run` lists them"
+        remedy = "correct the lines that are shown, then run the command again"
         raise FaultyFileError(f"{path.name}: {len(faults)} fault(s)", faults, remedy=remedy)
     return replace(payroll, name=path.name, sha256=sha256(content).hexdigest())
 
@@ -122,14 +119,16 @@ def read_payroll(path: Path) -> PayrollFile:
 def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     """Return the rows that can be sent, and every fault of the others."""
     payroll = PayrollFile([], [])
+    records: list[tuple[int, list[str]]] = []
     try:
         # Spreadsheets begin UTF-8 files with a byte order mark.
-        records = list(_records(content.decode("utf-8-sig")))
+        for record in _records(content.decode("utf-8-sig")):
+            records.append(record)  # noqa: PERF402  the last one says where the next one begins
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         return payroll, [Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")]
     except _NotCsvError as error:
-        return payroll, [error.fault]
+        return payroll, [Fault(error.line, "", f"is not CSV: {error}")]
     heading_line, heading = records[0] if records else (1, [])
     columns = [name.strip().lower() for name in heading]
     faults = list(_faults_of_heading(heading_line, columns))
@@ -140,13 +139,15 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     for line, cells in records[1:]:
         # A comma inside an amount shifts the columns: such a row must not be guessed at.
         if len(cells) != len(columns):
-            faults.append(Fault(line, "", f"has {len(cells)} columns, the heading has {len(columns)}"))
+            found = f"has {len(cells)} columns, the heading has {len(columns)}"
+            faults.append(Fault(line, "", found, value=",".join(cells)))
             continue
         values = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name in _KNOWN}
         reference = values["reference"]
         # Reported even if either line has other faults: once those are fixed, the reference would be paid once only.
         if reference and first_line.setdefault(reference, line) != line:
-            faults.append(Fault(line, "reference", f"is the same as on line {first_line[reference]}"))
+            same = f"is the same as on line {first_line[reference]}"
+            faults.append(Fault(line, "reference", same, reference, reference))
         row = _row(line, values)
         if isinstance(row, Row):
             payroll.rows.append(row)
@@ -158,9 +159,9 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
 
 
 class _NotCsvError(Exception):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.problem)
-        self.fault = fault
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
 
 
 def _records(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -173,12 +174,12 @@ def _records(text: str) -> Iterator[tuple[int, list[str]]]:
                 yield begins, cells
             begins = reader.line_num + 1  # a quoted cell may hold line breaks
     except csv.Error as error:
-        raise _NotCsvError(Fault(begins, "", f"is not CSV: {error}")) from error
+        raise _NotCsvError(begins, str(error)) from error
 
 
 def _faults_of_heading(line: int, columns: list[str]) -> Iterator[Fault]:
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
-        yield Fault(line, "", "the columns must be separated by commas")
+        yield Fault(line, "", "the columns must be separated by commas", value=columns[0])
         return
     for name in _REQUIRED:
         if name not in columns:
@@ -192,10 +193,10 @@ def _row(line: int, values: dict[str, str]) -> Row | list[Fault]:
     """Return the row, or its faults; what the service takes is the library's to judge."""
     from momopay.models.requests import PayoutRequest  # loads pydantic
 
-    faults: list[Fault] = []
+    problems: dict[str, str] = {}
     if not _AMOUNT.fullmatch(values["amount"]):
-        faults.append(Fault(line, "amount", "must be digits, such as 2500 or 2500.50, without separators"))
-    amount = Decimal(10) if faults else Decimal(values["amount"])  # any good amount, to find the other faults too
+        problems["amount"] = "must be digits, such as 2500 or 2500.50, without separators"
+    amount = Decimal(10) if problems else Decimal(values["amount"])  # any good amount, to find the other faults too
     try:
         request = PayoutRequest.checked(
             reference=values["reference"],
@@ -203,14 +204,10 @@ def _row(line: int, values: dict[str, str]) -> Row | list[Fault]:
             amount=amount,
             description=values.get("description") or None,
         )
+        if not problems:
+            return Row(line, request.reference, request.phone, request.amount, request.description)
     except RequestValidationError as error:
-        return faults + [
-            Fault(line, name, _advice(problem, values.get(name, ""))) for name, problem in error.fields.items()
-        ]
-    return faults or Row(line, request.reference, request.phone, request.amount, request.description)
-
-
-def _advice(problem: str, value: str) -> str:
-    if re.fullmatch("[17][0-9]{8}", value):
-        return f"{problem}; a spreadsheet may have dropped the leading 0"
-    return problem
+        problems |= error.fields
+    if "phone" in problems and re.fullmatch("[17][0-9]{8}", values["phone"]):
+        problems["phone"] += "; a spreadsheet may have dropped the leading 0"
+    return [Fault(line, name, problem, values["reference"], values.get(name, "")) for name, problem in problems.items()]

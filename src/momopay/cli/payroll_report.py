@@ -1,28 +1,29 @@
-"""What a payroll shows: its faults, its plan, its rows and its end."""
+"""What a payroll shows: its faults, its plan, its rows and its end; and the report, a CSV file for its owner alone."""
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from textwrap import shorten
+from typing import Final
 
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.exit_codes import remedy_of
+from momopay.cli.exit_codes import CommandError, remedy_of
 from momopay.cli.output import Output, kes, plain, status, table
-from momopay.cli.payroll import Plan, RowOutcome, Wallet
+from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
-from momopay.errors import APIError, MomoPayError
 
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
 _PAYOUTS_A_MINUTE = 58  # as a RateBudget has it, of the 60 requests that the service allows
-# The state of a row that is not in the journal.
-NOT_BEGUN = "NOT_BEGUN"
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state: members of JournalState are their names.
-TO_DO = {
+_TO_DO: Final = {
     "UNKNOWN": f"Run again: that searches for the payout first. If it stays so, {RELEASE_HINT}, then run again.",
     "SENDING": "Another process is sending it: run again when that has ended.",
     "REFUSED": "Fix the reason, then run again.",
@@ -33,45 +34,61 @@ TO_DO = {
     "CANCELLED": "It was not paid. Pay it under a new reference.",
     "EXPIRED": "It was not paid. Pay it under a new reference.",
 }
+_ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
+_FAULTS: Final = {
+    "Line": "line",
+    "Reference": "reference",
+    "Column": "column",
+    "Value": "value",
+    "Problem": "problem",
+}
 # Rows about which there is nothing to do.
-_FINE = {"ACCEPTED", "SUCCESS"}
+_FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})
+_REPORT: Final = ("line", "reference", "phone", "amount", "state", "ended", "transaction_id", "code", "why")
 
 
 def show_faults(output: Output, faults: list[Fault]) -> None:
     """Show what is wrong with a file."""
-    rows = [(fault.line, fault.column, fault.problem) for fault in faults]
-    document = {"event": "faults", "faults": [vars(fault) for fault in faults]}
-    output.result(document, table(("Line", "Column", "Problem"), rows, right=("Line",)))
+    documents = [{**vars(fault), "value": _shown_value(output, fault)} for fault in faults]
+    output.result({"event": "faults", "faults": documents}, output.table(documents, _FAULTS))
 
 
-def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Wallet | None) -> None:
-    """Show what would be paid, before anybody is asked; without a wallet, nothing was read from the service."""
-    accepted, in_doubt = [each.row for each in plan.accepted], [each.row for each in plan.in_doubt]
-    warnings = list(_warnings(file, plan, wallet))
+def _shown_value(output: Output, fault: Fault) -> str:
+    # A phone at fault is none, so it is not recognised as one in a text.
+    return output.phone(fault.value) if fault.column == "phone" else output.text(fault.value)
+
+
+def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | None) -> None:
+    """Show what would be paid, before anybody is asked; `wallet` is what the service wallet has, None if not read."""
+    warnings = [
+        f"lines {', '.join(map(str, lines))} pay the same amount to the same phone"
+        for lines in file.possible_duplicates
+    ]
+    if file.ignored:
+        warnings.append(f"columns that are not used: {', '.join(name or '(no name)' for name in file.ignored)}")
     document = {
         "event": "plan",
         "name": file.name,
         "sha256": file.sha256,
         "file": _count(file.rows),
         "to_pay": _count(plan.to_pay),
-        "accepted_before": _count(accepted),
-        "in_doubt": _count(in_doubt),
-        "service_wallet": wallet and wallet.available,
-        "fees_about": wallet and wallet.estimated_fees(len(plan.to_pay)),
+        "accepted_before": _count(plan.accepted),
+        "in_doubt": _count(plan.in_doubt),
+        "service_wallet": wallet,
         "warnings": warnings,
     }
     sums = [
         ("In the file", file.rows),
-        ("Accepted before", accepted),
-        (Text("In doubt, not sent again", "bold red"), in_doubt),
+        ("Accepted before", plan.accepted),
+        (Text("In doubt, not sent again", "bold red"), plan.in_doubt),
         (Text("To pay now", "bold"), plan.to_pay),
     ]
     shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]
-    shown += [_sums([(label, rows) for label, rows in sums if rows or rows is plan.to_pay]), ""]
+    shown += [_sums([(label, rows) for label, rows in sums if rows or rows is sums[-1][1]]), ""]
     if plan.to_pay:
         shown += [_largest(output, plan.to_pay), "", *_costs(plan, wallet)]
-    elif accepted and len(accepted) == len(file.rows):
-        shown.append(f"Nothing to pay: all {len(accepted)} were accepted before.")
+    elif len(plan.accepted) == len(file.rows):
+        shown.append(f"Nothing to pay: all {len(file.rows)} were accepted before.")
     shown += [Text.assemble(("Warning: ", "bold yellow"), plain(warning)) for warning in warnings]
     output.result(document, *shown)
 
@@ -84,31 +101,16 @@ def _sums(rows_by_label: Sequence[tuple[object, list[Row]]], title: str | None =
 def _largest(output: Output, rows: list[Row]) -> Table:
     # A mistyped amount is most dangerous, and easiest to see, among these.
     largest = sorted(rows, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
-    cells = [(row.line, output.text(row.reference), output.phone(row.phone), row.amount) for row in largest]
-    return table(("Line", "Reference", "Phone", "KES"), cells, right=("Line", "KES"), title="The largest")
+    return output.table(largest, _ROWS, "The largest")
 
 
-def _costs(plan: Plan, wallet: Wallet | None) -> Iterator[str]:
+def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:
     if wallet is None:
         return
-    fees = wallet.estimated_fees(len(plan.to_pay))
-    about = "unknown: no payout has succeeded yet" if fees is None else f"about KES {kes(fees)}, by the last payout"
     if minutes := len(plan.to_pay) // _PAYOUTS_A_MINUTE:
         yield f"Pace: 60 requests a minute, so this takes about {minutes} min"
     yield f"B2C wallet: must hold KES {kes(total(plan.to_pay))}; its balance cannot be read over the API"
-    yield f"Service wallet: KES {kes(wallet.available)} for fees; the fees are {about}"
-
-
-def _warnings(file: PayrollFile, plan: Plan, wallet: Wallet | None) -> Iterator[str]:
-    for lines in file.possible_duplicates:
-        yield f"lines {', '.join(map(str, lines))} pay the same amount to the same phone"
-    for fault in plan.similar:
-        yield f"the reference on line {fault.line} {fault.problem}"
-    if file.ignored:
-        yield f"columns that are not used: {', '.join(name or '(no name)' for name in file.ignored)}"
-    fees = None if wallet is None else wallet.estimated_fees(len(plan.to_pay))
-    if wallet is not None and fees is not None and fees > wallet.available:
-        yield f"the service wallet may not cover the fees: top it up by KES {kes(fees - wallet.available)}"
+    yield f"Service wallet: KES {kes(wallet)}, from which a fee is taken for each payout"
 
 
 def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
@@ -117,54 +119,42 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
         output.result({"event": event, **_as_document(outcome)})
 
 
-def show_end(
-    output: Output,
-    file: PayrollFile,
-    outcomes: dict[str, RowOutcome],
-    *,
-    accepted_before: frozenset[str],
-    stopped_by: MomoPayError | None,
-    interrupted: bool,
-    code: int,
-) -> None:
+def show_end(output: Output, run: PayrollRun, *, accepted_before: frozenset[str], code: int) -> None:
     """Show what happened to all rows, and what to do about those that were not paid.
 
     Args:
         output: Where to show it.
-        file: The file.
-        outcomes: By reference.
+        run: Which has ended.
         accepted_before: The references that were accepted before this run, which moved no money of theirs.
-        stopped_by: The error that stopped the run, if one did.
-        interrupted: Whether a signal did.
         code: The exit status.
     """
+    outcomes = list(run.outcomes.values())
     rows_by_state: dict[str, list[Row]] = {}
     rows_by_end: dict[str, list[Row]] = {}
-    for row in file.rows:
-        outcome = outcomes.get(row.reference)
-        rows_by_state.setdefault(NOT_BEGUN if outcome is None else outcome.state, []).append(row)
-        rows_by_end.setdefault(state_of(outcome), []).append(row)
-    known = [outcomes[row.reference] for row in file.rows if row.reference in outcomes]
-    left = [outcome for outcome in known if state_of(outcome) not in _FINE]
+    for each in outcomes:
+        rows_by_state.setdefault(each.state, []).append(each.row)
+        rows_by_end.setdefault(each.last, []).append(each.row)
+    left = [each for each in outcomes if each.last not in _FINE and each.state != NOT_BEGUN]
+    stopped = run.stopped_by
     document = {
         "event": "end",
         "rows": {state.lower(): _count(rows) for state, rows in rows_by_state.items()},
         "ends": {state.lower(): _count(rows) for state, rows in rows_by_end.items()},
         "left": list(map(_as_document, left)),
-        "stopped_by": stopped_by and {"error": type(stopped_by).__name__, "message": str(stopped_by)},
-        "interrupted": interrupted,
+        "stopped_by": stopped and {"error": type(stopped).__name__, "message": str(stopped)},
+        "interrupted": bool(run.signals),
         "exit_code": code,
     }
     shown: list[object] = []
-    if len(accepted_before) < len(file.rows) or "ACCEPTED" not in rows_by_end or left:
-        title = "Interrupted" if interrupted else "Stopped" if stopped_by is not None else "Done"
+    if len(accepted_before) < len(outcomes) or "ACCEPTED" not in rows_by_end or left:
+        title = "Interrupted" if run.signals else "Stopped" if stopped is not None else "Done"
         shown += [_sums(list(_labelled(rows_by_end, accepted_before)), title), ""]
     if left:
         shown += [_left(output, left), ""]
-    if stopped_by is not None:
-        shown.append(Text.assemble(("Stopped: ", "bold red"), plain(output.text(str(stopped_by)))))
-        shown.append(Text.assemble(("What to do: ", "bold"), plain(remedy_of(stopped_by))))
-    shown += [Text.assemble(status(state), ": ", TO_DO[state]) for state in rows_by_end if state in TO_DO]
+    if stopped is not None:
+        shown.append(Text.assemble(("Stopped: ", "bold red"), plain(output.text(str(stopped)))))
+        shown.append(Text.assemble(("What to do: ", "bold"), plain(remedy_of(stopped))))
+    shown += [Text.assemble(status(state), ": ", _TO_DO[state]) for state in rows_by_end if state in _TO_DO]
     if "ACCEPTED" in rows_by_end:
         shown.append(
             "Accepted is not yet paid: the service may still reverse it. Run the same command with --wait to see how"
@@ -185,23 +175,13 @@ def _labelled(by_end: dict[str, list[Row]], accepted_before: frozenset[str]) -> 
 
 
 def _left(output: Output, outcomes: list[RowOutcome]) -> Table:
-    rows = [
-        (
-            outcome.row.line,
-            output.text(outcome.row.reference),
-            output.phone(outcome.row.phone),
-            outcome.row.amount,
-            status(state_of(outcome)),
-            (why_in_short if outcome.has_failed else _code_or_why)(output, outcome),
-        )
-        for outcome in outcomes
-    ]
-    return table(("Line", "Reference", "Phone", "KES", "State", "Why"), rows, right=("Line", "KES"))
+    whys = [_in_short(output, each) if each.has_failed else each.code or _in_short(output, each) for each in outcomes]
+    rows = [{**vars(each.row), "state": each.last, "why": why} for each, why in zip(outcomes, whys, strict=True)]
+    return output.table(rows, {**_ROWS, "State": "state", "Why": "why"})
 
 
-def state_of(outcome: RowOutcome | None) -> str:
-    """Return how a row ended, or how far it came."""
-    return NOT_BEGUN if outcome is None else outcome.end or outcome.state
+def _in_short(output: Output, outcome: RowOutcome) -> str:
+    return shorten(output.text(outcome.why), _REASON_WIDTH, placeholder=" ...")
 
 
 def _as_document(outcome: RowOutcome) -> dict[str, object]:
@@ -211,49 +191,35 @@ def _as_document(outcome: RowOutcome) -> dict[str, object]:
         "phone": outcome.row.phone,
         "amount": outcome.row.amount,
         "state": outcome.state,
-        "status": outcome.last and outcome.last.status,
+        "status": outcome.payment and outcome.payment.status,
         "transaction_id": outcome.transaction_id,
-        "code": code_of(outcome),
-        "message": why(outcome),
+        "code": outcome.code,
+        "message": outcome.why,
     }
-
-
-def code_of(outcome: RowOutcome) -> str | None:
-    """Return the code of a refusal, or of an end without success."""
-    if outcome.has_failed:
-        return getattr(outcome.last, "result_code", None)
-    reason = _reason(outcome)
-    return reason.code if isinstance(reason, APIError) else None
-
-
-def why(outcome: RowOutcome) -> str | None:
-    """Return why a row was not paid; None if it was, or is under way."""
-    if outcome.has_failed:
-        return getattr(outcome.last, "result_desc", None)
-    return None if outcome.error is None else str(outcome.error)
-
-
-def why_in_short(output: Output, outcome: RowOutcome) -> str | None:
-    """Return the reason in a few words; None if the row was accepted and has not failed."""
-    if outcome.has_failed:
-        text = why(outcome) or f"result code {code_of(outcome) or 'unknown'}"
-    elif outcome.state == "ACCEPTED":
-        return None
-    else:
-        reason = _reason(outcome)
-        text = reason.message if isinstance(reason, APIError) else str(reason or "not known to have ended")
-    return shorten(output.text(text), _REASON_WIDTH, placeholder=" ...")
-
-
-def _code_or_why(output: Output, outcome: RowOutcome) -> str | None:
-    return code_of(outcome) or why_in_short(output, outcome)
-
-
-def _reason(outcome: RowOutcome) -> BaseException | None:
-    """Return the cause of an unknown outcome, whose own words are the same for every row; or else the error."""
-    error = outcome.error
-    return error.__cause__ if error is not None and isinstance(error.__cause__, MomoPayError) else error
 
 
 def _count(rows: list[Row]) -> dict[str, int | Decimal]:
     return {"rows": len(rows), "total": total(rows)}
+
+
+def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
+    """Write what happened to every row, readable by its owner alone.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    # Opened with its mode, since a file that is closed to others only later could be read in between.
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        remedy = "give a file that can be written"
+        raise CommandError(f"--report {path.name}: {error.strerror}", remedy=remedy) from error
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
+        writer = csv.writer(report)
+        writer.writerow((*_REPORT, "what_to_do"))
+        for each in outcomes.values():
+            row, why = each.row, _in_short(output, each) or None
+            known = (each.state, each.end, each.transaction_id, each.code, why)
+            writer.writerow(
+                (row.line, row.reference, output.phone(row.phone), row.amount, *known, _TO_DO.get(each.last))
+            )

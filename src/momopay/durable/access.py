@@ -7,7 +7,9 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import momopay
 from momopay._core.call import Endpoint, call
+from momopay._core.operation import run_sync
 from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -16,8 +18,8 @@ from momopay.errors import MomoPayError
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import Journal, parts_of
+from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
-from momopay.models.wallet import WalletBalance
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.store import Store
@@ -40,6 +42,15 @@ async def check_account(session: Session[Any], journal: Journal, *, restored: bo
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
     if not await session.backend.in_thread(lambda: store.check(identity, restored=restored)):
         await learn_tenant(session, store, identity, restored=restored)
+
+
+def check_client(client: momopay.Client, journal: Journal) -> None:
+    """Raise ConfigurationError if the journal is not that of the client's account, as every durable call does.
+
+    For a check without a payment. Whether the journal went back in time, ``journal.check`` says.
+    """
+    session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    run_sync(check_account(session, journal, restored=True))
 
 
 async def learn_tenant(

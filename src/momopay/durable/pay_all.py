@@ -27,7 +27,7 @@ from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.access import check_account
 from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment, payment_in
-from momopay.durable.payout_items import PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
+from momopay.durable.payout_items import HasPayee, PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -47,8 +47,7 @@ from momopay.errors import (
 )
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
-from momopay.models.metadata import checked_metadata
-from momopay.models.references import similarity_key
+from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
 
 __all__ = ["PayoutIterator"]
@@ -144,7 +143,7 @@ class PayAll(Generic[BackendT]):
                 everything.append(item)  # a mapping could change after it was counted
         self._limits.check(requests)
         if not self._similar:
-            check_similar(requests)
+            check_similar(None, requests)
         return everything
 
     async def _pay(self, session: Session[BackendT], given: object) -> PayoutOutcome:
@@ -232,8 +231,7 @@ class PayAll(Generic[BackendT]):
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
         entry = self._store.get(EntryKind.PAYOUT, request.reference)
         if entry is None and not self._similar:
-            known: list[JournalEntry] = [each for each in self._store.to_phones([request.phone]) if not each.refund_of]
-            check_similar([*known, request])
+            check_similar(self._journal, [request])
         return entry
 
     def _request(self, item: PayoutItem) -> PayoutRequest:
@@ -256,17 +254,35 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
         return self._run.waiting
 
 
-def check_similar(payouts: Iterable[PayoutRequest | JournalEntry]) -> None:
-    """Raise RequestValidationError if references differ only in case, dashes or spaces, with one phone and amount.
+def find_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> dict[str, str]:
+    """Return, for each new payout that looks like another one or like one in the journal, the reference of that.
 
-    Of such payouts, one is probably the other, written twice.
+    References that differ only in case, dashes or spaces, with one phone and amount: one is probably the other, written
+    twice.
     """
+    payouts = [*payouts]
+    new = {each.reference: each for each in payouts}
+    known: list[JournalEntry] = []
+    if journal is not None:
+        store = parts_of(journal).store
+        new = {name: each for name, each in new.items() if store.get(EntryKind.PAYOUT, name) is None}
+        known = [each for each in store.to_phones({each.phone for each in new.values()}) if each.refund_of is None]
     first: dict[tuple[object, ...], str] = {}
-    problems: list[str] = []
-    for each in payouts:
+    found: dict[str, str] = {}
+    everything: list[HasPayee] = [*known, *payouts]
+    for each in everything:
         other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
-        if other != each.reference:
-            problems.append(f"{redacted_repr(each.reference)} looks like {redacted_repr(other)}")
+        if other != each.reference and each.reference in new:
+            found[each.reference] = other
+    return found
+
+
+def check_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> None:
+    """Raise RequestValidationError for what `find_similar` finds."""
+    problems = [
+        f"{redacted_repr(reference)} looks like {redacted_repr(other)}"
+        for reference, other in find_similar(journal, payouts).items()
+    ]
     if problems:
         what = "; ".join(problems)
         raise RequestValidationError(

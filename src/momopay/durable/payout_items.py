@@ -122,6 +122,15 @@ class HasAmount(Protocol):
         ...
 
 
+class HasPayee(HasAmount, Protocol):
+    """A payout whose arguments were checked, with whom it goes to."""
+
+    @property
+    def phone(self) -> str:
+        """``254XXXXXXXXX``."""
+        ...
+
+
 @dataclass(frozen=True)
 class PayoutLimits:
     """The most that a run may pay, KES; None is without a limit."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
+import momopay
 from momopay._core.backend import BackendT
+from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.known import KnownPayment
@@ -16,9 +19,32 @@ from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.journal import Journal, parts_of
 from momopay.journal.limits import Refundable, refund_reference
-from momopay.models.metadata import checked_metadata
+from momopay.models.arguments import checked_metadata
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount
+
+
+@dataclass(frozen=True)
+class RefundPlan:
+    """What a refund would pay back.
+
+    Attributes:
+        reference: Of the refund.
+        amount: KES.
+        phone: Of the payer.
+    """
+
+    reference: str
+    amount: int | Decimal
+    phone: str
+
+
+def preview_refund(
+    client: momopay.Client, journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
+) -> RefundPlan:
+    """Return what ``payouts.refund`` would pay back, for a program that asks first; sends nothing but reads."""
+    session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return run_sync(_plan(session, journal, of=of, amount=amount, reference=reference))
 
 
 async def refund(
@@ -32,6 +58,16 @@ async def refund(
     **optional: object,
 ) -> Payment:
     """Do what `Payouts.refund` promises."""
+    plan = await _plan(session, journal, of=of, amount=amount, reference=reference)
+    request = PayoutRequest.checked(on_loopback=session.account.on_loopback, **vars(plan), **optional)
+    wanted = Wanted(plan.reference, request, checked_metadata(metadata), refund_of=of)
+    return await DurableCall(session, journal, wanted).run()
+
+
+async def _plan(
+    session: Session[BackendT], journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
+) -> RefundPlan:
+    """Return what is to be paid back; raise RequestValidationError or DuplicatePayoutError if nothing is."""
     if not isinstance(of, str) or not of:
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
     # Two calls without a reference are one refund.
@@ -53,11 +89,7 @@ async def refund(
     elif amount is None:
         amount = refundable.by_default
         refundable.check(amount)
-    phone = _payer(refundable)
-    request = PayoutRequest.checked(
-        on_loopback=session.account.on_loopback, amount=amount, phone=phone, reference=name, **optional
-    )
-    return await DurableCall(session, journal, Wanted(name, request, checked_metadata(metadata), refund_of=of)).run()
+    return RefundPlan(name, amount, _payer(refundable))
 
 
 def _check_paid(refundable: Refundable) -> None:

@@ -54,7 +54,8 @@ from momopay.journal.schema import (
     transactions,
     update_one,
 )
-from momopay.journal.store import IN_ACCOUNT, Condition, Store
+from momopay.journal.statements import IN_ACCOUNT, Condition
+from momopay.journal.store import Store
 from momopay.models.enums import FAILURES
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
@@ -86,7 +87,8 @@ _CHECKED: Final = (
     .where(_TRANSACTION_IN_ACCOUNT, _of.transaction_id == bindparam("the_transaction_id"))
     .values(checked_at=bindparam("now"))
 )
-_IS_RELEASED: Final = _row.search_after <= Now()
+# The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
+_IS_RELEASED: Final = and_(_row.search_after.is_not(None), _row.search_after <= Now())
 _SEARCHED: Final = (
     update(payments)
     .where(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))

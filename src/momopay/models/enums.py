@@ -11,13 +11,24 @@ from typing import Final, Self
 __all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
 
 
+# Other spellings that can mean nothing else.
+_SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
+
+
 class OpenEnum(StrEnum):
-    """A string enum that accepts unknown values."""
+    """A string enum that accepts unknown values, and known ones in other cases.
+
+    How the service writes its words is not specified, and a wait for a payment that reads as "Success" must end.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
+        word = value.upper().replace("-", "_") if value.isascii() else value
+        known = next((member for member in cls if member.value == _SPELLINGS.get(word, word)), None)
+        if known is not None:
+            return known
         # Not stored among the members: values come from the network and would pile up, and iteration would show them.
         member = str.__new__(cls, value)
         member._name_ = member._value_ = value
@@ -61,17 +72,11 @@ def end_of(status: TransactionStatus) -> TransactionStatus:
 
 
 class TransactionType(OpenEnum):
-    """What kind of payment a transaction is."""
+    """What kind of payment a transaction is. A payout that FAILED is REVERSED later, so it must be recognised."""
 
     STK = "STK"
     B2C = "B2C"
     WALLET_TOPUP = "WALLET_TOPUP"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        # Whether the list has it in capitals is not specified, and a payout that FAILED is REVERSED later in any case.
-        known = cls.__members__.get(value.upper()) if isinstance(value, str) else None
-        return known or super()._missing_(value)
 
 
 def has_settled(kind: TransactionType | None, status: TransactionStatus) -> bool:

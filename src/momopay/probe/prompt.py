@@ -1,4 +1,4 @@
-"""What one prompt shows. It goes through a journal: it is never sent twice, and what is unclear is never repeated."""
+"""What one or two prompts show. A journal keeps each from being sent twice, or again while its outcome is unknown."""
 
 from __future__ import annotations
 
@@ -6,215 +6,198 @@ import secrets
 import string
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Final
 
 import momopay
 from momopay._redaction import mask_phone
-from momopay.errors import APIError, ConfigurationError
-from momopay.probe.answers import Answer, amount_of, field_of
+from momopay.errors import APIError, ConfigurationError, OutcomeUnknownError
 from momopay.probe.channels import Note
-from momopay.probe.findings import UNKNOWN, Findings
-from momopay.probe.history import Seen
-from momopay.probe.reads import BALANCE, read_history, read_one
-from momopay.probe.transactions import compare, look_at_list, look_at_read
-from momopay.probe.wire import Wire
+from momopay.probe.profile import Findings
+from momopay.probe.reads import BALANCE, look_at_list, look_at_read, read_list, read_one
+from momopay.probe.wire import Answer, Transaction, Wire, amount_of, field_of
 
 _PREFIX: Final = "PROBE"
-_DESCRIPTION: Final = "momopay probe"
+_AMOUNT: Final = Decimal(1)  # KES, the least that a prompt may be for
 # No such host can exist, so nobody gets a callback.
-_CALLBACK_URL: Final = "https://momopay-probe.invalid/"
-_SCHEDULE: Final = momopay.PollSchedule()
+_OPTIONAL: Final = ("momopay probe", "https://momopay-probe.invalid/")
+# Seconds after the answer to a prompt, and after its end.
+_POLLS: Final = (0, 0, 5, *range(15, 306, 10))
+_FEE_LOOKS: Final = (0, 10, 30, 60, 120, 300)
 
 
 @dataclass(frozen=True)
 class Spend:
-    """One prompt that a probe may send.
+    """The prompts that a probe may send.
 
     Attributes:
-        amount: KES, at least 1.
+        amount: KES in all. 1 is one prompt for KES 1. With 2, another one with the same reference follows when the
+            first ended without success.
         phone: Whom to prompt, in any form that `momopay.normalise_phone` takes.
-        journal: Where the prompt is recorded before it is sent.
+        journal: Where each prompt is recorded before it is sent.
     """
 
     amount: int | Decimal
     phone: str
     journal: momopay.Journal
 
-
-@dataclass
-class _Sent:
-    """The prompt, and the answer to it; without a status, if an earlier run sent it."""
-
-    id: str
-    answer: Answer
+    def __post_init__(self) -> None:
+        if self.amount not in {1, 2}:
+            raise ConfigurationError(f"a probe spends KES 1 or 2, not {self.amount}")
 
 
-def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> Answer | None:
-    """Send a prompt, follow it to its end, and return the answer to it; None if an earlier one was followed."""
-    earlier = _earlier(client, spend)
+def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
+    """Send a prompt and follow it to its end, and perhaps a second one; or follow an earlier run's."""
+    phone = momopay.normalise_phone(spend.phone)
+    client.transactions.sweep(journal=spend.journal)  # an earlier run's prompt may have ended
+    unfinished = [*spend.journal.unresolved(), *spend.journal.open()]
+    earlier = next((entry for entry in unfinished if entry.reference.startswith(_PREFIX)), None)
+    if earlier is not None and (earlier.phone, earlier.amount) != (phone, _AMOUNT):
+        raise ConfigurationError(
+            f"the prompt {earlier.reference} of an earlier probe, to another phone, has not ended; nothing was sent"
+        )
     # Letters alone: digits could be taken for a phone, and masked.
     new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
-    reference = new if earlier is None else earlier.reference
+    order = _Order(client, wire, findings, spend, earlier.reference if earlier else new)
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
     note(
-        f"{does} for KES {spend.amount} to {mask_phone(momopay.normalise_phone(spend.phone))}, reference {reference}."
+        f"{does} for KES {_AMOUNT} to {mask_phone(phone)}, reference {order.reference}."
         " Pay it, cancel it, or leave it alone: each shows something else."
     )
-    wallet = [_balance(wire)]
-    known = _prompt_of(earlier)
-    sent = _send(client, wire, findings, spend, reference) if known is None else _Sent(known, Answer(None))
-    if sent is None:
+    first = order.send()
+    if first is None:
         note("The service refused the prompt, so the phone shows none.")
-        return None
-    wallet.append(_balance(wire))
-    fee = _look_at(wire, findings, sent.id)
-    last, statuses, answer = _follow(wire, sent.id)
-    _conclude(findings, last, statuses, answer)
-    if _has_ended(last):
-        spend.journal.settle(client.transactions.get(sent.id))
-        if last.status.upper() != "SUCCESS":
-            wire.sleep(_SCHEDULE.every)
-            wallet.append(_balance(wire))
-            _conclude_fee(findings, wallet, fee, answer)
-    return sent.answer if sent.answer.status is not None else None
+    elif order.follow(first) and spend.amount > _AMOUNT:
+        note(f"Sending a second prompt for KES {_AMOUNT}, with the same reference.")
+        second = order.send_again(first)
+        if second is not None:
+            order.follow(second)
 
 
-def _earlier(client: momopay.Client, spend: Spend) -> momopay.JournalEntry | None:
-    """Return an earlier probe's prompt that has not ended, None if there is none."""
-    if any(entry.reference.startswith(_PREFIX) for entry in spend.journal.unresolved()):
-        spend.journal.reconcile_all(client)
-    phone = momopay.normalise_phone(spend.phone)
-    for entry in (*spend.journal.unresolved(), *spend.journal.open()):
-        if entry.kind is not momopay.EntryKind.COLLECTION or not entry.reference.startswith(_PREFIX):
-            continue
-        known = _prompt_of(entry)
-        if known is not None:
-            # It may have ended since that probe was stopped.
-            transaction = client.transactions.get(known)
-            if transaction.status.is_terminal:
-                spend.journal.settle(transaction)
-                continue
-        if (entry.phone, entry.amount) != (phone, Decimal(spend.amount)):
-            raise ConfigurationError(
-                f"the prompt {entry.reference} of an earlier probe, to another phone or for another amount, has not"
-                " ended; nothing was sent"
-            )
-        return entry
-    return None
+class _Order:
+    """The order of one run. Its prompts are sent one after another, each after the last one ended."""
 
+    def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> None:
+        self._client, self._wire, self._findings, self._spend = client, wire, findings, spend
+        self.reference = reference
+        self._optional: tuple[str | None, str | None] = (None, None)
 
-def _prompt_of(entry: momopay.JournalEntry | None) -> str | None:
-    """Return the id of an entry's prompt; None while the service has not shown that it made one."""
-    return None if entry is None or entry.status is None else entry.transaction_id
+    def send(self) -> str | None:
+        """Send the prompt, first without the fields that may be optional; return its id, None if it was refused."""
+        identity, refusal = self._collect()
+        # A documented code says why, and no field would change that.
+        if refusal is not None and type(refusal) is APIError:
+            self._optional = _OPTIONAL
+            identity, refusal = self._collect()
+        is_strict = self._optional is _OPTIONAL
+        sentence = f"Accepted {'with' if is_strict else 'without'} a description and a callback URL."
+        if refusal is not None:
+            sentence = f"The prompt was refused: {refusal.status_code} {refusal.code}."
+        self._findings.add("strict_fields", is_strict if self._is_new else None, sentence=sentence)
+        return identity
 
-
-def _send(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> _Sent | None:
-    """Send the prompt, first without the fields that may be optional. A refusal moved no money."""
-    refusals: list[APIError] = []
-    for more in (False, True):
+    def send_again(self, first: str) -> str | None:
+        """Send another prompt with the same reference; return its id, None if it was refused."""
         try:
-            sent = _prompt_or_find(client, wire, spend, reference, more=more)
-        except APIError as error:
-            refusals.append(error)
-            # A documented code says why, and no field would change that. An unclear outcome is an error of its own.
-            if error.may_have_executed or type(error) is not APIError:
-                break
-            continue
-        if not isinstance(sent, momopay.StkTransaction):
-            return _Sent(sent, Answer(None))
-        response = sent.response
-        answer = Answer(response.status_code, {"x-request-id": response.request_id or ""})
-        sentence = "A prompt without a description and a callback URL was accepted."
-        if more:
-            sentence = "A prompt was refused without a description and a callback URL, and accepted with both."
-        findings.add("strict_fields", more, sentence, answer)
-        findings.add("prompt_created_status", response.status_code, f"A prompt got {response.status_code}.", answer)
-        return _Sent(sent.transaction_id, answer)
-    shown = ", then ".join(f"{error.status_code} {error.code}" for error in refusals)
-    findings.add("strict_fields", UNKNOWN, f"The prompt was refused: {shown}.")
-    if any(error.may_have_executed for error in refusals):
-        raise refusals[-1]
-    return None
-
-
-def _prompt_or_find(
-    client: momopay.Client, wire: Wire, spend: Spend, reference: str, *, more: bool
-) -> momopay.StkTransaction | str:
-    """Send the prompt once, and return its answer; if that is lost, or an earlier run sent it, its id."""
-    try:
-        sent = client.stk.collect_once(
-            journal=spend.journal,
-            reference=reference,
-            amount=spend.amount,
-            phone=spend.phone,
-            transaction_desc=_DESCRIPTION if more else None,
-            callback_url=_CALLBACK_URL if more else None,
-        )
-    except momopay.OutcomeUnknownError:
-        wire.sleep(_SCHEDULE.every)
-        # The same call would send another prompt, if this one has ended without success meanwhile.
-        spend.journal.reconcile_all(client)
-        known = _prompt_of(spend.journal.get(reference, momopay.EntryKind.COLLECTION))
-        if known is None:
+            identity, refusal = self._collect(first)
+        except OutcomeUnknownError as error:
+            self._findings.add("duplicate_reference", None, sentence=str(error))
             raise
-        return known
-    return sent if isinstance(sent, momopay.StkTransaction) else sent.transaction_id
+        seen = "another transaction" if refusal is None else f"{refusal.status_code} {refusal.code}"
+        self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
+        return identity
 
+    def _collect(self, earlier: str | None = None) -> tuple[str | None, APIError | None]:
+        """Send a prompt once, and return its id, or the refusal; if the answer is lost, search for it."""
+        self._before, self._balance_before, self._is_new = read_list(self._wire), self._balance(), False
+        description, callback_url = self._optional
+        try:
+            sent = self._client.stk.collect_once(
+                journal=self._spend.journal,
+                reference=self.reference,
+                amount=_AMOUNT,
+                phone=self._spend.phone,
+                transaction_desc=description,
+                callback_url=callback_url,
+            )
+        except APIError as error:
+            if error.may_have_executed:
+                raise
+            return None, error
+        except OutcomeUnknownError:
+            self._wire.sleep(momopay.PollSchedule().every)
+            # Not by the same call, which would send another prompt if this one has ended without success meanwhile.
+            self._client.transactions.sweep(journal=self._spend.journal)
+            entry = self._spend.journal.get(self.reference, momopay.EntryKind.COLLECTION)
+            if entry is None or entry.status is None or entry.transaction_id in {None, earlier}:
+                raise
+            return entry.transaction_id, None
+        record: object = getattr(sent, "transaction", sent)
+        if isinstance(record, momopay.StkTransaction):  # else an earlier run sent it
+            self._is_new = True
+            headers = {"x-request-id": record.response.request_id or ""}
+            answer = Answer(record.response.status_code, headers, b'{"success": true}')
+            self._findings.add_created("prompt_created_status", answer)
+        return sent.transaction_id, None
 
-def _look_at(wire: Wire, findings: Findings, identity: str) -> Decimal:
-    """Record what the list and a read show of the open prompt; return its fee, 0 if none is shown."""
-    history = read_history(wire)
-    read, answer = read_one(wire, identity)
-    if history.items:
-        look_at_list(findings, history)
-    if read.id != identity:
-        return Decimal(0)
-    look_at_read(findings, read, answer)
-    item = history.find(identity)
-    if item is not None:
-        compare(findings, item, history.answer, read, answer)
-    return (item.fee if item is not None else None) or read.fee or Decimal(0)
+    def follow(self, identity: str) -> bool:
+        """Poll a prompt until it ends, or for five minutes; return whether it ended without success."""
+        charged, listed, answer, read, look = self._balance(), Answer(None), Answer(None), Transaction({}), 0
+        shown: dict[str, int] = {}
+        statuses: list[str] = []
+        fee: Decimal | None = None
+        for elapsed, look in pairwise(_POLLS):
+            self._wire.sleep(look - elapsed)
+            if "list_delay" not in shown:
+                listed = read_list(self._wire)
+            item = next((each for each in listed.transactions if each.id == identity), None)
+            read, answer = read_one(self._wire, identity)
+            if item is not None:
+                shown.setdefault("list_delay", look)
+            if read.id == identity:
+                shown.setdefault("read_delay", look)
+            if item is not None and read.id == identity and fee is None:
+                look_at_list(self._findings, listed)
+                look_at_read(self._findings, item, listed, read, answer)
+                fee = item.fee or read.fee or Decimal(0)
+            statuses += [read.status] if read.status else []
+            if momopay.TransactionStatus(read.status).is_terminal:
+                break
+        if self._is_new:
+            for name in ("list_delay", "read_delay"):
+                seen = f"up to {shown[name]} s" if name in shown else f"over {look} s"
+                self._findings.add(name, seen, listed, sentence=f"A new prompt was not shown for {seen}.")
+        self._conclude(read, statuses, answer)
+        self._client.transactions.sweep(journal=self._spend.journal)
+        is_unpaid = momopay.TransactionStatus(read.status).ended_without_success
+        if is_unpaid and fee and charged is not None and self._balance_before == charged + fee:
+            self._watch_the_fee(identity, charged)
+        return is_unpaid
 
+    def _conclude(self, last: Transaction, statuses: list[str], answer: Answer) -> None:
+        end, code = last.status, last.result_code
+        sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, result code {code or 'none'}."
+        if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):
+            self._findings.add("cancel_ends_as", end, answer, sentence=sentence)
+        is_timeout = end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses
+        if end == "EXPIRED" or is_timeout:
+            self._findings.add("expired_reads_as", end, answer, sentence=sentence)
 
-def _follow(wire: Wire, identity: str) -> tuple[Seen, list[str], Answer]:
-    """Poll until the prompt ends, or for five minutes; return the last read, and the statuses on the way."""
-    statuses: list[str] = []
-    waited, pause = 0.0, _SCHEDULE.first
-    while True:
-        wire.sleep(pause)
-        waited, pause = waited + pause, _SCHEDULE.every
-        read, answer = read_one(wire, identity)
-        if read.status:
-            statuses.append(read.status.upper())
-        if _has_ended(read) or waited >= _SCHEDULE.limit:
-            return read, statuses, answer
+    def _watch_the_fee(self, identity: str, charged: Decimal) -> None:
+        """Record whether the fee comes back, if nobody else moves the wallet meanwhile."""
+        known = {(item.id, item.status) for item in self._before.transactions}
+        seen: bool | None = False
+        sentence = f"The fee was not back {_FEE_LOOKS[-1]} s after the prompt's end."
+        for elapsed, look in pairwise(_FEE_LOOKS):
+            self._wire.sleep(look - elapsed)
+            balance, listed = self._balance(), read_list(self._wire)
+            others = {(item.id, item.status) for item in listed.transactions if item.id != identity}
+            if balance != charged or not others <= known:
+                is_alone = others <= known and balance == self._balance_before
+                seen = True if is_alone else None
+                sentence = f"The fee was {'back' if is_alone else 'lost among other payments'} {look} s after the end."
+                break
+        self._findings.add("fee_refunded_on_failure", seen, sentence=sentence)
 
-
-def _has_ended(seen: Seen) -> bool:
-    return momopay.TransactionStatus(seen.status.upper()).is_terminal
-
-
-def _conclude(findings: Findings, last: Seen, statuses: list[str], answer: Answer) -> None:
-    end, code = last.status.upper(), last.result_code
-    sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, with the result code {code or 'none'}."
-    if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):
-        findings.add("cancel_ends_as", end, sentence, answer)
-    elif end == "EXPIRED" or (end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses):
-        findings.add("expired_reads_as", end, sentence, answer)
-        if len(statuses) > 1:
-            findings.add("expires_from", statuses[-2], sentence, answer)
-
-
-def _conclude_fee(findings: Findings, wallet: list[Decimal | None], fee: Decimal, answer: Answer) -> None:
-    before, charged, ended = wallet
-    if before is None or charged is None or ended is None or not fee or before - charged != fee:
-        # No fee, or somebody else paid one meanwhile.
-        return
-    kept, returned = ended == charged, ended == before
-    seen = "kept" if kept else "returned" if returned else "lost among other payments"
-    sentence = f"The service wallet paid a fee for a prompt that ended without success, and the fee was {seen}."
-    findings.add("fee_refunded_on_failure", returned if kept or returned else UNKNOWN, sentence, answer)
-
-
-def _balance(wire: Wire) -> Decimal | None:
-    return amount_of(field_of(wire.get(BALANCE).data, "availableBalance", "available_balance"))
+    def _balance(self) -> Decimal | None:
+        return amount_of(field_of(self._wire.get(BALANCE).data, "availableBalance", "available_balance"))

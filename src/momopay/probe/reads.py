@@ -1,109 +1,222 @@
-"""What reads of the wallet and the channels show, and how the service refuses."""
+"""What reads show: the records and how they are written, how the service refuses, and how its list takes parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, timedelta
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
 from uuid import uuid4
 
-from momopay.probe.answers import Answer, field_of, is_uuid
-from momopay.probe.findings import UNKNOWN, Findings
-from momopay.probe.history import History, Seen
-from momopay.probe.wire import THROTTLED, Wire, segment
+from momopay import ResultCode, TransactionStatus, TransactionType
+from momopay.errors import APIConnectionError, InvalidApiKeyError, ProtocolError
+from momopay.probe.profile import Findings
+from momopay.probe.rows import BY_NAME
+from momopay.probe.wire import (
+    THROTTLED,
+    UNAUTHORIZED,
+    Answer,
+    Transaction,
+    Wire,
+    instant,
+    style_of_amount,
+    style_of_phone,
+    style_of_time,
+    style_of_word,
+)
 
+BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
-BALANCE: Final = "/wallets/service/balance"
+_FIRST_ROWS: Final = (
+    *("balance_read", "channels_read", "list_read"),
+    *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
+)
+_NONSENSE: Final = "MOMOPAY_PROBE"
+# What is invalid, or not specified.
+_PARAMETERS: Final = (
+    ("limit_of_zero", "limit", "0"),
+    ("limit_above_100", "limit", "101"),
+    ("unknown_status_filter", "status", _NONSENSE),
+    ("expired_status_filter", "status", "EXPIRED"),
+    ("top_up_type_filter", "type", "WALLET_TOPUP"),
+    ("invalid_cursor", "cursor", _NONSENSE),
+    ("invalid_time_filter", "from", _NONSENSE),
+    ("invalid_amount_filter", "amountMin", _NONSENSE),
+    ("invalid_channel_filter", "channelId", _NONSENSE),
+    ("unknown_parameter", "momopayProbe", _NONSENSE),
+)
+# A day far in the future and one long ago, in each format.
+_FORMATS: Final = (
+    ("time", "2999-01-01T00:00:00Z", "2000-01-01T00:00:00Z"),
+    ("date", "2999-01-01", "2000-01-01"),
+    ("seconds", "32472144000", "946684800"),
+    ("milliseconds", "32472144000000", "946684800000"),
+)
+_SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
+_NAIROBI: Final = 3.0  # hours ahead of UTC
+_FEES: Final = ("transactionFee", "transaction_fee")
+_CURSORS: Final = ("nextCursor", "next_cursor")
+_BALANCES: Final = ("availableBalance", "available_balance", "ledgerBalance", "ledger_balance")
+_TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
+# How the values of a record are written: the end of the row's name, the function, and the names of the fields.
+_STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]] = (
+    ("amounts", style_of_amount, ("amount", *_FEES, *_BALANCES)),
+    ("phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
+    ("status", partial(style_of_word, specified=TransactionStatus.__members__), ("status",)),
+    ("type", partial(style_of_word, specified=TransactionType.__members__), ("type",)),
+    ("time_format", style_of_time, _TIMES),
+    ("result_codes", style_of_amount, ("resultCode", "result_code")),
+)
+# The names in a read whose style is specified twice. The fee may be in another style than the rest, as in the list.
+_STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code", *_TIMES)
 
 
-def read_balance(wire: Wire, findings: Findings) -> None:
-    """Read the service wallet."""
-    answer = wire.get(BALANCE)
-    if not answer.data:
-        return
-    names = sorted(answer.data)
-    findings.add("balance_fields", names, "These are the fields of the service wallet.", answer)
-    available = field_of(answer.data, "availableBalance", "available_balance")
-    if available is not None:
-        kind = "text" if isinstance(available, str) else "numbers"
-        findings.add("amounts", kind, f"The balance of the service wallet is shown as {kind}.", answer)
+def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
+    """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
+    balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
+    if all(answer.status == UNAUTHORIZED for answer in first):
+        raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
+    made_up = (f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
+    missing, malformed, nowhere = (wire.get(path) for path in made_up)
+    # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
+    shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
+    if all(answer.is_failure for answer in wire.reads):
+        raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
+    if not any("success" in answer.envelope for answer in wire.reads):
+        raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
+    for name, answer in zip(_FIRST_ROWS, (*first, missing, malformed, nowhere), strict=True):
+        findings.add_outcome(name, answer)
+    is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
+    findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
+    _add_records(findings, "balance", [balance.data], balance)
+    _add_records(findings, "channel_page", [channels.data], channels)
+    _add_records(findings, "channel", channels.items, channels)
+    return channels, listed
 
 
-def read_channels(wire: Wire, findings: Findings) -> Answer:
-    """List the channels, and return the answer."""
-    answer = wire.get(CHANNELS)
-    if answer.items:
-        names = sorted({name for channel in answer.items for name in channel})
-        findings.add("channel_fields", names, "The channels have these fields.", answer)
-        categories = sorted({str(channel["category"]) for channel in answer.items if channel.get("category")})
-        findings.add("channel_categories", categories, "These categories are in the list of channels.", answer)
-    return answer
-
-
-def read_history(wire: Wire) -> History:
+def read_list(wire: Wire) -> Answer:
     """Return the newest transactions."""
-    return History(wire.get(LIST, limit="100"))
+    return wire.get(LIST, limit="100")
 
 
-def read_one(wire: Wire, transaction_id: str) -> tuple[Seen, Answer]:
+def read_one(wire: Wire, transaction_id: str) -> tuple[Transaction, Answer]:
     """Read one transaction by its id."""
-    answer = wire.get(f"{LIST}/{segment(transaction_id)}")
-    return Seen(answer.data), answer
+    answer = wire.get(f"{LIST}/{quote(transaction_id, safe='')}")
+    return Transaction(answer.data), answer
 
 
-def read_refusals(wire: Wire, findings: Findings) -> None:
-    """Ask for what does not exist."""
-    missing = wire.get(f"/transactions/{uuid4()}")
-    add_outcome(findings, "transaction_not_found", "A transaction that does not exist", missing)
-    if missing.is_refusal and missing.status is not None and not missing.is_page:
-        sentence = f"A read of a transaction that does not exist got {missing.summary}."
-        findings.add("transaction_not_found_status", missing.status, sentence, missing)
-        if missing.error:
-            details: object = missing.error.get("details")
-            kinds: dict[type, str] = {dict: "an object", list: "a list", str: "text"}
-            shown = "missing" if "details" not in missing.error else kinds.get(type(details), "null")
-            findings.add("error_details", shown, f"The details of a refusal without any are {shown}.", missing)
-    malformed = wire.get("/transactions/momopay-probe")
-    add_outcome(findings, "malformed_transaction_id", "An id that is no UUID", malformed)
-    nowhere = wire.get("/momopay-probe")
-    add_outcome(findings, "unknown_path", "A path that does not exist", nowhere)
+def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None:
+    """Look at the list, at reads of its transactions, and at how it takes parameters."""
+    look_at_list(findings, listed)
+    if listed.is_success:
+        _ask_for_parameters(wire, findings, listed)
+    if not listed.transactions:
+        return
+    _ask_for_formats(wire, findings)
+    # An item that shows a fee says more than another one, and one that may show it more than one that does not.
+    ended_well = [item for item in listed.transactions if item.status in _SHOW_FEES] or listed.transactions
+    item = next((each for each in ended_well if each.fee), ended_well[0])
+    look_at_read(findings, item, listed, *read_one(wire, item.id))
+    prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
+    for prompt in prompts[:5]:
+        last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
+        if last.status == "CANCELLED" or last.result_code == ResultCode.CANCELLED_BY_USER:
+            findings.add("cancel_ends_as", last.status, shown, sentence="A cancelled prompt has that status.")
+            return
 
 
-def add_outcome(findings: Findings, name: str, what: str, answer: Answer) -> None:
-    """Record how the service answered a request that it may refuse."""
-    if answer.is_success and answer.envelope:  # a page of a proxy may be a 200, too
-        findings.add(name, "accepted", f"{what} was accepted.", answer)
-    elif answer.is_refusal:
-        findings.add(name, answer.summary, f"{what} got {answer.summary}.", answer)
-    else:
-        findings.add(name, UNKNOWN, f"{what} got {answer.summary}.", answer)
+def look_at_list(findings: Findings, listed: Answer) -> None:
+    """Record what the list alone shows."""
+    _add_records(findings, "page", [listed.data], listed)
+    cursor = next((name for name in _CURSORS if listed.data.get(name)), None)
+    findings.add("cursor_field", cursor, listed)
+    _add_records(findings, "list", listed.items, listed)
+    if any(item.is_prompt and item.status == "EXPIRED" for item in listed.transactions):
+        findings.add("expired_reads_as", "EXPIRED", listed, sentence="The list has a prompt with that status.")
 
 
-def note_all(findings: Findings, answers: Iterable[Answer]) -> None:
+def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
+    """Record what the read of a transaction shows, and where its item in the list differs from it."""
+    findings.add_outcome("transaction_read", answer)
+    if not answer.is_success:
+        return
+    _add_records(findings, "read", [read.record], answer)
+    # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
+    styled = [name for name in _STYLED if name in read.record]
+    naming = " and ".join(sorted({"snake_case" if "_" in name else "camelCase" for name in styled})) or "neither"
+    findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(styled[:3])}.")
+    _compare_times(findings, item, listed, read, answer)
+    fee = item.fee or read.fee
+    if item.amount is not None and read.amount is not None and fee:
+        added = item.amount - read.amount
+        amount = "amount" if not added else "with_fee" if added == fee else "neither"
+        findings.add("list_amount", amount, listed, answer, sentence=f"The list has the read's amount and {added:f}.")
+
+
+def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
+    styles = sorted({style_of_time(item.record[name]) for name in _TIMES if item.record.get(name) is not None})
+    seen = "utc" if {"Z", "an offset"}.issuperset(styles) else ", ".join(styles)
+    there, here = instant(read.created), instant(item.created)
+    if styles == ["no zone"] and here is not None and there is not None and there.tzinfo is not None:
+        hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
+        seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
+    sentence = f"The times of the list have {', '.join(styles)}, compared with those of the read: {seen}."
+    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
+
+
+def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
+    """Ask the list with parameters that are invalid, or that nothing is specified about."""
+    for name, parameter, value in _PARAMETERS:
+        answer = wire.get(LIST, **{"limit": "100", parameter: value})
+        if _shows(answer) is None or parameter == "limit":
+            findings.add_outcome(name, answer)
+            continue
+        is_meant = [str(item.get(parameter)).upper() == value for item in answer.items]
+        effect = ("filtered" if all(is_meant) else "ignored") if is_meant else "nothing listed"
+        # An empty list proves no filter, unless there is something that it should have shown.
+        expected = [each for each in listed.items if value in {_NONSENSE, str(each.get(parameter)).upper()}]
+        findings.add(name, f"accepted, {effect}" if is_meant or expected else None, answer)
+
+
+def _ask_for_formats(wire: Wire, findings: Findings) -> None:
+    """Ask for transactions from a day in each format: who understands it shows none from 2999, and some from 2000."""
+    understood, answers = list[str](), list[Answer]()
+    for name, future, past in _FORMATS:
+        answers.append(wire.get(LIST, **{"limit": "1", "from": future}))
+        if _shows(answers[-1]) is False:
+            answers.append(wire.get(LIST, **{"limit": "1", "from": past}))
+            understood += [name] if _shows(answers[-1]) else []
+    is_known = bool(understood) or all(_shows(answer) is not None or answer.is_refusal for answer in answers)
+    findings.add("time_formats", understood if is_known else None, *answers)
+
+
+def _shows(answer: Answer) -> bool | None:
+    """Return whether a list shows anything; None if it is no list."""
+    return bool(answer.items) if answer.is_success and answer.envelope else None
+
+
+def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, Any]], answer: Answer) -> None:
+    """Record the names of the fields of records, and how their values are written."""
+    # The last page has no cursor, and a payment that failed no fee.
+    names = {field for record in records for field in record}.difference(_CURSORS, _FEES)
+    if records and answer.is_success and answer.envelope:
+        findings.add(f"{kind}_fields", sorted(names) or "none", answer)
+    for end, style_of, fields in _STYLES:
+        found = sorted({style_of(each[name]) for each in records for name in fields if each.get(name) is not None})
+        if found and f"{kind}_{end}" in BY_NAME:
+            sentence = f"In {len(records)} records: {', '.join(found)}."
+            findings.add(f"{kind}_{end}", found if len(found) > 1 else found[0], answer, sentence=sentence)
+
+
+def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
-    answers = list(answers)
-    failed = [each for each in answers if each.status is not None and each.status >= 500 and each.code]  # noqa: PLR2004
-    if failed:
-        codes = ", ".join(sorted({each.code for each in failed if each.code}))
-        findings.add("server_error_code", codes, f"{len(failed)} reads failed.", *failed)
     # What has no envelope may come from a proxy on the way.
-    enveloped = [each for each in answers if "success" in each.envelope and each.status != THROTTLED]
+    enveloped = [each for each in reads if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]
     if successes:
-        statuses = sorted({str(each.status) for each in successes})
-        findings.add("read_statuses", statuses, f"{len(successes)} reads succeeded.", *successes)
-    if enveloped:
-        always = all(is_uuid(each.envelope.get("requestId")) for each in enveloped)
-        kind = "always a UUID" if always else "not always a UUID"
-        findings.add("request_id", kind, f"The requestId of {len(enveloped)} answers is {kind}.", *enveloped)
-        names = headers_about_rate(enveloped)
-        sentence = f"{len(enveloped)} ordinary answers had {', '.join(names) or 'no headers'} about the limit."
-        findings.add("rate_headers", names, sentence, *enveloped)
-        found = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
-        sentence = f"{len(enveloped)} answers had {', '.join(found) or 'no header'} about a deprecation."
-        findings.add("deprecation_headers", found, sentence, *enveloped)
-
-
-def headers_about_rate(answers: Iterable[Answer]) -> list[str]:
-    """Return the names of the headers that show a rate limit."""
-    return sorted({name for each in answers for name in each.headers if "ratelimit" in name or "rate-limit" in name})
+        findings.add("read_statuses", sorted({str(each.status) for each in successes}), *successes)
+        _add_records(findings, "envelope", [each.envelope for each in successes], successes[0])
+    ageing = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
+    findings.add("deprecation_headers", ageing, *enveloped)

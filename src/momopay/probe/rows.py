@@ -1,12 +1,12 @@
-"""A point that the service page leaves open: how it is asked, what that costs, and which switch it sets."""
+"""What the service page leaves open and a probe asks, as data. docs/go-live/probe.md describes each row."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
-
-Choice: TypeAlias = bool | int | str
+from functools import partial
+from typing import Final
 
 
 class Cost(Enum):
@@ -24,19 +24,81 @@ class Row:
     """One open point.
 
     Attributes:
-        name: The name in a profile; that of a switch, if it has `values` or `is_switch`.
+        name: The name in a profile; that of the switch, if it is one.
         cost: What it costs.
-        asked: How it is asked.
-        needs: What it would take, if a run could not tell.
-        section: The section of the service page that leaves it open.
-        values: What the sandbox's switch can be; empty for a fact.
+        values: What the sandbox's switch can be; empty for any number, and for a fact.
         is_switch: Whether the sandbox has a switch of this name.
     """
 
     name: str
     cost: Cost
-    asked: str
-    needs: str
-    section: str
-    values: tuple[Choice, ...] = ()
+    values: tuple[bool | int | str, ...] = ()
     is_switch: bool = False
+
+
+# What it would take, if a run could not tell.
+NEEDS: Final = {
+    Cost.READS: "Needs an answer that shows it, such as a transaction in the account's list; --spend makes one.",
+    Cost.WRITE: "Needs --write, and an answer that shows it.",
+    Cost.RATE: "Needs --rate, and an answer that shows it.",
+    Cost.SPEND: "Needs --spend 1 --phone, with the prompt cancelled or left alone; or --spend 2 --phone.",
+    Cost.OUTSIDE: "Cannot be found from outside.",
+}
+_FLAG: Final = (False, True)
+_switch = partial(Row, is_switch=True)
+SWITCHES: Final = (
+    _switch("naming", Cost.READS, ("camelCase", "snake_case")),
+    _switch("cancel_ends_as", Cost.READS, ("CANCELLED", "FAILED")),
+    _switch("expired_reads_as", Cost.READS, ("EXPIRED", "FAILED")),
+    _switch("fee_refunded_on_failure", Cost.SPEND, _FLAG),
+    _switch("late_pin", Cost.OUTSIDE, _FLAG),
+    _switch("callback_posts", Cost.OUTSIDE, (5, 6)),
+    _switch("callback_on_reversed", Cost.OUTSIDE, _FLAG),
+    _switch("strict_callback_urls", Cost.OUTSIDE, _FLAG),
+    _switch("strict_fields", Cost.SPEND, _FLAG),
+    _switch("rate_window", Cost.RATE, ("fixed", "sliding")),
+    _switch("created_status", Cost.WRITE, (200, 201, 202)),
+    _switch("delete_answer", Cost.WRITE, ("envelope", "empty")),
+    _switch("immutable_channel_fields", Cost.WRITE, ("refuse", "ignore")),
+    _switch("patch_unknown_channel", Cost.WRITE, ("CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND")),
+    _switch("transaction_not_found_status", Cost.READS, (400, 404)),
+    _switch("list_phone", Cost.READS, ("whole", "masked")),
+    _switch("list_amount", Cost.READS, ("amount", "with_fee")),
+    _switch("list_type", Cost.READS, ("upper", "lower")),
+    _switch("list_times", Cost.READS, ("utc", "local")),
+    _switch("health_rule", Cost.OUTSIDE, _FLAG),
+    _switch("ban_pushes", Cost.OUTSIDE, ()),
+    _switch("ban_window", Cost.OUTSIDE, ()),
+    _switch("ban_success_rate", Cost.OUTSIDE, ()),
+)
+
+_FACTS: Final = {
+    Cost.READS: (
+        # Every answer
+        *("read_statuses", "envelope_fields", "deprecation_headers"),
+        # What can be read, and how it is written
+        *("balance_read", "balance_fields", "balance_amounts", "balance_time_format"),
+        *("channels_read", "channel_page_fields", "channel_fields", "channel_time_format"),
+        *("list_read", "page_fields", "cursor_field"),
+        *("list_fields", "list_amounts", "list_status", "list_time_format"),
+        *("transaction_read", "read_fields", "read_amounts", "read_phone", "read_status"),
+        *("read_type", "read_time_format", "read_result_codes"),
+        # Refusals, and parameters of the list
+        *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
+        *("limit_of_zero", "limit_above_100", "invalid_cursor", "unknown_parameter", "time_formats"),
+        *("unknown_status_filter", "expired_status_filter", "top_up_type_filter"),
+        *("invalid_time_filter", "invalid_amount_filter", "invalid_channel_filter"),
+    ),
+    Cost.WRITE: (
+        *("channel_created_status", "new_channel_is_default"),
+        *("channel_changed_status", "delete_status"),
+    ),
+    Cost.RATE: ("rate_limit", "retry_after"),
+    Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "duplicate_reference"),
+}
+FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name in names)
+
+ROWS: Final[tuple[Row, ...]] = (*SWITCHES, *FACTS)
+BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in ROWS}
+# One day's payments show some of the words, another day's show others: only a new one is a change.
+VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type"})

@@ -1,28 +1,35 @@
-"""Raw requests with a client's connections, key and rate budget. The SDK's own calls would hide what is asked about."""
+"""Raw requests and their answers as they came, whatever their shape: the SDK's own calls would hide what is asked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+import re
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
-from momopay._core.retry import http_date
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
-from momopay._transport import NoResponseError, NotSentError, Progress
+from momopay._redaction import redact
+from momopay._transport import NoResponseError, Progress
 from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, InvalidApiKeyError
-from momopay.probe.answers import Answer, amount_of
 
+WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
 _LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
-_ATTEMPTS: Final = 3
-_BACKOFF: Final = 2.0  # seconds
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
-_WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
-_UNAUTHORIZED: Final = 401
+_BACKOFF: Final = (2.0, 4.0)  # seconds before the second and the third attempt
+_MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
+_FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
+Body: TypeAlias = Mapping[str, object] | None
+UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
 
 
@@ -33,141 +40,218 @@ class Wire:
         # The one place that reaches into a client: what it was configured with is to hold here too.
         session: Session[SyncBackend] = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._session = session
-        self._is_failing = False
+        self._passed = ""  # what could be read last
         self.reads: list[Answer] = []
+        self.host: str = urlsplit(session.account.base_url).hostname or ""
+        self.key: str = session.account.api_key
 
     def get(self, path: str, **query: str) -> Answer:
         """Read, again after a 5xx or without an answer; `path` is relative to the base address.
 
-        Raises:
-            InvalidApiKeyError: The key was refused.
-            APIConnectionError: The service was never reached.
+        A failure or a 401 that is returned is the answer to this request: something else could be read just now, or
+        nothing could be read yet.
         """
         target = path + (f"?{urlencode(query)}" if query else "")
-        answer = self.once("GET", target)
-        attempts = 1
-        while _is_failure(answer) and attempts < _ATTEMPTS and not self._is_failing:
-            self.sleep(_BACKOFF * attempts)
-            answer = self.once("GET", target)
-            attempts += 1
-        # A service that is down is not asked three times about each row.
-        self._is_failing = _is_failure(answer)
-        return self._checked(answer)
-
-    def change(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
-        """Send a request that changes something, once."""
-        return self._checked(self.once(method, path, body))
-
-    def once(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
-        """Send a request within the rate budget; it is sent again only if it was throttled."""
-        answer = self._within_budget(method, path, body)
-        if answer.status == THROTTLED and (pause := _stated_or_window(answer)) <= _LONGEST_PAUSE:
-            # Another program may use the key. A throttled request was not executed.
-            self.hold(pause)
-            if self._session.limiter is None:
+        answer = self._within_budget("GET", target)
+        for pause in _BACKOFF:
+            if answer.is_failure:
                 self.sleep(pause)
-            answer = self._within_budget(method, path, body)
+                answer = self._within_budget("GET", target)
+        if answer.is_success and answer.envelope:
+            self._passed = target
+        self._check(answer)
         return answer
 
-    def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
-        """Send a request at once, whatever the budget says."""
+    def change(self, method: str, path: str, body: Body = None) -> Answer:
+        """Send a request that changes something, once."""
+        answer = self._within_budget(method, path, body)
+        self._check(answer)
+        return answer
+
+    def send(self, method: str, path: str, body: Body = None, *, at_once: bool = False) -> Answer:
+        """Send a request in a slot of the rate budget, or at once."""
         session = self._session
+        if session.limiter is not None and not at_once:
+            latest, name = session.backend.now() + _LONGEST_WAIT, f"{method} {path.partition('?')[0]}"
+            run_sync(session.limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
         content = None if body is None else json.dumps(body).encode()
         progress = None if method == "GET" else Progress()
-        url = session.account.base_url + path
+        url, timeout = session.account.base_url + path, session.limits.timeout
+        sending = session.backend.send(method, url, session.headers, content, timeout=timeout, progress=progress)
         try:
-            raw = run_sync(
-                session.backend.send(
-                    method, url, session.headers, content, timeout=session.limits.timeout, progress=progress
-                )
-            )
-        except NoResponseError as error:
-            # A class says whether it was sent; what the system says may quote an address, and is not kept.
-            problem = "not sent" if isinstance(error, NotSentError) else "no whole response"
-            answer = Answer(None, problem=f"{problem}: {str(error)[:200]}")
+            raw = run_sync(sending)
+        except NoResponseError:
+            answer = Answer(None)
         else:
-            answer = Answer(raw.status, {name.lower(): value for name, value in raw.headers.items()}, raw.body)
+            answer = Answer(raw.status, raw.headers, raw.body)
         if method == "GET":
             self.reads.append(answer)
         return answer
 
-    def now(self) -> float:
-        """Return the time of the client's clock, which sleeps move too."""
-        return self._session.backend.now()
-
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        run_sync(self._session.backend.sleep(max(0.0, seconds)))
+        run_sync(self._session.backend.sleep(seconds))
 
     def hold(self, seconds: float) -> None:
         """Have everybody who shares the rate budget wait so long."""
         if self._session.limiter is not None:
             run_sync(self._session.limiter.pause(seconds))
 
-    @property
-    def host(self) -> str:
-        """The service's host."""
-        return urlsplit(self._session.account.base_url).hostname or ""
-
-    @property
-    def key(self) -> str:
-        """The API key, to keep it out of what is written."""
-        return self._session.account.api_key
-
-    def _within_budget(self, method: str, path: str, body: Mapping[str, object] | None) -> Answer:
-        limiter = self._session.limiter
-        if limiter is not None:
-            latest = self.now() + _LONGEST_WAIT
-            name = f"{method} {path.partition('?')[0]}"
-            run_sync(limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
-        return self.send(method, path, body)
-
-    def _checked(self, answer: Answer) -> Answer:
-        if answer.status == _UNAUTHORIZED:
-            # Whatever the body says: no later answer would tell anything about the service.
-            raise InvalidApiKeyError(
-                "the service refused the key",
-                code=answer.code or "INVALID_API_KEY",
-                status_code=_UNAUTHORIZED,
-                request_id=answer.request_id,
-            )
-        if answer.status is None and all(each.status is None for each in self.reads):
-            raise APIConnectionError(answer.problem or "no answer")
+    def _within_budget(self, method: str, path: str, body: Body = None) -> Answer:
+        """Send a request, and again if another program has used up what the key may send."""
+        answer = self.send(method, path, body)
+        pause = pause_of(answer) or WINDOW
+        if answer.status == THROTTLED and pause <= _LONGEST_PAUSE:
+            # Not to wait would leave what comes next undone, such as the deletion of the probe's channel.
+            self.hold(pause)
+            if self._session.limiter is None:
+                self.sleep(pause)
+            answer = self.send(method, path, body)
         return answer
 
+    def _check(self, answer: Answer) -> None:
+        """Raise if nothing can be read any more: then an answer says nothing about what was asked."""
+        if not self._passed or not (answer.is_failure or answer.status == UNAUTHORIZED):
+            return
+        control = self._within_budget("GET", self._passed)
+        if control.status == UNAUTHORIZED:
+            raise InvalidApiKeyError(
+                "the service refuses the key now", code=control.code or None, status_code=UNAUTHORIZED
+            )
+        if control.is_failure:
+            raise APIConnectionError(f"the service does not answer any more ({control.summary})")
 
-def served_at(answer: Answer) -> float | None:
-    """Return the time of an answer by the service's clock, whole seconds since 1970; None if it shows none."""
-    return moment_of(answer.headers.get("date", ""))
+
+class Answer:
+    """One answer; what it does not have is empty. Without a `status` no whole response came."""
+
+    def __init__(self, status: int | None, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
+        self.is_empty = not body.strip()
+        self.envelope: Mapping[str, Any] = {}  # the JSON object that the body is
+        with suppress(ValueError, ArithmeticError, RecursionError):
+            self.envelope = _object(json.loads(body, parse_float=Decimal))
+        # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
+        is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
+        says_no = self.envelope.get("success") is False
+        self.is_success = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
+        # The service looked at the request and refused it, apart from timeouts and throttling.
+        is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
+        self.is_refusal = is_4xx or (is_2xx and says_no)
+        self.is_failure = status is None or status >= 500  # noqa: PLR2004
+        self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
+        items: object = self.data.get("items")
+        self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
+        self.transactions = [seen for seen in map(Transaction, self.items) if seen.id]
+        self.error = _object(self.envelope.get("error"))
+        self.details = _object(self.error.get("details"))
+        code: object = self.error.get("code")
+        self.code = _quoted(code.strip()) if isinstance(code, str) else ""
+        # The request's id, if it is one that may be shown. In a UUID, `redact` could take digits for a phone.
+        found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
+        shown = found if _UUID.fullmatch(found) else redact(found)
+        self.request_id = shown if _REQUEST_ID.fullmatch(found) else None
+        # What came, in a few words that hold nothing personal.
+        kind = " with an empty body" if self.is_empty else " with a body that is no envelope"
+        shown = f" {self.code}" if self.code else "" if "success" in self.envelope else kind
+        self.summary = "no answer" if status is None else f"{status}{shown}"
 
 
-def moment_of(header: str) -> float | None:
-    """Return an HTTP date as seconds since 1970; None if it is none."""
-    date = http_date(header)
-    return None if date is None else date.timestamp()
+class Transaction:
+    """One transaction as one answer shows it, in either naming style. A text is "" where there is none."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.id = self._text("transactionId", "transaction_id", "id")
+        self.type = self._text("type").upper()
+        self.status = self._text("status").upper()
+        self.result_code = self._text("resultCode", "result_code")
+        self.created = self._text("createdAt", "created_at")
+        self.amount = amount_of(record.get("amount"))
+        self.fee = amount_of(field_of(record, "transactionFee", "transaction_fee"))
+        self.is_prompt = self.type.startswith("STK")
+
+    def _text(self, *names: str) -> str:
+        value = field_of(self.record, *names)
+        return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _quoted(text: str) -> str:
+    # As a profile may hold a text of the service.
+    return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
+
+
+def field_of(record: Mapping[str, Any], *names: str) -> Any:
+    """Return the first of these fields that a record has, None if it has none."""
+    return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def amount_of(value: object) -> Decimal | None:
+    """Return an amount, a number or its text; None if it is neither."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        return None
+    try:
+        amount = Decimal(value)
+    except ArithmeticError:
+        return None
+    return amount if amount.is_finite() else None
+
+
+def instant(text: str) -> datetime | None:
+    """Return a time; without a zone, if it has none; None if it is not ISO 8601."""
+    try:
+        return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
+    except ValueError:
+        return None
+
+
+def style_of_time(value: object) -> str:
+    """Return how a time is written: with Z, with an offset, without a zone, or since 1970."""
+    since_1970 = amount_of(value)
+    if since_1970 is not None:
+        unit = "seconds" if since_1970 < _FIRST_MILLISECONDS else "milliseconds"
+        return f"{unit} since 1970{', as text' if isinstance(value, str) else ''}"
+    when = instant(str(value))
+    if when is None:
+        return _pattern(value)
+    return "no zone" if when.tzinfo is None else "Z" if str(value).endswith("Z") else "an offset"
+
+
+def style_of_phone(value: object) -> str:
+    """Return how a phone is written: whole as it is specified, masked, or its pattern."""
+    if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
+        return "whole"
+    return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
+
+
+def style_of_amount(value: object) -> str:
+    """Return how an amount is written: as a number or text, or its pattern."""
+    if amount_of(value) is None:
+        return re.sub("#+", "#", _pattern(value))  # 1,000 KES and 500,000 KES are written alike
+    return "text" if isinstance(value, str) else "numbers"
+
+
+def style_of_word(word: object, specified: Container[str]) -> str:
+    """Return how a word is written that the service page lists; a word that it does not list, as it is."""
+    text = str(word)
+    if text.upper() not in specified:
+        return _quoted(text)
+    return "upper" if text.isupper() else "lower" if text.islower() else "mixed case"
+
+
+def _pattern(value: object) -> str:
+    # Every digit as #, and every word as a: it holds nothing personal.
+    pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
+    return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
 
 
 def pause_of(answer: Answer) -> float | None:
     """Return the seconds that a 429 asks for, None if it names none."""
-    stated: tuple[Any, ...] = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
+    stated = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
     seconds = [float(amount) for amount in map(amount_of, stated) if amount is not None and amount >= 0]
     return max(seconds, default=None)
-
-
-def _stated_or_window(answer: Answer) -> float:
-    """Return the seconds that a 429 asks for; those of a window, if it names none that can be read."""
-    pause = pause_of(answer)
-    until, since = moment_of(answer.headers.get("retry-after", "")), served_at(answer)
-    if pause is None and until is not None and since is not None:
-        pause = max(0.0, until - since)
-    # Not to wait would leave what comes next undone, such as the deletion of the probe's channel.
-    return _WINDOW if pause is None else pause
-
-
-def _is_failure(answer: Answer) -> bool:
-    return answer.status is None or answer.status >= 500  # noqa: PLR2004  the server's own
-
-
-def segment(text: str) -> str:
-    """Return a text as one segment of a path."""
-    return quote(text, safe="")

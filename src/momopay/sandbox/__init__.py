@@ -12,15 +12,12 @@ The modules, from top to bottom; imports go down only:
 
 # Without the extra, an import error would name uvicorn or FastAPI, and not what to install.
 try:
-    from momopay.sandbox._accounts import Account, Channel, Credential
-    from momopay.sandbox._deliveries import CallbackRecord
+    from momopay.sandbox._accounts import Account, Channel, Credential, Switches
     from momopay.sandbox._faults import Fault
     from momopay.sandbox._outcomes import Outcome, phone_for
+    from momopay.sandbox._records import CallbackRecord, Movement, MovementKind, ReceivedRequest
     from momopay.sandbox._refusals import Refusal
-    from momopay.sandbox._requests import ReceivedRequest
     from momopay.sandbox._sandbox import Sandbox
-    from momopay.sandbox._switches import Switches
-    from momopay.sandbox._transactions import Movement, MovementKind
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"momopay.sandbox needs {_missing.name}; it comes with the extra: pip install 'momopay[sandbox]'",

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from momopay.sandbox import Sandbox
 from momopay.sandbox._server import LOOPBACK
@@ -16,27 +17,15 @@ DEFAULT_PORT = 8787
 def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None = None) -> int:
     """Run the sandbox until `stop` is set and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service, for tests.")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
-    parser.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file")
-    parser.add_argument("--profile", metavar="FILE", help="behave as this file of `momopay probe` says")
-    parser.add_argument(
-        "--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)"
-    )
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="answer under this name too, as other containers call it; repeatable",
-    )
-    parser.add_argument(
-        "--callback-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="send callbacks to this host too, and not to loopback alone; repeatable",
-    )
+    add = parser.add_argument
+    add("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    add("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
+    add("--state", metavar="FILE", help="keep the state in this SQLite file")
+    add("--profile", metavar="FILE", help="behave as this file of `momopay probe` says")
+    add("--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)")
+    names: Any = {"metavar": "NAME", "action": "append", "default": []}
+    add("--allow-host", help="answer under this name too, as other containers call it; repeatable", **names)
+    add("--callback-host", help="send callbacks to this host too, and not to loopback alone; repeatable", **names)
     options = parser.parse_args(arguments)
     stop = stop or stop_on_signals()
     try:

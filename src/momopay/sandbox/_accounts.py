@@ -1,16 +1,53 @@
-"""An account (on the wire: tenant) as tests may change it: balances, fee, limits, channels, switches."""
+"""An account (on the wire: tenant) as tests may change it: balances, fee, limits, channels, and its switches."""
 
+import tomllib
+from base64 import b64decode
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID, uuid4, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from momopay.sandbox._switches import Switches
-from momopay.sandbox._values import Money
+from momopay.sandbox._refusals import Refusal
+
+Money = Annotated[Decimal, Field(decimal_places=2), WithJsonSchema({"type": "number"})]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Switches(BaseModel):
+    """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
+
+    naming: Literal["camelCase", "snake_case"] = "camelCase"
+    cancel_ends_as: Literal["CANCELLED", "FAILED"] = "CANCELLED"
+    expired_reads_as: Literal["EXPIRED", "FAILED"] = "EXPIRED"
+    fee_refunded_on_failure: bool = False
+    callback_posts: Literal[5, 6] = 6
+    callback_on_reversed: bool = False
+    late_pin: bool = False
+    strict_callback_urls: bool = False
+    strict_fields: bool = False
+    rate_window: Literal["fixed", "sliding"] = "fixed"
+    created_status: Literal[200, 201, 202] = 200
+    delete_answer: Literal["envelope", "empty"] = "envelope"
+    immutable_channel_fields: Literal["refuse", "ignore"] = "refuse"
+    patch_unknown_channel: Literal["CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"] = "CHANNEL_NOT_FOUND"
+    transaction_not_found_status: Literal[400, 404] = 404
+    list_phone: Literal["whole", "masked"] = "whole"
+    list_amount: Literal["amount", "with_fee"] = "amount"
+    list_type: Literal["upper", "lower"] = "upper"
+    list_times: Literal["utc", "local"] = "utc"
+    health_rule: bool = True
+    # No threshold is specified, and one that nobody expects would break tests that fail payments on purpose: off.
+    ban_pushes: Annotated[int, Field(ge=1)] | None = None
+    ban_window: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    ban_success_rate: Share = 0.2
+
 
 # Fixed for ever: the ids in state files of earlier versions are derived with it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
@@ -87,6 +124,21 @@ def mask_any_key(key: str) -> str:
     return "pk_live_…" if key.startswith("pk_live_") else "…"
 
 
+def key_of(authorization: str | None) -> str:
+    """Return the API key: the user name of Basic credentials; the password is ignored."""
+    scheme, _, encoded = (authorization or "").partition(" ")
+    try:
+        decoded = b64decode(encoded.strip(), validate=True).decode("utf-8")
+    except ValueError:
+        decoded = ""
+    key, colon, _ = decoded.partition(":")
+    if scheme.lower() != "basic" or not colon:
+        raise Refusal(
+            "INVALID_API_KEY", "The API key is missing", headers={"www-authenticate": 'Basic realm="momopay sandbox"'}
+        )
+    return key
+
+
 def open_account(tenant_id: str, label: str, now: datetime, switches: Switches) -> Account:
     """Return a fresh account as docs/test/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
@@ -101,3 +153,21 @@ def restore(account: Account, now: datetime, switches: Switches) -> None:
     fresh = open_account(account.tenant_id, account.label, now, switches)
     for name in Account.model_fields:
         setattr(account, name, getattr(fresh, name))
+
+
+_UNKNOWN = "unknown"
+
+
+def load_profile(path: str | Path) -> Switches:
+    """Return the switches of a file; those that it calls unknown, or does not name, have their defaults."""
+    try:
+        table: dict[str, Any] = dict(tomllib.loads(Path(path).read_text("utf-8"))["switches"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a profile, which is TOML with a table [switches]: {error}") from None
+    known = {name: value for name, value in table.items() if value != _UNKNOWN}
+    try:
+        # A name that is not known is refused too: the sandbox would silently differ from what the file says.
+        return Switches.model_validate(known)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise ValueError(f"{path} does not fit this version of the sandbox: {faults}") from None

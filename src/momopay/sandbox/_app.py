@@ -1,30 +1,41 @@
-"""The FastAPI application: the routes under /v1 and the envelope around every answer."""
+"""The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from momopay.sandbox._authentication import admit
+from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
+from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._envelope import refusal_response, success_response
 from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._operations import Call
-from momopay.sandbox._payments import NO_EFFECTS, FaultEffects
-from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._routes import ROUTES, Route, describe
+from momopay.sandbox._hosts import Guard
+from momopay.sandbox._openapi import openapi
+from momopay.sandbox._payments import FaultEffects
+from momopay.sandbox._refusals import Refusal, error_body, success_body
 
-Handler = Callable[[Request], Awaitable[Response]]
-NO_CONTENT = 204
+_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+# The phone's page is kept in several files. It is served as one, which needs no policy that lets it fetch them.
+_PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script src="(?P<script>\w+\.js)"></script>')
 
 
 class ServiceApp(FastAPI):
-    """FastAPI, with the one security scheme, which `_authentication` checks, in its OpenAPI document."""
+    """The application. Of FastAPI it uses nothing that Starlette has not; tools that look for a FastAPI find one."""
 
     outermost: ASGIApp
 
@@ -38,18 +49,14 @@ class ServiceApp(FastAPI):
         await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document."""
-        document = super().openapi()
-        scheme = {"type": "http", "scheme": "basic", "description": "The API key as user name, no password"}
-        document.setdefault("components", {})["securitySchemes"] = {"apiKey": scheme}
-        return document
+        """Return the OpenAPI document of an account whose switches have their defaults."""
+        return openapi(Switches(), "/", frozenset())
 
 
-def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
-    """Return the service under /v1. `wrap` puts `FaultMiddleware` around it, which reads bodies and plans faults."""
+def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
+    """Return the application. `wrap` puts `FaultMiddleware` around it, which reads bodies and plans faults."""
     app = ServiceApp(
-        title="Mobile-money payments service (sandbox)",
-        version="1.0",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -58,83 +65,172 @@ def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
         telemetry={"exclude": lambda _scope: True, "auto_configure": False},
     )
     app.outermost = wrap(app.serve)
-    for route in ROUTES:
-        app.add_api_route(
-            PREFIX + route.path,
-            _handler(engine, route),
-            methods=[route.method],
-            response_class=Response,
-            **describe(route),
-        )
+    for path, endpoints in groupby(ENDPOINTS, lambda endpoint: endpoint.path):
+        app.router.routes.append(Route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False))
+    _add_pages(app, engine, guard)
     # Starlette's own answers are plain text; a client of the service expects the envelope from everything.
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Refusal, _refusal)
-    app.add_exception_handler(Exception, _defect)
+    for kind in (HTTPException, Refusal, Exception):
+        app.add_exception_handler(kind, _error_response)
     return app
 
 
-def _handler(engine: Engine, route: Route) -> Handler:
-    async def handle(request: Request) -> Response:
-        # Nothing suspends in here: a request is one step of the state machine, so it needs no lock.
-        now = engine.catch_up()
-        scope = request.scope
-        headers = request.headers
+class _Resource:
+    """One path, as an ASGI application: Starlette would answer 405 with the methods of a single route in Allow."""
+
+    def __init__(self, engine: Engine, endpoints: list[Endpoint]) -> None:
+        self._engine = engine
+        self._endpoints = {endpoint.method: endpoint for endpoint in endpoints}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Nothing suspends before the answer: a request is one step of the state machine, so it needs no lock.
         try:
-            account_state = admit(engine.state, headers.get("authorization"), now)
-            record = route.operation(
-                Call(
-                    state=engine.state,
-                    account_state=account_state,
-                    now=now,
-                    # Only now: the path was routed as sent, so that an id may hold an encoded slash.
-                    id=unquote(request.path_params.get("id", "")),
-                    query=request.query_params,
-                    body=_body(scope),
-                    idempotency_key=headers.get("idempotency-key"),
-                    effects=_effects(scope),
-                )
-            )
+            response = self._answer(scope)
         except Refusal as refusal:
-            return refusal_response(refusal)
+            response = refusal_response(refusal)
+        await response(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response:
+        endpoint = self._endpoints.get(scope["method"])
+        if endpoint is None:
+            allow = {"allow": ", ".join(self._endpoints)}
+            raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
+        engine, headers = self._engine, Headers(scope=scope)
+        now = engine.catch_up()
+        try:
+            # The key comes first: a request without a valid one has no account whose budget it could use.
+            account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
+            account_state.admit(now)
+            if len(scope[BODY]) > MAXIMUM_BYTES:
+                raise Refusal("PAYLOAD_TOO_LARGE")
+            call = Call(
+                state=engine.state,
+                account_state=account_state,
+                now=now,
+                # Only now: the path was routed as sent, so that an id may hold an encoded slash.
+                id=unquote(scope["path_params"].get("id", "")),
+                query=QueryParams(scope["query_string"]),
+                body=scope[BODY],
+                idempotency_key=headers.get("idempotency-key"),
+                effects=_effects(scope),
+            )
+            data = endpoint.operation(call).model_dump(by_alias=True)
         finally:
             # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
-        switches = account_state.account.switches
-        if route.method == "DELETE" and switches.delete_answer == "empty":
-            return Response(status_code=NO_CONTENT)
-        return success_response(record, switches.created_status if route.method == "POST" else 200)
-
-    return handle
+        status = endpoint.status_under(account_state.account.switches)
+        return Response(status_code=status) if status == 204 else json_response(success_body(data), status)  # noqa: PLR2004
 
 
-def _body(scope: Mapping[str, Any]) -> bytes:
-    body: bytes = scope[BODY]
-    if len(body) > MAXIMUM_BYTES:
-        raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
-    return body
-
-
-def _effects(scope: Mapping[str, Any]) -> FaultEffects:
+def _effects(scope: Scope) -> FaultEffects:
     fault: Fault | None = scope.get(EFFECT)
-    if fault is None:
-        return NO_EFFECTS
-    if fault is Fault.list_lag:
-        return FaultEffects(list_lag=True)
+    if fault is None or fault is Fault.list_lag:
+        return FaultEffects(list_lag=fault is Fault.list_lag)
     return FaultEffects(callback_mode=fault.removeprefix("callback_"))
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
-    code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "VALIDATION_ERROR")
-    message = {404: "No such path", 405: "This path does not take that method"}.get(status, "Not acceptable")
-    return refusal_response(Refusal(code, message, status=status, headers=headers))
+def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON text as a response."""
+    return Response(body, status, headers, media_type="application/json")
 
 
-async def _refusal(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)  # noqa: S101 - for the type checkers
-    return refusal_response(error)
+def refusal_response(refusal: Refusal) -> Response:
+    """Return an error."""
+    return json_response(error_body(refusal.code, refusal.message, refusal.details), refusal.status, refusal.headers)
 
 
-async def _defect(_request: Request, _error: Exception) -> Response:
-    return refusal_response(Refusal("INTERNAL_ERROR", "The sandbox itself failed; this is a defect of the sandbox"))
+async def _error_response(_request: Request, error: Exception) -> Response:
+    """Return the envelope of a refusal, of Starlette's own errors, or of a defect."""
+    if isinstance(error, Refusal):
+        return refusal_response(error)
+    if isinstance(error, HTTPException):
+        code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "VALIDATION_ERROR")
+        return refusal_response(Refusal(code, status=error.status_code, headers=error.headers))
+    return refusal_response(Refusal("INTERNAL_ERROR"))
+
+
+class HostCheck:
+    """Checks the Host of every request, /v1 included, on a server that other machines can reach."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._guard.check_host(Headers(scope=scope))
+            except Refusal as refusal:
+                await refusal_response(refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
+    """Add / (the phone), /docs (the API) and /openapi.json."""
+
+    async def phone(request: Request) -> Response:
+        # The host alone: a link on another site may lead here, as the page cannot be framed or read from there.
+        guard.check_host(request.headers)
+        return _page("page/page.html")
+
+    async def docs(request: Request) -> Response:
+        guard.check_host(request.headers)
+        return _page("docs.html")
+
+    async def document(request: Request) -> Response:
+        guard.check_host(request.headers)
+        url = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
+
+    for path, handler in (("/", phone), ("/docs", docs), ("/openapi.json", document)):
+        app.router.add_route(path, handler, methods=["GET"], include_in_schema=False)
+
+
+def _described_switches(engine: Engine, request: Request) -> Switches:
+    """Return the switches of the account that `?account=` (a key or a tenant id) or Basic authentication names.
+
+    Without either: those that all accounts share. Where they differ, or there is none, those of a fresh account.
+    """
+    name = request.query_params.get("account") or ""
+    if not name and "authorization" in request.headers:
+        name = key_of(request.headers["authorization"])
+    if name.startswith(KEY_PREFIX):
+        return engine.state.account_of(name, engine.clock.now()).account.switches
+    known = [each for each in engine.state.accounts.values() if name in {"", each.account.tenant_id}]
+    if name and not known:
+        raise Refusal("NOT_FOUND", "No account has this id")
+    shared = {each.account.switches.model_dump_json(): each.account.switches for each in known}
+    return shared.popitem()[1] if len(shared) == 1 else engine.state.switches
+
+
+@cache
+def _load(name: str) -> tuple[str, str]:
+    folder, _, file = name.rpartition("/")
+    beside = files("momopay.sandbox").joinpath(folder)
+
+    def put_in_place(found: re.Match[str]) -> str:
+        kind = str(found.lastgroup)
+        return f"<{kind}>\n{beside.joinpath(found[kind]).read_text('utf-8')}</{kind}>"
+
+    html = _PART.sub(put_in_place, beside.joinpath(file).read_text("utf-8"))
+    # By their hash, so that text which a caller sends could not run even if a page showed it as HTML.
+    hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in _SCRIPT.findall(html)]
+    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return html, policy
+
+
+def _page(name: str) -> Response:
+    """Return one of the HTML files of this package, under a policy that fetches nothing from elsewhere."""
+    html, policy = _load(name)
+    headers = {
+        "content-security-policy": policy,
+        "cache-control": "no-store",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+    }
+    return HTMLResponse(html, headers=headers)

@@ -1,34 +1,46 @@
-"""Request bodies: JSON text in, a checked record out, or VALIDATION_ERROR (a code of the sandbox's own)."""
+"""Request bodies: JSON text in, a checked record out, or a refusal."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from momopay.sandbox._refusals import Refusal, invalid_field
-from momopay.sandbox._values import MAXIMUM_AMOUNT, PHONE_PATTERN
 
 MAXIMUM_BYTES = 1 << 20
-UUID_PATTERN = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+# The service states no maximum. This one keeps amounts and balances far below 2**53 cents, where the
+# shortest text of a double is still the exact amount.
+MAXIMUM_AMOUNT = Decimal("999999999.99")
+# `[0-9]`, never `\d`, which also matches digits of other scripts.
+_PHONE = re.compile(r"(?:0([17][0-9]{8})|\+?254([0-9]{9}))")
 
-# The schema of a Decimal would describe a string as well, which is no amount here.
-_ANY_AMOUNT = {"maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
-StkAmount = Annotated[
-    Decimal,
-    Field(ge=1, le=MAXIMUM_AMOUNT, decimal_places=2),
-    WithJsonSchema({"type": "number", "minimum": 1, **_ANY_AMOUNT}),
+
+def _amount(minimum: int) -> WithJsonSchema:
+    # The schema of a Decimal would describe a string as well, which is no amount here.
+    bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
+    return WithJsonSchema({"type": "number", **bounds, "description": "KES", "examples": [100]})
+
+
+def _described(**schema: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", **schema})
+
+
+StkAmount = Annotated[Decimal, Field(ge=1, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(1)]
+PayoutAmount = Annotated[Decimal, Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(10)]
+# Described here, checked by `normalise_phone`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
+Phone = Annotated[str, _described(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", examples=["254712345678"])]
+CallbackUrl = Annotated[
+    str, Field(max_length=2048), _described(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
 ]
-PayoutAmount = Annotated[
-    Decimal,
-    Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places=2),
-    WithJsonSchema({"type": "number", "minimum": 10, **_ANY_AMOUNT}),
+# Any text is looked for, and an unknown one is CHANNEL_NOT_FOUND.
+ChannelId = Annotated[str, _described(format="uuid")]
+CredentialId = Annotated[
+    str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), _described(format="uuid")
 ]
-# Described here, checked by `_values`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
-Phone = Annotated[str, WithJsonSchema({"type": "string", "pattern": PHONE_PATTERN})]
-CallbackUrl = Annotated[str, Field(max_length=2048), WithJsonSchema({"type": "string", "format": "uri"})]
 Text = Annotated[str, Field(min_length=1, max_length=255)]
 
 
@@ -36,29 +48,41 @@ class Body(BaseModel):
     """A request body: exact types, camelCase on the wire, unknown fields ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=True, frozen=True, extra="ignore", alias_generator=to_camel)
+    # Fields that the service calls optional. Of the others it does not say whether they are required.
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def require_all(self) -> None:
+        """Raise if a field is missing that the service does not call optional, for the switch `strict_fields`."""
+        for name, field in type(self).model_fields.items():
+            if name not in self.optional and getattr(self, name) is None:
+                raise invalid_field(str(field.alias or name), "is required")
 
 
 class StkBody(Body):
     """POST /payments/stk."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"channel_id", "credential_id"})
+
     amount: StkAmount
     phone: Phone
-    account_reference: Annotated[str, Field(max_length=12)] | None = None
-    transaction_desc: Annotated[str, Field(max_length=13)] | None = None
+    account_reference: Annotated[str, Field(max_length=12, examples=["INV-42"])] | None = None
+    transaction_desc: Annotated[str, Field(max_length=13, examples=["Order 42"])] | None = None
     callback_url: CallbackUrl | None = None
-    channel_id: str | None = None
-    credential_id: Annotated[Annotated[str, Field(pattern=UUID_PATTERN)] | None, Field(alias="credential_id")] = None
+    channel_id: ChannelId | None = None
+    credential_id: Annotated[CredentialId | None, Field(alias="credential_id")] = None
 
 
 class PayoutBody(Body):
     """POST /b2c/payouts."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"channel_id"})
+
     amount: PayoutAmount
     phone: Phone
-    reference: str | None = None
-    currency: Literal["KES"] | None = None
-    description: str | None = None
-    channel_id: str | None = None
+    reference: Annotated[str, Field(examples=["SAL-7"])] | None = None
+    currency: Annotated[Literal["KES"], Field(examples=["KES"])] | None = None
+    description: Annotated[str, Field(examples=["Salary"])] | None = None
+    channel_id: ChannelId | None = None
     callback_url: CallbackUrl | None = None
 
 
@@ -74,62 +98,72 @@ class TopUpBody(Body):
 class NewChannelBody(Body):
     """POST /payment-wallet/channels; `_channels` requires the account number of a PAYBILL."""
 
+    # As a condition and not as alternatives: client generators make one class of it, whose fields can be given.
     model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
-            "anyOf": [
-                {"properties": {"type": {"enum": ["TILL_NUMBER", "SEND_MONEY"]}}},
-                {"properties": {"accountNumber": {"type": "string", "minLength": 1}}, "required": ["accountNumber"]},
-            ]
+            "if": {"properties": {"type": {"const": "PAYBILL"}}},
+            "then": {
+                "properties": {"accountNumber": {"type": "string", "minLength": 1}},
+                "required": ["accountNumber"],
+            },
         }
     )
 
-    name: Text
-    type: Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
-    shortcode: Text
+    name: Annotated[Text, Field(examples=["Shop"])]
+    type: Annotated[Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"], Field(examples=["TILL_NUMBER"])]
+    shortcode: Annotated[Text, Field(examples=["512345"])]
     account_number: str | None = None
     is_default: bool | None = None
 
 
 class ChannelChangesBody(Body):
-    """PATCH /payment-wallet/channels/{id}; only the fields sent change."""
+    """PATCH /payment-wallet/channels/{id}; only the fields sent change, which `model_fields_set` tells."""
 
-    # The defaults are never used, `model_fields_set` decides. They are no None, so that a null is refused.
-    name: Text = "unsent"
+    # Factories, because a schema shows no default of theirs, and None as the default would allow a null.
+    name: Annotated[Text, Field(examples=["Till 2"])] = Field(default_factory=str)
     account_number: str | None = None
-    is_default: bool = False
-    type: str = "unsent"
-    shortcode: str = "unsent"
+    is_default: bool = Field(default_factory=bool)
 
 
 B = TypeVar("B", bound=Body)
+
+
+def normalise_phone(phone: str) -> str:
+    """Return `254XXXXXXXXX`."""
+    match = _PHONE.fullmatch(phone)
+    if match is None:
+        raise Refusal("INVALID_PHONE")
+    return f"254{match[1] or match[2]}"
+
+
+def callback_url_pattern(hosts: Collection[str], *, strict: bool) -> str:
+    """Return a pattern of the accepted URLs: public HTTPS, and unless `strict` loopback and `hosts` too."""
+    port = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+    known = "|".join(map(re.escape, ("localhost", "127.0.0.1", *sorted(hosts))))
+    public = r"https://([a-z0-9-]+\.)+[a-z]{2,}"
+    host = public if strict else f"({public}|https?://({known}))"
+    return f"^{host}{port}(/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{{2}})*)?$"
 
 
 def _no_constant(text: str) -> object:
     raise ValueError(f"{text} is not JSON")
 
 
-def parse_json(raw: bytes, *, integer: Callable[[str], object] = Decimal) -> object:
-    """Return the JSON value of a request body, every number a Decimal unless `integer` says otherwise.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, when it is not JSON.
-    """
+def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> dict[str, Any]:
+    """Return the JSON object of a request body, every number as `number` makes it; None: as int and float."""
     try:
         # Decimals all the way: 0.1 as a float would no longer be the amount that was sent.
-        return json.loads(raw, parse_float=Decimal, parse_int=integer, parse_constant=_no_constant)
+        value: object = json.loads(raw, parse_float=number, parse_int=number, parse_constant=_no_constant)
     except (ValueError, ArithmeticError, RecursionError):
         raise Refusal("VALIDATION_ERROR", "The request body is not valid JSON") from None
-
-
-def read_body(model: type[B], raw: bytes, *, integer: Callable[[str], object] = Decimal) -> B:
-    """Return the body as a record.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, with `details.fields` naming each field at fault.
-    """
-    value = parse_json(raw, integer=integer)
     if not isinstance(value, dict):
         raise Refusal("VALIDATION_ERROR", "The request body is not a JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def read_body(model: type[B], raw: bytes) -> B:
+    """Return the body as a record."""
+    value = parse_json(raw)
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -140,10 +174,3 @@ def invalid(error: ValidationError, message: str) -> Refusal:
     """Return a VALIDATION_ERROR with `details.fields` naming each field at fault."""
     fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
     return Refusal("VALIDATION_ERROR", message, details={"fields": fields})
-
-
-def require_all(body: Body, optional: frozenset[str]) -> None:
-    """Raise if a field is missing that the service does not call optional, for the switch `strict_fields`."""
-    for name, field in type(body).model_fields.items():
-        if name not in optional and getattr(body, name) is None:
-            raise invalid_field(str(field.alias or name), "is required")

@@ -1,20 +1,24 @@
-"""Misbehaviour at the socket itself: resets, hang-ups, answers cut short or sent byte by byte.
+"""What faults do to the connection of a request: to a socket, or to a call of the application in this process.
 
-ASGI has no words for these, so they act on the transport below the server. Event loop only.
+ASGI has no words for resets, hang-ups and answers cut short or sent byte by byte, so they act below the server.
 """
 
 import asyncio
+import math
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from queue import SimpleQueue
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DRIP_INTERVAL = 0.05  # real seconds per byte
-# The key of the ASGI scope under which a request without a socket has its connection.
+# The key of the ASGI scope under which every request has its connection.
 CONNECTION = "momopay.connection"
-
-Headers = Iterable[tuple[bytes, bytes]]
 
 
 @dataclass(slots=True)
@@ -31,28 +35,6 @@ class RawResponse:
         lines += [name + b": " + value for name, value in self.headers if content_length or name != b"content-length"]
         lines += [b"connection: close", b"", b""]
         return b"\r\n".join(lines) + self.body
-
-
-class Connection(Protocol):
-    """What a fault does to the connection of one request."""
-
-    def hold(self) -> None:
-        """Hold the connection until it ends or everything is aborted; with nothing else done to it, it hangs."""
-
-    def release(self) -> None:
-        """Hold it no longer."""
-
-    def close(self) -> None:
-        """Hang up."""
-
-    def reset(self) -> None:
-        """End the connection with a TCP RST."""
-
-    async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body, then hang up."""
-
-    async def drip(self, response: RawResponse) -> None:
-        """Send the whole response byte by byte."""
 
 
 @dataclass(slots=True)
@@ -79,7 +61,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class SocketConnection:
-    """A connection of the sandbox's own server."""
+    """A connection of the sandbox's own server, as faults see it."""
 
     transport: asyncio.Transport
     connections: Connections
@@ -98,10 +80,11 @@ class SocketConnection:
 
     def reset(self) -> None:
         """End the connection with a TCP RST."""
-        raw: socket.socket = self.transport.get_extra_info("socket")
-        # A linger time of zero makes the kernel drop what is unsent and send RST instead of FIN.
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.transport.abort()
+        if not self.transport.is_closing():
+            raw: socket.socket = self.transport.get_extra_info("socket")
+            # A linger time of zero makes the kernel drop what is unsent and send RST instead of FIN.
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
     async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
         """Send the head and half of the body, then hang up."""
@@ -118,3 +101,123 @@ class SocketConnection:
             self.transport.write(bytes((byte,)))
             await asyncio.sleep(DRIP_INTERVAL)
         self.transport.close()
+
+
+class MemoryConnection:
+    """The caller's end of a request without a socket. A fault that would break a socket raises at the caller."""
+
+    def __init__(self, put: Callable[[Message | None], None]) -> None:
+        self.put = put
+        self.broken = False
+        self.ended = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on to the caller."""
+        self.put(message)
+
+    async def wait_for_end(self) -> Message:
+        """Return the message of a client that has gone, once a fault has ended the request."""
+        await self.ended.wait()
+        return {"type": "http.disconnect"}
+
+    def hold(self) -> None:
+        """Do nothing: the caller waits until it gives up."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """End the request without an answer, or with no more of it."""
+        self.broken = True
+        self.ended.set()
+
+    reset = close
+
+    async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
+        """Send the head and half of the body. Without Content-Length, the end of the body is where it was cut."""
+        half = response.body[: len(response.body) // 2]
+        headers = [(name, value) for name, value in response.headers if content_length or name != b"content-length"]
+        self.put({"type": "http.response.start", "status": response.status, "headers": headers})
+        self.put({"type": "http.response.body", "body": half, "more_body": content_length})
+        self.broken = content_length
+        self.ended.set()
+
+    async def drip(self, response: RawResponse) -> None:
+        """Send the whole response byte by byte."""
+        self.put({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        for byte in response.body:
+            self.put({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
+            await asyncio.sleep(DRIP_INTERVAL)
+        self.put({"type": "http.response.body"})
+        self.ended.set()
+
+
+Connection = SocketConnection | MemoryConnection
+
+
+class InProcess:
+    """The outermost layer of the application. What comes from the sandbox's own server passes untouched.
+
+    The engine lives on one event loop, on a thread of its own. A request that comes in elsewhere (httpx's
+    ASGITransport on asyncio or trio, a test client, another server) is run there, and its answer is passed back
+    message by message.
+    """
+
+    def __init__(self, app: ASGIApp, loop_of: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        """`loop_of` returns the engine's event loop, or raises RuntimeError if it has ended."""
+        self._app = app
+        self._loop_of = loop_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or CONNECTION in scope:
+            await self._app(scope, receive, send)
+            return
+        loop = self._loop_of()
+        body = await _read_body(receive)
+        if body is None:
+            return
+        # None is the end. The queue is filled on the engine's thread and emptied on the caller's.
+        messages: SimpleQueue[Message | None] = SimpleQueue()
+        connection = MemoryConnection(messages.put)
+        work = asyncio.run_coroutine_threadsafe(self._answer(dict(scope), body, connection), loop)
+        # Any number of requests may hang at once, each with a thread that waits for it.
+        threads = anyio.CapacityLimiter(math.inf)
+        try:
+            while (
+                message := await anyio.to_thread.run_sync(messages.get, abandon_on_cancel=True, limiter=threads)
+            ) is not None:
+                await send(message)
+        finally:
+            work.cancel()
+        if connection.broken:
+            raise ConnectionResetError("the sandbox ended the connection (a fault on demand, or it was closed)")
+
+    async def _answer(self, scope: MutableMapping[str, Any], body: bytes, connection: MemoryConnection) -> None:
+        scope[CONNECTION] = connection
+        receive = replay(body, connection.wait_for_end)
+        try:
+            await self._app(scope, receive, connection.send)
+        except asyncio.CancelledError:
+            connection.broken = True
+            raise
+        finally:
+            connection.put(None)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with a body that was read already."""
+    whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return receive_again
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    body: bytes = b""
+    while (message := await receive())["type"] != "http.disconnect":
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return body
+    return None

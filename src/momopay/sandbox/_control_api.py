@@ -1,202 +1,197 @@
-"""The control routes under /sandbox/: what `Sandbox` does in Python, from any language.
+"""The control routes under /sandbox/: what `Sandbox` does in Python, from any language, and the state as JSON.
 
-A view is a function from the engine and a query to JSON, an action one from the engine and a request body. The
-envelope, the errors and the guard against other web sites are the service's own.
+An action is a method of `Sandbox`: its parameters are the fields of the body. The envelope, the errors and the guard
+against other web sites are the service's own.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from functools import partial
+from inspect import signature
+from itertools import islice
+from typing import Any, TypeVar, cast, get_type_hints
 
-from fastapi import FastAPI, Request, Response
-from pydantic import Field
-from starlette.responses import StreamingResponse
+import anyio
+import anyio.to_thread
+from pydantic import ConfigDict, ValidationError, create_model
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from momopay.sandbox import _lifecycle
-from momopay.sandbox._bodies import MAXIMUM_BYTES, Body, parse_json, read_body
-from momopay.sandbox._choices import choices
-from momopay.sandbox._clock import iso
+from momopay.sandbox._accounts import Account, Switches
+from momopay.sandbox._app import json_response
+from momopay.sandbox._bodies import MAXIMUM_BYTES, invalid, parse_json
+from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
-from momopay.sandbox._envelope import success_response
-from momopay.sandbox._faults import REFUSED_WITH, Fault
-from momopay.sandbox._guard import Guard
-from momopay.sandbox._outcomes import Outcome
-from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._settings import change_account
-from momopay.sandbox._snapshot import (
-    account_json,
-    callback_json,
-    find_transactions,
-    movement_json,
-    request_json,
-    snapshot,
-    transaction_detail,
-    transaction_json,
-    version,
-)
-from momopay.sandbox._state import ServiceState
-from momopay.sandbox._transactions import Transaction
+from momopay.sandbox._faults import FAULT_TEXTS
+from momopay.sandbox._hosts import Guard
+from momopay.sandbox._outcomes import ENDINGS, outcome_for
+from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number
+from momopay.sandbox._refusals import Refusal, success_body
+from momopay.sandbox._state import AccountState, ServiceState
 
-View = Callable[[Engine, Mapping[str, str]], object]
-Action = Callable[[Engine, bytes], Awaitable[object]]
-PromptAction = Callable[[ServiceState, str, datetime], Transaction]
+Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
+R = TypeVar("R", CallbackRecord, ReceivedRequest)
 
 # Real seconds between two checks for a new version. Polling costs one comparison and needs no list of listeners.
 _EVENT_INTERVAL = 0.15
+# Of each account. The page shows no more, and every change sends it the whole snapshot again.
+_NEWEST = 100
+_REQUESTS_LOOKED_AT = 5_000
+_BODY_SHOWN = 2_000
+# What identifies the account, and what follows from its payments.
+_READ_ONLY = {"tenant_id", "label", "service_updated_at"}
+CHANGEABLE = tuple(name for name in Account.model_fields if name not in _READ_ONLY)
 
-
-class _IdBody(Body):
-    id: str
-
-
-class _PlanIdBody(Body):
-    id: str | None = None
-
-
-class _OutcomeBody(Body):
-    outcome: str
-    phone: str | None = None
-    kind: str = "prompt"
-    times: int = 1
-
-
-class _AdvanceBody(Body):
-    seconds: Decimal
-
-
-class _FaultBody(Body):
-    method: str
-    path: str
-    fault: str
-    times: int = 1
-    content_length: Annotated[bool, Field(alias="content_length")] = True
-    status: int = REFUSED_WITH
-
-
-async def _advance(engine: Engine, raw: bytes) -> object:
-    await engine.advance(float(read_body(_AdvanceBody, raw).seconds))
-    return snapshot(engine)
-
-
-async def _fail_next(engine: Engine, raw: bytes) -> object:
-    # With int, a `times` of 1.5 or 1.0 is refused; as Decimal a whole number would be no int.
-    body = read_body(_FaultBody, raw, integer=int)
-    fault = Fault(body.fault)
-    engine.faults.add(body.method, body.path, fault, body.times, content_length=body.content_length, status=body.status)
-    return {}
-
-
-async def _end_next(engine: Engine, raw: bytes) -> object:
-    body = read_body(_OutcomeBody, raw, integer=int)
-    engine.state.outcomes.add(Outcome(body.outcome), phone=body.phone, kind=body.kind, times=body.times)
-    return {}
-
-
-async def _clear_planned(engine: Engine, raw: bytes) -> object:
-    engine.clear_planned(read_body(_PlanIdBody, raw or b"{}").id)
-    return {}
-
-
-async def _resend(engine: Engine, raw: bytes) -> object:
-    wanted = read_body(_IdBody, raw).id
-    record = next((each for each in reversed(engine.state.callbacks) if each.id == wanted), None)
-    if record is None:
-        raise Refusal("NOT_FOUND", "No callback has this id")
-    await engine.send_again(record)
-    return {}
-
-
-async def _reset(engine: Engine, _raw: bytes) -> object:
-    engine.reset()
-    return {}
-
-
-async def _account(engine: Engine, raw: bytes) -> object:
-    value: Any = parse_json(raw, integer=int)
-    return account_json(change_account(engine.state, value, engine.clock.now()))
-
-
-def _on_prompt(act: PromptAction) -> Action:
-    async def action(engine: Engine, raw: bytes) -> object:
-        body = read_body(_IdBody, raw)
-        return transaction_json(act(engine.state, body.id, engine.clock.now()))
-
-    return action
-
-
-VIEWS: Mapping[str, View] = {
+# The methods of `Sandbox` that are routes.
+ACTIONS = (
+    "advance",
+    "ban_stk",
+    "block_stk",
+    "cancel",
+    "clear_planned",
+    "end_next",
+    "enter_pin",
+    "fail_next",
+    "ignore",
+    "resend",
+    "reset",
+)
+# Parameters that take a record in Python take its id here.
+_IDS = {"transaction", "callback", "plan_id"}
+VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
     "health": lambda engine, _query: {"now": iso(engine.clock.now())},
     "state": lambda engine, _query: snapshot(engine),
     "choices": lambda _engine, _query: choices(),
     "callbacks": lambda engine, _query: [callback_json(record) for record in engine.state.callbacks],
-    "requests": lambda engine, _query: [request_json(request) for request in engine.requests.all()],
-    "ledger": lambda engine, _query: [movement_json(movement) for movement in engine.state.ledger],
+    "requests": lambda engine, _query: [record_json(request) for request in list(engine.requests.entries)],
+    "ledger": lambda engine, _query: [record_json(movement) for movement in engine.state.ledger],
     "transactions": lambda engine, query: find_transactions(engine.state, query),
     "transactions/{id}": lambda engine, query: transaction_detail(engine, query["id"]),
 }
-ACTIONS: Mapping[str, Action] = {
-    "advance": _advance,
-    "fail_next": _fail_next,
-    "end_next": _end_next,
-    "clear_planned": _clear_planned,
-    "resend": _resend,
-    "reset": _reset,
-    "account": _account,
-    "enter_pin": _on_prompt(_lifecycle.enter_pin),
-    "cancel": _on_prompt(_lifecycle.cancel),
-    "ignore": _on_prompt(_lifecycle.ignore),
-}
 
 
-def add_control_routes(app: FastAPI, engine: Engine, guard: Guard) -> None:
+def add_control_routes(app: Starlette, sandbox: object, engine: Engine, guard: Guard) -> None:
     """Add the control routes to the app; its OpenAPI document is the service's and leaves them out."""
     routes: list[tuple[str, str, Handler]] = [
-        ("GET", "events", _events(engine, guard)),
-        *(("GET", name, _view(engine, guard, view)) for name, view in VIEWS.items()),
-        *(("POST", name, _action(engine, guard, action)) for name, action in ACTIONS.items()),
+        ("GET", "events", _events(engine)),
+        ("POST", "account", _account(engine)),
+        *(("GET", name, _view(engine, view)) for name, view in VIEWS.items()),
+        *(("POST", name, _action(engine, getattr(sandbox, name))) for name in ACTIONS),
     ]
     for method, name, handler in routes:
-        app.add_api_route(
-            f"/sandbox/{name}", handler, methods=[method], include_in_schema=False, response_class=Response
-        )
+        app.router.add_route(f"/sandbox/{name}", _guarded(guard, handler), methods=[method], include_in_schema=False)
 
 
-def _view(engine: Engine, guard: Guard, view: View) -> Handler:
+def _guarded(guard: Guard, handler: Handler) -> Handler:
     async def handle(request: Request) -> Response:
-        guard.check(request)
-        engine.catch_up()
-        return success_response(view(engine, {**request.query_params, **request.path_params}))
+        # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
+        guard.check(request.headers, request.url.scheme)
+        return await handler(request)
 
     return handle
 
 
-def _action(engine: Engine, guard: Guard, action: Action) -> Handler:
+def _view(engine: Engine, view: Callable[[Engine, Mapping[str, str]], object]) -> Handler:
     async def handle(request: Request) -> Response:
-        guard.check(request)
-        # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
-        raw = await request.body()
-        if len(raw) > MAXIMUM_BYTES:
-            raise Refusal("PAYLOAD_TOO_LARGE", "The request body is over 1 MiB")
         engine.catch_up()
+        return json_response(success_body(view(engine, {**request.query_params, **request.path_params})))
+
+    return handle
+
+
+def _action(engine: Engine, method: Callable[..., object]) -> Handler:
+    hints = get_type_hints(method)
+    taken: dict[str, Any] = {}
+    for name, parameter in signature(method).parameters.items():
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # A string alone: an Outcome is one, and a record has no JSON here.
+        kind = str if name in _IDS and default is ... else hints[name]
+        taken["id" if name in _IDS else name] = kind, default
+    model = create_model(method.__name__, __config__=ConfigDict(strict=True), **taken)
+    names = {"id" if name in _IDS else name: name for name in signature(method).parameters}
+
+    async def handle(request: Request) -> Response:
+        given = parse_json(await _body(request) or b"{}", number=None)
         try:
-            # ValueErrors carry the messages that Python callers see; over HTTP they are refusals.
-            return success_response(await action(engine, raw))
+            body = model.model_validate(given)
+        except ValidationError as error:
+            raise invalid(error, "The request body is not valid") from None
+        arguments = {names[name]: getattr(body, name) for name in model.model_fields}
+        try:
+            # On a thread, as Python code calls it: the method itself goes back to this event loop and waits for it.
+            await anyio.to_thread.run_sync(
+                partial(method, **arguments), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
+            )
         except ValueError as error:
+            # They carry the messages that Python callers see; over HTTP they are refusals.
             raise Refusal("VALIDATION_ERROR", str(error)) from error
         except ClosedError as error:
             raise Refusal("INTERNAL_ERROR", str(error), status=503) from error
-        finally:
-            engine.commit()
+        return json_response(success_body(_result(engine, method.__name__, arguments)))
 
     return handle
 
 
-def _events(engine: Engine, guard: Guard) -> Handler:
+def _result(engine: Engine, name: str, arguments: Mapping[str, Any]) -> object:
+    if name == "advance":
+        return snapshot(engine)
+    if "transaction" in arguments:
+        return transaction_json(engine.state.transactions[arguments["transaction"]])
+    return {}
+
+
+def _account(engine: Engine) -> Handler:
+    async def handle(request: Request) -> Response:
+        given = parse_json(await _body(request), number=None)
+        try:
+            account = change_account(engine.state, given, engine.catch_up())
+        finally:
+            engine.commit()
+        return json_response(success_body(account_json(account)))
+
+    return handle
+
+
+def change_account(state: ServiceState, body: Mapping[str, Any], now: datetime) -> Account:
+    """Apply `{"key" or "tenant_id": ..., "change": {...}}` and return the account; without a change this is a read."""
+    account = _find_account(state, body, now)
+    change = body.get("change", {})
+    if not isinstance(change, dict) or not set(cast("Json", change)) <= set(CHANGEABLE):
+        raise Refusal("VALIDATION_ERROR", f"change may hold: {', '.join(CHANGEABLE)}")
+    changes = cast("Json", change)
+    # Checked on a copy as a whole: assigning one by one would leave half a change when the second is wrong.
+    merged: Json = {**account.model_dump(), **changes}
+    if isinstance(changes.get("switches"), dict):
+        merged["switches"] = {**account.switches.model_dump(), **changes["switches"]}
+    try:
+        checked = Account.model_validate(merged)
+    except ValidationError as error:
+        raise invalid(error, "The change is not valid") from None
+    for name in changes:
+        setattr(account, name, getattr(checked, name))
+    state.version += 1
+    return account
+
+
+def _find_account(state: ServiceState, body: Mapping[str, Any], now: datetime) -> Account:
+    tenant_id, key = body.get("tenant_id"), body.get("key")
+    if isinstance(tenant_id, str) and tenant_id in state.accounts:
+        return state.accounts[tenant_id].account
+    if not isinstance(key, str):
+        raise Refusal("VALIDATION_ERROR", "key (or the tenant_id of a known account) is required")
+    return state.account_of(key, now).account
+
+
+def _events(engine: Engine) -> Handler:
     async def stream() -> AsyncIterator[str]:
         sent_version: object = None
         while not engine.stopping.is_set():
@@ -207,8 +202,160 @@ def _events(engine: Engine, guard: Guard) -> Handler:
             with suppress(TimeoutError):
                 await asyncio.wait_for(engine.stopping.wait(), _EVENT_INTERVAL)
 
-    async def handle(request: Request) -> Response:
-        guard.check(request)
+    async def handle(_request: Request) -> Response:
         return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     return handle
+
+
+async def _body(request: Request) -> bytes:
+    raw = await request.body()
+    if len(raw) > MAXIMUM_BYTES:
+        raise Refusal("PAYLOAD_TOO_LARGE")
+    return raw
+
+
+def choices() -> Json:
+    """Return everything that the page can choose from: requests with the faults that fit them, outcomes, switches."""
+    return {
+        "outcomes": [
+            {"value": outcome, "title": ending.title, "digits": ending.digits, "text": ending.text}
+            for outcome, ending in ENDINGS.items()
+        ],
+        "routes": [
+            {
+                "value": f"{endpoint.method} {endpoint.path}",
+                "title": endpoint.title,
+                "ends_as": endpoint.ends_as,
+                "faults": [fault for fault in FAULT_TEXTS if fault.fits(endpoint)],
+            }
+            for endpoint in ENDPOINTS
+        ],
+        "faults": [{"value": fault, "title": title, "text": text} for fault, (title, text) in FAULT_TEXTS.items()],
+        "switches": Switches.model_json_schema()["properties"],
+    }
+
+
+def account_json(account: Account) -> Json:
+    """Return an account with everything that may be changed."""
+    # pydantic writes a Decimal as text, the service as a number.
+    amounts = {name: json_number(getattr(account, name)) for name in ("b2c_balance", "service_balance", "fee")}
+    return account.model_dump(mode="json") | amounts
+
+
+def record_json(record: Any) -> Json:
+    """Return one of the records as plain JSON: a callback, a movement of money, a request, what is planned."""
+    shown = {each.name: getattr(record, each.name) for each in fields(record) if each.name != "pattern"}
+    return {name: _plain(value) for name, value in shown.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return json_number(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return iso(value) if isinstance(value, datetime) else value
+
+
+def callback_json(record: CallbackRecord) -> Json:
+    """Return one callback delivery."""
+    return {**record_json(record), "acknowledged": record.acknowledged}
+
+
+def transaction_json(transaction: Transaction) -> Json:
+    """Return a transaction as the page shows it, with what the customer's prompt says."""
+    shown = record_json(transaction)
+    for name in ("plan", "number", "kind", "due", "idempotency_key", "callback_mode", "listed_from"):
+        del shown[name]
+    # Whether it is a prompt is decided here and not on the page, which would need the rules for it.
+    more = {"type": transaction.kind, "outcome": outcome_for(transaction), "prompt": transaction.is_prompt}
+    return {**shown, **more, "next_step_at": iso(transaction.due) if transaction.due else None}
+
+
+def snapshot(engine: Engine) -> Json:
+    """Return the state as the page shows it: all accounts, their newest records, and every open prompt."""
+    state = engine.state
+    return {
+        "now": iso(engine.clock.now()),
+        "speed": engine.clock.speed,
+        "accounts": [{**account_json(each.account), "phones": _phones(each)} for each in state.accounts.values()],
+        "transactions": [transaction_json(transaction) for transaction in _newest_transactions(state)],
+        "callbacks": [callback_json(record) for record in _newest(reversed(state.callbacks))],
+        "callbacks_total": len(state.callbacks),
+        "requests": list(_newest_requests(engine)),
+        "requests_total": engine.requests.total,
+        "faults": [record_json(planned) for planned in engine.faults.waiting],
+        "outcomes": [record_json(planned) for planned in state.outcomes.waiting],
+    }
+
+
+def version(engine: Engine) -> tuple[object, ...]:
+    """Return a value that differs whenever a snapshot would."""
+    faults = [(each.id, each.times) for each in engine.faults.waiting]
+    outcomes = [(each.id, each.times) for each in engine.state.outcomes.waiting]
+    return engine.state.version, engine.requests.version, faults, outcomes
+
+
+def find_transactions(state: ServiceState, query: Mapping[str, str]) -> list[Json]:
+    """Return the newest transactions that have the `phone`, the `tenant_id` and, somewhere, the text `q`."""
+    wanted = {name: query[name] for name in ("phone", "tenant_id") if query.get(name)}
+    text = query.get("q", "").casefold().strip()
+    found: Iterator[Transaction] = (
+        transaction
+        for transaction in reversed(state.transactions.values())
+        if all(getattr(transaction, name) == value for name, value in wanted.items()) and text in _searched(transaction)
+    )
+    return [transaction_json(transaction) for transaction in islice(found, _NEWEST)]
+
+
+def transaction_detail(engine: Engine, transaction_id: str) -> Json:
+    """Return a transaction with its callbacks, newest first, and its movements of money."""
+    state = engine.state
+    transaction = state.transactions.get(transaction_id)
+    if transaction is None:
+        raise Refusal("TRANSACTION_NOT_FOUND")
+    waiting = [each for each in state.deliveries.values() if each.transaction_id == transaction_id and each.due]
+    return {
+        **transaction_json(transaction),
+        "callbacks": [
+            callback_json(record) for record in reversed(state.callbacks) if record.transaction_id == transaction_id
+        ],
+        "callback_due_at": min((iso(each.due) for each in waiting if each.due), default=None),
+        "ledger": [record_json(each) for each in state.ledger if each.transaction_id == transaction_id],
+    }
+
+
+def _searched(transaction: Transaction) -> str:
+    shown = (transaction.id, transaction.phone, f"0{transaction.phone[3:]}", transaction.reference)
+    more = (transaction.description, transaction.receipt or "", transaction.status, transaction.kind)
+    return "\n".join((*shown, *more, str(transaction.amount))).casefold()
+
+
+def _newest(newest_first: Iterable[R]) -> Iterator[R]:
+    """Yield the newest of each account."""
+    shown = Counter[str | None]()
+    for each in newest_first:
+        shown[each.tenant_id] += 1
+        if shown[each.tenant_id] <= _NEWEST:
+            yield each
+
+
+def _newest_transactions(state: ServiceState) -> Iterator[Transaction]:
+    """Yield each account's newest, and every open prompt however old: somebody has to be able to tap it."""
+    # By arrival: while time stands still, many have one instant.
+    shown = Counter[str]()
+    for transaction in reversed(state.transactions.values()):
+        shown[transaction.tenant_id] += 1
+        if shown[transaction.tenant_id] <= _NEWEST or transaction.is_prompt:
+            yield transaction
+
+
+def _phones(account_state: AccountState) -> list[str]:
+    """Return the account's phone numbers, the one used last first."""
+    return list(islice(dict.fromkeys(each.phone for each in reversed(account_state.history)), _NEWEST))
+
+
+def _newest_requests(engine: Engine) -> Iterator[Json]:
+    for request in _newest(islice(reversed(engine.requests.entries), _REQUESTS_LOOKED_AT)):
+        shown = record_json(request)
+        yield {**shown, "body": shown["body"][:_BODY_SHOWN]}

@@ -9,20 +9,138 @@ With a state file, a killed sandbox has then forgotten nothing that anybody know
 """
 
 import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 
-from momopay.sandbox import _callbacks, _lifecycle
-from momopay.sandbox._callback_sender import CallbackSender
-from momopay.sandbox._clock import Clock
-from momopay.sandbox._deliveries import CallbackRecord, Delivery
+import httpx
+
+from momopay.sandbox import _lifecycle
 from momopay.sandbox._faults import FaultPlan
-from momopay.sandbox._requests import RequestLog
+from momopay.sandbox._hosts import may_be_sent
+from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog, Transaction
+from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
+# Of the answer to a callback.
+_KEPT_BYTES = 500
+
+
+class Clock:
+    """Whole milliseconds of virtual time, so that an instant survives its ISO 8601 text unchanged."""
+
+    def __init__(self, start: datetime, *, speed: float, wall: Callable[[], float]) -> None:
+        """Start at `start`; `speed` is virtual seconds per second of `wall` (0: only moved by hand)."""
+        if not 0 <= speed <= 1_000_000:  # noqa: PLR2004 - the bound is explained by the message
+            raise ValueError("speed must lie between 0 and 1,000,000 virtual seconds per second")
+        self.speed = speed
+        self._wall = wall
+        # A virtual instant, and the reading of `wall` at which it was the present; None while the clock is held.
+        self._origin: tuple[datetime, float | None] = start.astimezone(UTC), wall()
+
+    @property
+    def held(self) -> bool:
+        """Whether time is stopped until `release`."""
+        return self._origin[1] is None
+
+    def now(self) -> datetime:
+        """Return the virtual instant, cut to the millisecond."""
+        instant, since = self._origin
+        if since is not None and self.speed:
+            instant += timedelta(seconds=(self._wall() - since) * self.speed)
+        return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+
+    def hold(self) -> datetime:
+        """Stop at the present instant and return it."""
+        now = self.now()
+        self._origin = now, None
+        return now
+
+    def move(self, instant: datetime) -> None:
+        """Move a held clock to a later instant; an earlier one leaves it where it is."""
+        self._origin = max(self._origin[0], instant), None
+
+    def release(self) -> None:
+        """Run again from the instant at which the clock is held."""
+        self._origin = self._origin[0], self._wall()
+
+    def restart(self, start: datetime) -> None:
+        """Run from another instant, earlier or later; a held clock stays where it is."""
+        # A held clock belongs to an `advance` under way, which has a target of its own.
+        if not self.held:
+            self._origin = start.astimezone(UTC), self._wall()
+
+    def wall_seconds_until(self, instant: datetime) -> float | None:
+        """Return the seconds of wall time until `instant`, or None when time does not run by itself."""
+        if self.held or not self.speed:
+            return None
+        return max(0.0, (instant - self.now()).total_seconds() / self.speed)
+
+
+if sys.platform == "win32":
+
+    def monotonic() -> float:
+        """Return seconds on a clock that nobody sets."""
+        return time.monotonic()
+
+else:
+
+    def monotonic() -> float:
+        """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class CallbackSender:
+    """POSTs callbacks, each on a connection of its own."""
+
+    def __init__(self, speed: float, hosts: Collection[str] = ()) -> None:
+        """The answer limit of 30 virtual seconds shrinks with the speed, to one real second at least.
+
+        `hosts` are POSTed to beside loopback.
+        """
+        self._hosts = hosts
+        # Less would fail a receiver merely because the machine is busy.
+        self.limit = max(1.0, ANSWER_LIMIT / max(speed, 1.0))
+        self._client = httpx.AsyncClient(
+            verify=False,  # noqa: S501 - loopback and a test's own hosts, where nobody has a certificate to verify
+            trust_env=False,
+            timeout=None,  # noqa: S113 - bounded as a whole, below
+            # A kept connection could be closed by the receiver just when the next callback is written to it.
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    async def post(self, url: str, payload: Mapping[str, object]) -> PostResult:
+        """POST a payload and return the result; nothing is raised."""
+        if not may_be_sent(url, self._hosts):
+            others = ", and no callback host" if self._hosts else ""
+            return PostResult(error=f"not sent: not loopback{others}")
+        body = json.dumps(payload).encode()
+        headers = {"content-type": "application/json", "user-agent": "momopay-sandbox"}
+        try:
+            async with (
+                asyncio.timeout(self.limit),
+                self._client.stream("POST", url, content=body, headers=headers) as response,
+            ):
+                answer = b""
+                async for chunk in response.aiter_raw():
+                    answer += chunk
+                    if len(answer) >= _KEPT_BYTES:
+                        break
+                return PostResult(response.status_code, answer[:_KEPT_BYTES].decode("utf-8", "replace"))
+        except TimeoutError:
+            return PostResult(error=f"no answer within {ANSWER_LIMIT:.0f} seconds", timed_out=True)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return PostResult(error=f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._client.aclose()
 
 
 class ClosedError(RuntimeError):
@@ -52,12 +170,12 @@ class Engine:
         now = self.clock.now()
         # While `advance` holds the clock, everything that is due is its own to take, in order.
         if not self.clock.held:
-            while entry := self.state.scheduler.pop(now):
-                due, _, subject, subject_id = entry
-                if subject == "transaction":
-                    _lifecycle.take_step(self.state, subject_id, due)
-                elif delivery := _callbacks.take_due(self.state, subject_id, due):
-                    _ = self._start_post(delivery, due)
+            while entry := self.state.pop_due(now):
+                due, subject = entry
+                if isinstance(subject, Transaction):
+                    _lifecycle.take_step(self.state, subject, due)
+                else:
+                    _ = self._start_post(subject, due)
         return now
 
     def commit(self) -> None:
@@ -81,15 +199,15 @@ class Engine:
                 while self._posts:
                     await asyncio.wait(self._posts)
                 self._raise_if_stopping()
-                while entry := self.state.scheduler.pop(target):
-                    due, _, subject, subject_id = entry
+                while entry := self.state.pop_due(target):
+                    due, subject = entry
                     self.clock.move(due)
-                    if subject == "transaction":
-                        _lifecycle.take_step(self.state, subject_id, due)
-                    elif delivery := _callbacks.take_due(self.state, subject_id, due):
-                        self.commit()
+                    if isinstance(subject, Transaction):
+                        _lifecycle.take_step(self.state, subject, due)
+                    else:
                         # One POST after the other, each answered: the next step must not overtake its receiver.
-                        post = self._start_post(delivery, self.clock.now())
+                        post = self._start_post(subject, self.clock.now())
+                        self.commit()
                         await asyncio.wait({post})
                         self._raise_if_stopping()
                         post.result()
@@ -100,11 +218,14 @@ class Engine:
                 self.state.version += 1
                 self.commit()
 
-    async def send_again(self, record: CallbackRecord) -> None:
+    async def send_again(self, callback_id: str) -> None:
         """POST a callback again, once, and wait for its answer."""
         self._raise_if_stopping()
         self.catch_up()
-        delivery = _callbacks.send_again(self.state, record)
+        record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
+        if record is None:
+            raise Refusal("NOT_FOUND", "No callback has this id")
+        delivery = _lifecycle.send_again(self.state, record)
         # Saved before it goes out, like every other callback.
         self.state.version += 1
         self.commit()
@@ -112,11 +233,7 @@ class Engine:
         self._raise_if_stopping()
 
     def clear_planned(self, plan_id: str | None = None) -> None:
-        """Forget the planned faults and outcomes, or the one with this id.
-
-        Raises:
-            ValueError: Nothing with this id waits.
-        """
+        """Forget the planned faults and outcomes, or the one with this id."""
         faults, outcomes = self.faults.waiting, self.state.outcomes.waiting
         if plan_id is not None and plan_id not in {*(each.id for each in faults), *(each.id for each in outcomes)}:
             raise ValueError("nothing with this id is planned")
@@ -128,7 +245,7 @@ class Engine:
         self.clock.restart(datetime.now(UTC))
         self.state.reset(self.clock.now())
         self.faults.waiting.clear()
-        self.requests.clear()
+        self.requests = RequestLog()
         if self._store is not None:
             self._store.clear()
         self.commit()
@@ -138,7 +255,7 @@ class Engine:
         while not self.stopping.is_set():
             self.catch_up()
             self.commit()
-            due = self.state.scheduler.next_due
+            due = self.state.agenda[0][0] if self.state.agenda else None
             # None without anything due, while the clock is held and at speed 0: then only a commit wakes this up.
             wait = None if due is None else self.clock.wall_seconds_until(due)
             self._wake.clear()
@@ -170,6 +287,7 @@ class Engine:
             raise ClosedError("the sandbox was closed before the time had passed")
 
     def _start_post(self, delivery: Delivery, at: datetime) -> asyncio.Task[None]:
+        delivery.due = None
         # The set keeps the task alive: the event loop itself holds only a weak reference.
         task = asyncio.get_running_loop().create_task(self._post(delivery, at))
         self._posts.add(task)
@@ -178,5 +296,5 @@ class Engine:
 
     async def _post(self, delivery: Delivery, at: datetime) -> None:
         result = await self._sender.post(delivery.url, delivery.payload)
-        _callbacks.report(self.state, delivery, result, at, self.clock.now())
+        _lifecycle.report(self.state, delivery, result, at, self.clock.now())
         self.commit()

@@ -4,41 +4,39 @@ A fault before the commit ends the request here; one after it lets the app run a
 reaches the socket. Everything outside /v1 passes untouched, but for the Date header, which shows the virtual clock.
 """
 
-import asyncio
-from collections.abc import Callable
+import json
 from email.utils import format_datetime
+from typing import Any
+from uuid import uuid4
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from momopay.sandbox._accounts import KEY_PREFIX, mask_any_key, tenant_id_of
-from momopay.sandbox._authentication import key_of
+from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_any_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._connections import CONNECTION, Connection, Connections, RawResponse, SocketConnection
+from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, replay
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._envelope import error_body
 from momopay.sandbox._faults import Fault, PlannedFault
-from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._wrong_answers import name_another
+from momopay.sandbox._records import ReceivedRequest, Transaction, json_number
+from momopay.sandbox._refusals import Refusal, error_body
+from momopay.sandbox._state import ServiceState
 
 PREFIX = "/v1"
 # Keys of the ASGI scope, under which the app finds what was read or planned here.
 EFFECT = "momopay.effect"
 BODY = "momopay.body"
 _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
-
-TransportOf = Callable[[Scope], asyncio.Transport | None]
+_TEXT_HTML = {"content-type": "text/html"}
+_SOMEBODY_ELSE = "254799999999"
 
 
 class FaultMiddleware:
     """Wraps the app."""
 
-    def __init__(self, app: ASGIApp, engine: Engine, connections: Connections, transport_of: TransportOf) -> None:
-        """`transport_of` finds the connection that a request came in on."""
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        """The engine has the faults that are planned, and the log."""
         self._app = app
         self._engine = engine
-        self._connections = connections
-        self._transport_of = transport_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = self._dating(send)
@@ -50,7 +48,9 @@ class FaultMiddleware:
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
         if planned is not None and planned.fault in {Fault.refuse, Fault.reset_before_read}:
-            await self._drop(scope, receive, planned.fault)
+            connection: Connection = scope[CONNECTION]
+            (connection.close if planned.fault is Fault.refuse else connection.reset)()
+            await _wait_for_disconnect(receive)
             return
         if request.method not in {"GET", "HEAD"}:
             body = await self._read_body(scope, receive)
@@ -59,7 +59,7 @@ class FaultMiddleware:
             request.body = body
             # The app takes the body from the scope. A middleware between here and there (Sentry's reads the body of
             # every POST) would wait for a second one for ever.
-            receive = _receive_again(body, receive)
+            receive = replay(body, receive)
         scope[BODY] = request.body
 
         async def send_and_log(message: Message) -> None:
@@ -73,8 +73,8 @@ class FaultMiddleware:
             scope[EFFECT] = planned.fault
             await self._app(scope, receive, send_and_log)
         elif planned.fault.is_before_commit:
-            html = planned.fault is Fault.html_502
-            await _send(send_and_log, _raw_response(502, _HTML, b"text/html") if html else _error_response())
+            answer = Response(_HTML, 502, _TEXT_HTML) if planned.fault is Fault.html_502 else _error()
+            await answer(scope, receive, send_and_log)
         else:
             await self._after_commit(scope, receive, send_and_log, planned, request)
 
@@ -110,27 +110,9 @@ class FaultMiddleware:
         self._engine.requests.add(request)
         return request
 
-    async def _drop(self, scope: Scope, receive: Receive, fault: Fault) -> None:
-        if connection := self._connection_of(scope):
-            if fault is Fault.refuse:
-                connection.close()
-            else:
-                connection.reset()
-        await _wait_for_disconnect(receive)
-
-    def _connection_of(self, scope: Scope) -> Connection | None:
-        """Return the connection that a request came in on, or None when the client has hung up since."""
-        if CONNECTION in scope:
-            connection: Connection = scope[CONNECTION]
-            return connection
-        transport = self._transport_of(scope)
-        return None if transport is None else SocketConnection(transport, self._connections)
-
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
-        connection = self._connection_of(scope)
-        if connection is None:
-            return None
+        connection: Connection = scope[CONNECTION]
         body: bytes = b""
         # Held while the body is read, so that `close` can end a request whose rest never comes.
         connection.hold()
@@ -157,11 +139,9 @@ class FaultMiddleware:
 
         await self._app(scope, receive, self._dating(keep))
         if replacement := self._replacement(planned, response):
-            await _send(send, replacement)
+            await replacement(scope, receive, send)
             return
-        connection = self._connection_of(scope)
-        if connection is None:
-            return
+        connection: Connection = scope[CONNECTION]
         match planned.fault:
             case Fault.reset_after_commit:
                 connection.reset()
@@ -177,16 +157,16 @@ class FaultMiddleware:
         await _wait_for_disconnect(receive)
         connection.release()
 
-    def _replacement(self, planned: PlannedFault, response: RawResponse) -> RawResponse | None:
+    def _replacement(self, planned: PlannedFault, response: RawResponse) -> Response | None:
         """Return the whole response that goes out instead of the true one, or None if none does."""
         if planned.fault is Fault.error_after_commit:
-            return _error_response()
+            return _error()
         if planned.fault is Fault.refused_after_commit:
-            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)").encode()
-            return _raw_response(planned.status, body, b"application/json")
+            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
+            return Response(body, planned.status, media_type="application/json")
         if planned.fault.names_another:
             body = name_another(planned.fault, response.body, self._engine.state)
-            return _raw_response(response.status, body, b"application/json")
+            return Response(body, response.status, media_type="application/json")
         return None
 
 
@@ -198,31 +178,39 @@ def _key_of(scope: Scope) -> str:
         return ""
 
 
-def _receive_again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that begins with a body that was read already."""
-    whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return whole.pop() if whole else await receive()
-
-    return receive_again
-
-
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _raw_response(status: int, body: bytes, media_type: bytes) -> RawResponse:
-    length = str(len(body)).encode()
-    return RawResponse(status, [(b"content-type", media_type), (b"content-length", length)], body)
+def _error() -> Response:
+    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)")
+    return Response(body, 500, media_type="application/json")
 
 
-def _error_response() -> RawResponse:
-    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)").encode()
-    return _raw_response(500, body, b"application/json")
+def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
+    """Return a success with one field of its transaction changed; a body that shows no transaction stays as it is."""
+    envelope = json.loads(body or b"{}")
+    record: dict[str, Any] = envelope.get("data") or {}
+    transaction = state.transactions.get(str(record.get("transactionId", record.get("transaction_id"))))
+    if transaction is None:
+        return body.decode()
+    change: dict[str, Any]
+    match fault:
+        case Fault.other_transaction:
+            change = dict.fromkeys(("transactionId", "transaction_id"), _another_id(transaction, state))
+        case Fault.other_amount:
+            change = {"amount": json_number(transaction.amount + 67)}
+        case Fault.other_phone:
+            change = dict.fromkeys(("phone", "phone_number"), _SOMEBODY_ELSE)
+        case _:
+            names = ("reference", "accountReference", "external_reference")
+            change = dict.fromkeys(names, f"{transaction.reference}-2")
+    envelope["data"] = {name: change.get(name, shown) for name, shown in record.items()}
+    return json.dumps(envelope, separators=(",", ":"))
 
 
-async def _send(send: Send, response: RawResponse) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-    await send({"type": "http.response.body", "body": response.body})
+def _another_id(transaction: Transaction, state: ServiceState) -> str:
+    # A real one where there is one: an id that nobody has would be noticed at the first read of it.
+    history = state.accounts[transaction.tenant_id].history
+    return next((each.id for each in reversed(history) if each is not transaction), str(uuid4()))

@@ -1,9 +1,12 @@
-"""Faults on demand: which request the next one applies to. `_fault_middleware` makes it happen."""
+"""Faults on demand: which there are, and which request the next one applies to. `_fault_middleware` strikes."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import uuid4
+
+from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 
 
 class Fault(StrEnum):
@@ -44,31 +47,66 @@ class Fault(StrEnum):
         """Whether the answer is a success that names another transaction, amount, phone or reference."""
         return self.name.startswith("other_")
 
+    def fits(self, endpoint: Endpoint) -> bool:
+        """Return whether the fault can show on an endpoint."""
+        if self is Fault.list_lag:
+            return endpoint.listed
+        if self.is_effect:
+            return endpoint.calls_back
+        return endpoint.shows_transaction or not self.names_another
 
+
+# What the page calls a fault, and what it says about it.
+FAULT_TEXTS: Mapping[Fault, tuple[str, str]] = {
+    Fault.refuse: ("No connection", "The connection closes without an answer. Not executed."),
+    Fault.reset_before_read: ("Connection reset, not executed", "It breaks before the request is read."),
+    Fault.reset_after_commit: ("The answer is lost", "Executed, then the connection is reset."),
+    Fault.hang_after_commit: ("No answer at all", "Executed, then silence until the client gives up."),
+    Fault.error_before_commit: ("Error 500, not executed", "500 INTERNAL_ERROR, and nothing has happened."),
+    Fault.error_after_commit: ("Error 500, but executed", "500 INTERNAL_ERROR, although it was executed."),
+    Fault.truncated: ("Half an answer", "Executed, and half of the answer arrives."),
+    Fault.html_502: ("502 page of a proxy", "502 with an HTML page. Not executed."),
+    Fault.slow_drip: ("Very slow answer", "Executed, and the answer arrives byte by byte."),
+    Fault.refused_after_commit: ("Refused, but executed", "An unknown error code, although it was executed."),
+    Fault.other_transaction: ("Answer about another payment", "The answer names another transaction."),
+    Fault.other_amount: ("Answer with another amount", "The answer names another amount."),
+    Fault.other_phone: ("Answer with another phone", "The answer names another phone number."),
+    Fault.other_reference: ("Answer with another reference", "The answer names another reference."),
+    Fault.list_lag: ("Missing from lists", "Lists show transactions 60 seconds late."),
+    Fault.callback_duplicate: ("Callback comes twice", "The callback of this payment arrives twice."),
+    Fault.callback_late: ("Callback comes late", "The callback of this payment comes 300 seconds late."),
+    Fault.callback_reordered: ("Callbacks swapped", "The callback of this payment comes after the next one."),
+    Fault.callback_lost: ("Callback is lost", "The callback of this payment is never sent."),
+}
 # The status of `refused_after_commit` unless another is planned.
 REFUSED_WITH = 409
-
-# A fault for any other path would never apply, and a test that relies on it would pass for nothing.
-_PATHS = (
-    (re.compile("/payments/stk|/b2c/payouts|/wallets/service/topups"), {"POST"}),
-    (re.compile("/transactions(/[^/]+)?|/wallets/service/balance"), {"GET"}),
-    (re.compile("/payment-wallet/channels"), {"GET", "POST"}),
-    (re.compile("/payment-wallet/channels/[^/]+"), {"GET", "PATCH", "DELETE"}),
-)
 
 
 @dataclass(slots=True)
 class PlannedFault:
-    """A fault that waits for its requests."""
+    """A fault that waits for its requests; `{name}` or `*` in its path matches one segment."""
 
     method: str
-    pattern: re.Pattern[str]
-    fault: Fault
-    times: int
-    content_length: bool
-    status: int
     path: str
+    fault: Fault
+    times: int = 1
+    content_length: bool = True
+    status: int = REFUSED_WITH
     id: str = field(default_factory=lambda: str(uuid4()))
+    pattern: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a path or method that the service does not have, and for a status without a body."""
+        if self.times < 1:
+            raise ValueError("times must be at least 1")
+        if not 200 <= self.status <= 599 or self.status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope
+            raise ValueError("status must be one that has a body, from 200 to 599")
+        self.fault = Fault(self.fault)
+        self.method, self.path = self.method.upper(), "/" + self.path.removeprefix("/")
+        self.pattern = _pattern(self.path)
+        # A fault for any other path would never apply, and a test that relies on it would pass for nothing.
+        if not any(each.method == self.method and _pattern(each.path).fullmatch(self.path) for each in ENDPOINTS):
+            raise ValueError(f"the service has no {self.method} {self.path}")
 
 
 @dataclass(slots=True)
@@ -76,33 +114,6 @@ class FaultPlan:
     """The faults that wait, first planned, first applied."""
 
     waiting: list[PlannedFault] = field(default_factory=list[PlannedFault])
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        fault: Fault,
-        times: int = 1,
-        *,
-        content_length: bool = True,
-        status: int = REFUSED_WITH,
-    ) -> None:
-        """Plan a fault for the next `times` requests; `{name}` or `*` in the path matches one segment.
-
-        Raises:
-            ValueError: No such path or fault, `times` below 1, or a status that has no body.
-        """
-        if times < 1:
-            raise ValueError("times must be at least 1")
-        if not 200 <= status <= 599 or status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope
-            raise ValueError("status must be one that has a body, from 200 to 599")
-        method, path = method.upper(), "/" + path.removeprefix("/")
-        if not any(method in methods and route.fullmatch(path) for route, methods in _PATHS):
-            raise ValueError(f"the service has no {method} {path}")
-        # Only the placeholders are patterns; the rest of the path, dots included, is literal.
-        pieces = re.split(r"\{[^{}/]*\}|\*", path)
-        pattern = re.compile("[^/]+".join(map(re.escape, pieces)))
-        self.waiting.append(PlannedFault(method, pattern, Fault(fault), times, content_length, status, path))
 
     def take(self, method: str, path: str) -> PlannedFault | None:
         """Return the fault that applies to this request, if one does, and count it."""
@@ -114,3 +125,8 @@ class FaultPlan:
                     self.waiting.remove(planned)
                 return planned
         return None
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    # Only the placeholders are patterns; the rest of the path, dots included, is literal.
+    return re.compile("[^/]+".join(map(re.escape, re.split(r"\{[^{}/]*\}|\*", path))))

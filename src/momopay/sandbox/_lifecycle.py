@@ -1,28 +1,37 @@
-"""How a transaction moves from state to state, by plan or by hand, and the effects of each move.
+"""How a transaction moves from state to state, by plan or by hand, and the callbacks of those that end.
 
 Everything that changes a status goes through `enter`, which keeps the account's counts, its money, the health rule
-and the callbacks in step with it.
+and the callbacks in step with it. `_engine` has the callbacks POSTed.
 """
 
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import uuid4
 
-from momopay.sandbox import _callbacks
-from momopay.sandbox._outcomes import EXPIRED_AFTER, RESULT_DESCRIPTIONS, confirmation
+from momopay.sandbox._outcomes import EXPIRED_AFTER, RESULT_DESCRIPTIONS, Outcome, confirmation, outcome_for
+from momopay.sandbox._records import (
+    COMPLETED,
+    HELD_AT_MOST,
+    LATE_AFTER,
+    CallbackRecord,
+    Delivery,
+    Kind,
+    MovementKind,
+    PostResult,
+    Status,
+    Step,
+    Transaction,
+)
 from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._serializers import callback_payload
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._transactions import COMPLETED, Kind, MovementKind, Status, Step, Transaction
 
 # Without I, O, 0 and 1, which people misread.
 _RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
-def take_step(state: ServiceState, transaction_id: str, due: datetime) -> None:
-    """Take the next planned step, if the scheduler's entry is still right."""
-    transaction = state.transactions.get(transaction_id)
-    if transaction is None or transaction.due != due:
-        return
+def take_step(state: ServiceState, transaction: Transaction, due: datetime) -> None:
+    """Take the next planned step."""
     step = transaction.plan.pop(0)
     enter(state, transaction, step.status, step.code, due)
     state.schedule(transaction, due)
@@ -79,7 +88,7 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
         account_state.health.add_result(now, succeeded=status is Status.SUCCESS)
     # Last, because the payload shows everything set above.
     if status in COMPLETED or (status is Status.REVERSED and switches.callback_on_reversed):
-        _callbacks.queue(state, transaction, ending, now)
+        _queue(state, transaction, ending, now)
     state.mark_changed(transaction)
 
 
@@ -111,10 +120,70 @@ def _move_money(state: ServiceState, transaction: Transaction, status: Status, n
 def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool = False) -> Transaction:
     transaction = state.transactions.get(transaction_id)
     if transaction is None:
-        raise Refusal("TRANSACTION_NOT_FOUND", "No such transaction")
+        raise Refusal("TRANSACTION_NOT_FOUND")
     takes_pin = {Status.PENDING}
     if may_be_late and state.accounts[transaction.tenant_id].account.switches.late_pin:
         takes_pin |= {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
     if transaction.kind is Kind.B2C or transaction.status not in takes_pin:
-        raise Refusal("NOT_PENDING", "No PIN prompt is open for this transaction")
+        raise Refusal("NOT_PENDING")
     return transaction
+
+
+_EVENT_TYPES = {
+    Status.SUCCESS: "transaction.success",
+    Status.FAILED: "transaction.failed",
+    # No event type is specified for a reversal; failed is what the payout has been.
+    Status.REVERSED: "transaction.failed",
+    Status.CANCELLED: "transaction.cancelled",
+    Status.EXPIRED: "transaction.expired",
+}
+
+
+def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: datetime) -> None:
+    """Queue the callback of an ending; `ending` may say more than the status that reads show."""
+    if transaction.callback_url is None:
+        return
+    # Under the switches, a cancelled prompt may read as FAILED in its callback too, an expired one only elsewhere.
+    status = transaction.status if ending is Status.CANCELLED else ending
+    payload = callback_payload(transaction, event_type=_EVENT_TYPES[ending], status=status)
+    mode, switches = transaction.callback_mode, state.accounts[transaction.tenant_id].account.switches
+    delivery = Delivery(
+        transaction.tenant_id, transaction.id, transaction.callback_url, payload, posts_left=switches.callback_posts
+    )
+    if mode == "lost" or outcome_for(transaction) is Outcome.callback_lost:
+        state.add_callback(delivery.record(PostResult(error="lost on purpose: never sent"), now))
+        return
+    delivery.duplicates_left, delivery.held = int(mode == "duplicate"), mode == "reordered"
+    state.deliveries[delivery.id] = delivery
+    _schedule(state, delivery, now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0)))
+
+
+def send_again(state: ServiceState, record: CallbackRecord) -> Delivery:
+    """Return a delivery of the same payload, to POST now: once, without retries."""
+    delivery = Delivery(record.tenant_id, record.transaction_id, record.url, dict(record.payload), posts_left=1)
+    state.deliveries[delivery.id] = delivery
+    return delivery
+
+
+def report(state: ServiceState, delivery: Delivery, result: PostResult, at: datetime, now: datetime) -> None:
+    """Record the result of a POST made at `at`, and schedule the next attempt if there is one."""
+    # A reset may have come while the POST was under way; then nobody expects its result any more.
+    if state.deliveries.get(delivery.id) is not delivery:
+        return
+    state.add_callback(delivery.record(result, at))
+    due = delivery.next_attempt(result, at)
+    if due is None:
+        del state.deliveries[delivery.id]
+    else:
+        _schedule(state, delivery, due)
+    # Reordering needs another callback to come first; the 60 seconds are for an account that has none.
+    for other in state.deliveries.values():
+        if other.held and other is not delivery and other.tenant_id == delivery.tenant_id:
+            other.held = False
+            _schedule(state, other, now)
+
+
+def _schedule(state: ServiceState, delivery: Delivery, due: datetime) -> None:
+    delivery.due = due
+    state.version += 1
+    state.put_on_agenda(delivery)

@@ -1,20 +1,23 @@
 """Lists of transactions: filters, a cursor that new transactions do not shift, and the overview."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 
+from momopay.sandbox._records import Kind, Status, Transaction
 from momopay.sandbox._refusals import invalid_field
 from momopay.sandbox._state import AccountState
-from momopay.sandbox._transactions import Kind, Status, Transaction
 
 # The two enumerations of GET /transactions: neither EXPIRED nor WALLET_TOPUP can be asked for.
 STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)
 KINDS = (Kind.STK, Kind.B2C)
 _PENDING = frozenset({Status.PENDING, Status.PROCESSING})
 _MAXIMUM_LIMIT = 100
+# No longer than the number of any transaction; `[0-9]`, as `\d` matches other digits too.
+CURSOR = r"before-(0|[1-9][0-9]{0,11})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,7 @@ class Page:
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
-    """Return the filters of a query string; unknown names are ignored.
-
-    Raises:
-        Refusal: VALIDATION_ERROR, for a value that is not valid.
-    """
+    """Return the filters of a query string; unknown names are ignored."""
     limit = query.get("limit", "20")
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 3 and 1 <= int(limit) <= _MAXIMUM_LIMIT):  # noqa: PLR2004
         raise invalid_field("limit", "must be an integer from 1 to 100")
@@ -84,7 +83,7 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
         raise invalid_field("type", f"must be one of {', '.join(KINDS)}")
     return Filters(
         limit=int(limit),
-        before=_decode(query["cursor"]) if "cursor" in query else None,
+        before=_place(query["cursor"]) if "cursor" in query else None,
         status=Status(status) if status else None,
         kind=Kind(kind) if kind else None,
         since=_instant(query, "from"),
@@ -108,21 +107,16 @@ def list_page(account_state: AccountState, filters: Filters, now: datetime) -> P
         transaction = history[index]
         if filters.match(transaction, now):
             if len(items) == filters.limit:
-                return Page(items, _encode(items[-1].number), _overview(account_state, filters, now))
+                return Page(items, _cursor(items[-1]), _overview(account_state, filters, now))
             items.append(transaction)
     return Page(items, None, _overview(account_state, filters, now))
 
 
 def _overview(account_state: AccountState, filters: Filters, now: datetime) -> dict[str, int]:
     # Most lists are polls without such filters; a scan for each would make 100,000 transactions slow.
-    counts: Mapping[tuple[Kind, Status], int] = account_state.counts
+    counts = account_state.counts
     if filters.needs_scan or account_state.lagging:
-        scanned: dict[tuple[Kind, Status], int] = {}
-        for transaction in account_state.history:
-            if filters.match(transaction, now):
-                pair = transaction.kind, transaction.status
-                scanned[pair] = scanned.get(pair, 0) + 1
-        counts = scanned
+        counts = Counter((each.kind, each.status) for each in account_state.history if filters.match(each, now))
     overview = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
     for (kind, status), count in counts.items():
         if filters.kind in {None, kind} and filters.status in {None, status}:
@@ -133,19 +127,15 @@ def _overview(account_state: AccountState, filters: Filters, now: datetime) -> d
 
 
 # A cursor holds the place of the last item, which never changes; an offset would shift with each new transaction.
-def _encode(number: int) -> str:
-    return urlsafe_b64encode(f"before:{number}".encode()).decode().rstrip("=")
+def _cursor(transaction: Transaction) -> str:
+    return f"before-{transaction.number}"
 
 
-def _decode(cursor: str) -> int:
-    try:
-        text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
-    except ValueError:
-        text = ""
-    number = text.removeprefix("before:")
-    if number.isdigit() and len(number) <= 12 and _encode(int(number)) == cursor:  # noqa: PLR2004 - 10**12 transactions
-        return int(number)
-    raise invalid_field("cursor", "must be the nextCursor of an earlier page")
+def _place(cursor: str) -> int:
+    found = re.fullmatch(CURSOR, cursor)
+    if found is None:
+        raise invalid_field("cursor", "must be the nextCursor of an earlier page")
+    return int(found[1])
 
 
 def _instant(query: Mapping[str, str], name: str) -> datetime | None:

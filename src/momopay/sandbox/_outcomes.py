@@ -1,9 +1,13 @@
-"""How the last digits of a phone number decide a payment: a table of outcomes, and the steps of each."""
+"""How a payment ends: by the last digits of its phone number, or as it was planned."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from uuid import uuid4
 
-from momopay.sandbox._transactions import Kind, Status, Step, Transaction
+from momopay.sandbox._bodies import normalise_phone
+from momopay.sandbox._records import Kind, Status, Step, Transaction
+from momopay.sandbox._refusals import Refusal
 
 
 class Outcome(StrEnum):
@@ -24,20 +28,32 @@ class Outcome(StrEnum):
     never_confirmed = "never_confirmed"
 
 
-OUTCOME_BY_DIGITS: Mapping[str, Outcome] = {
-    "9901": Outcome.insufficient_funds,
-    "9917": Outcome.risk_limit,
-    "9920": Outcome.too_many_requests,
-    "9932": Outcome.cancelled,
-    "9937": Outcome.timeout,
-    "9940": Outcome.expired,
-    "9941": Outcome.never_answers,
-    "9942": Outcome.reversed,
-    "9943": Outcome.callback_lost,
-    "9944": Outcome.late_success,
-    "9945": Outcome.by_hand,
-    "9946": Outcome.never_confirmed,
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An outcome in words, the last digits that lead to it, and the provider's result code if it fails."""
+
+    title: str
+    text: str
+    digits: str = ""
+    code: str | None = None
+
+
+ENDINGS: Mapping[Outcome, Ending] = {
+    Outcome.success: Ending("Paid", "The PIN is entered after 5 seconds, the money is there after 35."),
+    Outcome.insufficient_funds: Ending("Not enough money", "Fails after 35 seconds with code 1.", "9901", "1"),
+    Outcome.risk_limit: Ending("Over the risk limit", "Fails after 35 seconds with code 17.", "9917", "17"),
+    Outcome.too_many_requests: Ending("Too many requests", "Fails after 35 seconds with code 20.", "9920", "20"),
+    Outcome.cancelled: Ending("Cancelled", "The customer cancels after 5 seconds: code 1032.", "9932", "1032"),
+    Outcome.timeout: Ending("Phone not reached", "Fails after 65 seconds with code 1037.", "9937", "1037"),
+    Outcome.expired: Ending("Ignored until it expires", "Nobody reacts for 60 seconds: code 1037.", "9940", "1037"),
+    Outcome.never_answers: Ending("Never ends", "Stays PENDING (a payout: PROCESSING).", "9941"),
+    Outcome.reversed: Ending("Fails and is reversed", "A payout's money comes back; a prompt fails.", "9942", "1"),
+    Outcome.callback_lost: Ending("Paid, and the callback is lost", "You learn of it only by asking.", "9943"),
+    Outcome.late_success: Ending("Paid after six minutes", "Later than the service tells you to wait.", "9944"),
+    Outcome.by_hand: Ending("You decide on the phone", "Waits until you enter the PIN, cancel or ignore it.", "9945"),
+    Outcome.never_confirmed: Ending("PIN entered, never confirmed", "Stays PROCESSING.", "9946"),
 }
+_BY_DIGITS = {ending.digits: outcome for outcome, ending in ENDINGS.items() if ending.digits}
 
 RESULT_DESCRIPTIONS: Mapping[str, str] = {
     "0": "The service request is processed successfully.",
@@ -58,20 +74,10 @@ EXPIRED_AFTER = 60.0
 LATE_AFTER = 355.0
 REVERSED_AFTER = 10.0
 
-_RESULT_CODES: Mapping[Outcome, str] = {
-    Outcome.insufficient_funds: "1",
-    Outcome.risk_limit: "17",
-    Outcome.too_many_requests: "20",
-    Outcome.cancelled: "1032",
-    Outcome.timeout: "1037",
-    Outcome.expired: "1037",
-    Outcome.reversed: "1",
-}
-
 
 def outcome_of(phone: str) -> Outcome:
     """Return the outcome that a normalised phone number leads to; an ordinary number succeeds."""
-    return OUTCOME_BY_DIGITS.get(phone[-4:], Outcome.success)
+    return _BY_DIGITS.get(phone[-4:], Outcome.success)
 
 
 def outcome_for(transaction: Transaction) -> Outcome:
@@ -81,8 +87,7 @@ def outcome_for(transaction: Transaction) -> Outcome:
 
 def phone_for(outcome: Outcome) -> str:
     """Return a phone number that leads to an outcome."""
-    digits = next((digits for digits, end in OUTCOME_BY_DIGITS.items() if end is outcome), "0000")
-    return f"25471234{digits}"
+    return f"25471234{ENDINGS[outcome].digits or '0000'}"
 
 
 def confirmation(kind: Kind) -> Step:
@@ -93,7 +98,7 @@ def confirmation(kind: Kind) -> Step:
 def plan(kind: Kind, outcome: Outcome) -> list[Step]:
     """Return the steps that a new transaction takes if nobody intervenes."""
     taken = Step(PIN_AFTER, Status.PROCESSING)
-    code = _RESULT_CODES.get(outcome)
+    code = ENDINGS[outcome].code
     if kind is Kind.B2C and code:
         # A payout has no prompt that could be cancelled or expire: each of these outcomes fails, then is reversed.
         wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER
@@ -117,3 +122,47 @@ def _prompt_plan(kind: Kind, outcome: Outcome, taken: Step, code: str | None) ->
             return [taken, Step(TIMED_OUT_AFTER, Status.FAILED, code)]
         case _:
             return [taken, Step(CONFIRMED_AFTER, Status.FAILED, code) if code else confirmation(kind)]
+
+
+# STK and top-up are the same to the customer: a prompt.
+KINDS = {"prompt": frozenset({Kind.STK, Kind.WALLET_TOPUP}), "payout": frozenset({Kind.B2C})}
+
+
+@dataclass(slots=True)
+class PlannedOutcome:
+    """An outcome that waits for its payments; a `phone` of None is any."""
+
+    outcome: Outcome
+    phone: str | None = None
+    kind: str = "prompt"
+    times: int = 1
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is no outcome, kind or phone number, and for `times` below 1."""
+        self.outcome = Outcome(self.outcome)
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of: {', '.join(KINDS)}")
+        if self.times < 1:
+            raise ValueError("times must be at least 1")
+        try:
+            self.phone = None if self.phone is None else normalise_phone("".join(self.phone.split()))
+        except Refusal as refusal:
+            raise ValueError(refusal.message) from refusal
+
+
+@dataclass(slots=True)
+class OutcomePlan:
+    """The outcomes that wait, first planned, first applied."""
+
+    waiting: list[PlannedOutcome] = field(default_factory=list[PlannedOutcome])
+
+    def take(self, kind: Kind, phone: str) -> Outcome | None:
+        """Return the outcome that was planned for this payment, if one was, and count it."""
+        for planned in self.waiting:
+            if kind in KINDS[planned.kind] and planned.phone in {None, phone}:
+                planned.times -= 1
+                if not planned.times:
+                    self.waiting.remove(planned)
+                return planned.outcome
+        return None

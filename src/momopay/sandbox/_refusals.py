@@ -1,30 +1,37 @@
-"""Definite refusals: the error codes of the service with their HTTP status, and a few of the sandbox's own."""
+"""Answers of the service as text: the envelope, and refusals with their codes and HTTP statuses."""
 
+import json
 from collections.abc import Mapping
+from uuid import uuid4
 
-STATUS_BY_CODE: Mapping[str, int] = {
-    "INVALID_PHONE": 400,
-    "NO_PAYMENT_CHANNELS": 400,
-    "NO_DEFAULT_CHANNEL": 400,
-    "CHANNEL_NOT_FOUND": 404,
-    "INVALID_API_KEY": 401,
-    "INSUFFICIENT_SERVICE_BALANCE": 402,
-    "KYC_NOT_VERIFIED": 403,
-    "INSUFFICIENT_FUNDS": 409,
-    "CHANNEL_IN_USE": 409,
-    "TRANSACTION_NOT_FOUND": 404,
-    "RATE_LIMIT_EXCEEDED": 429,
-    "STK_TEMP_BANNED": 429,
-    "TRANSACTION_HEALTH_BLOCKED": 429,
+# Not pydantic's own JSON: a refusal may quote a lone surrogate from a request, which only `\u` escapes can carry.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+# The HTTP status of each code, and what it means.
+CODES: Mapping[str, tuple[int, str]] = {
+    "INVALID_PHONE": (400, "The phone number format is not recognised"),
+    "NO_PAYMENT_CHANNELS": (400, "No channelId was sent, and the account has no payment channels"),
+    "NO_DEFAULT_CHANNEL": (400, "No channelId was sent, and no channel of the account is the default"),
+    "CHANNEL_NOT_FOUND": (404, "No such payment channel on this account"),
+    "INVALID_API_KEY": (401, "The API key is missing, invalid or revoked"),
+    "INSUFFICIENT_SERVICE_BALANCE": (402, "The service wallet cannot cover the fee"),
+    "KYC_NOT_VERIFIED": (403, "Payouts need approved KYC"),
+    "INSUFFICIENT_FUNDS": (409, "The B2C wallet balance is too low"),
+    "CHANNEL_IN_USE": (409, "The channel has linked transactions or customers"),
+    "TRANSACTION_NOT_FOUND": (404, "No such transaction"),
+    "RATE_LIMIT_EXCEEDED": (429, "Too many requests"),
+    "STK_TEMP_BANNED": (429, "STK is blocked for this key: low success rate"),
+    "TRANSACTION_HEALTH_BLOCKED": (429, "STK is paused: low success rate"),
     # The service specifies no code for these.
-    "VALIDATION_ERROR": 400,
-    "PAYLOAD_TOO_LARGE": 413,
-    "NOT_FOUND": 404,
-    "METHOD_NOT_ALLOWED": 405,
-    "NOT_PENDING": 409,
-    "FORBIDDEN": 403,
-    "INTERNAL_ERROR": 500,
+    "VALIDATION_ERROR": (400, "A field or parameter is missing or not valid"),
+    "PAYLOAD_TOO_LARGE": (413, "The request body is over 1 MiB"),
+    "NOT_FOUND": (404, "No such path"),
+    "METHOD_NOT_ALLOWED": (405, "This path does not take that method"),
+    "NOT_PENDING": (409, "No PIN prompt is open for this transaction"),
+    "FORBIDDEN": (403, "The sandbox answers to its own pages and to programs"),
+    "INTERNAL_ERROR": (500, "The sandbox itself failed; this is a defect of the sandbox"),
 }
+STATUS_BY_CODE: Mapping[str, int] = {code: status for code, (status, _) in CODES.items()}
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service, not a defect of it
@@ -33,16 +40,16 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
     def __init__(
         self,
         code: str,
-        message: str,
+        message: str = "",
         *,
         details: Mapping[str, object] | None = None,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`status` and `headers` override what the code alone would give."""
-        super().__init__(message)
+        """`message`, `status` and `headers` override what the code alone would give."""
         self.code = code
-        self.message = message
+        self.message = message or CODES[code][1]
+        super().__init__(self.message)
         self.details: dict[str, object] = dict(details or {})
         # CHANNEL_NOT_FOUND is 400 on payments and 404 on channels, so the code alone does not decide.
         self.status: int = status or STATUS_BY_CODE[code]
@@ -52,6 +59,17 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         return f"{self.code}: {self.message}"
 
 
-def invalid_field(field: str, reason: str) -> Refusal:
+def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
     """Return a VALIDATION_ERROR for one field, by its name on the wire."""
-    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}})
+    return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}}, status=status)
+
+
+def success_body(data: object) -> str:
+    """Return the envelope of a success as text."""
+    return _encode({"success": True, "data": data, "requestId": str(uuid4())})
+
+
+def error_body(code: str, message: str, details: Mapping[str, object] | None = None) -> str:
+    """Return the envelope of an error as text."""
+    error = {"message": message, "code": code, "details": details or {}}
+    return _encode({"success": False, "error": error, "requestId": str(uuid4())})

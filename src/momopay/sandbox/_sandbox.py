@@ -7,6 +7,7 @@ are waited for. Properties only copy a list or read an instant, which is safe fr
 import threading
 from collections.abc import Callable, Collection
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -14,19 +15,15 @@ from typing import Literal, Self
 from fastapi import FastAPI
 
 from momopay.sandbox import _lifecycle
-from momopay.sandbox._accounts import Account
-from momopay.sandbox._control_api import PromptAction
-from momopay.sandbox._deliveries import CallbackRecord
+from momopay.sandbox._accounts import Account, load_profile
+from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
-from momopay.sandbox._faults import REFUSED_WITH, Fault
-from momopay.sandbox._outcomes import Outcome
-from momopay.sandbox._profile import load_profile
-from momopay.sandbox._requests import ReceivedRequest
-from momopay.sandbox._runner import Runner
-from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, listen
-from momopay.sandbox._throttling import StkHealth
-from momopay.sandbox._transactions import HasTransactionId, Movement
+from momopay.sandbox._faults import REFUSED_WITH, Fault, PlannedFault
+from momopay.sandbox._outcomes import Outcome, PlannedOutcome
+from momopay.sandbox._records import CallbackRecord, HasTransactionId, Movement, ReceivedRequest
+from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
+from momopay.sandbox._state import ServiceState
 
 
 class Sandbox:
@@ -57,13 +54,16 @@ class Sandbox:
         Raises:
             OSError, ValueError: The profile cannot be read, or it does not fit this version.
         """
-        self._host = host
-        self._allow_hosts = (*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,)))
-        self._callback_hosts = callback_hosts
-        self._port = port
-        self._speed = speed
-        self._state = state
-        self._switches = None if profile is None else load_profile(profile)
+        self._host, self._port = host, port
+        # Made at the first use: a sandbox that is never used starts no thread.
+        self._make_runner = partial(
+            Runner,
+            speed=speed,
+            state=state,
+            switches=None if profile is None else load_profile(profile),
+            allow_hosts=(*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,))),
+            callback_hosts=callback_hosts,
+        )
         self._is_serving = False
         self._runner: Runner | None = None
         self._lock = threading.Lock()
@@ -101,13 +101,8 @@ class Sandbox:
     def _start_runner(self) -> Runner:
         with self._lock:
             if self._runner is None:
-                self._runner = Runner(
-                    speed=self._speed,
-                    state=self._state,
-                    switches=self._switches,
-                    allow_hosts=self._allow_hosts,
-                    callback_hosts=self._callback_hosts,
-                )
+                self._runner = self._make_runner()
+                add_control_routes(self._runner.app, self, self._runner.engine, self._runner.guard)
             return self._runner
 
     def close(self) -> None:
@@ -146,7 +141,7 @@ class Sandbox:
     @property
     def requests(self) -> list[ReceivedRequest]:
         """The newest 100,000 requests under /v1 that reached a socket, oldest first."""
-        return self._running.requests.all()
+        return list(self._running.requests.entries)
 
     @property
     def ledger(self) -> list[Movement]:
@@ -154,11 +149,7 @@ class Sandbox:
         return list(self._running.state.ledger)
 
     def account(self, key: str) -> Account:
-        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time.
-
-        Raises:
-            ValueError: The key is not a test key.
-        """
+        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time."""
         engine = self._running
         if not key.startswith("pk_test_"):
             raise ValueError("the sandbox has accounts for pk_test_ keys only")
@@ -166,11 +157,11 @@ class Sandbox:
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
-        self._pause(key, StkHealth.block)
+        self._change(lambda state, now: state.account_of(key, now).health.block(now))
 
     def ban_stk(self, key: str) -> None:
         """Begin the 1-hour STK_TEMP_BANNED for this key now."""
-        self._pause(key, StkHealth.ban)
+        self._change(lambda state, now: state.account_of(key, now).health.ban(now))
 
     def advance(self, seconds: float) -> None:
         """Move time by exactly `seconds`, without sleeping.
@@ -179,34 +170,21 @@ class Sandbox:
         answer awaited, retries within the span included. `advance(0)` delivers what is due now.
 
         Raises:
-            ValueError: `seconds` is negative or not finite.
             RuntimeError: The sandbox is not running, or was closed meanwhile.
         """
         self._started.wait_for(self._running.advance(seconds))
 
     def enter_pin(self, transaction: str | HasTransactionId) -> None:
-        """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s).
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
-        self._act_on_prompt(_lifecycle.enter_pin, transaction)
+        """Enter the PIN for the customer: PENDING to PROCESSING, SUCCESS 30 s later (a top-up: 60 s)."""
+        self._change(lambda state, now: _lifecycle.enter_pin(state, _id_of(transaction), now))
 
     def cancel(self, transaction: str | HasTransactionId) -> None:
-        """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`).
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
-        self._act_on_prompt(_lifecycle.cancel, transaction)
+        """Cancel the prompt for the customer: CANCELLED at once (FAILED under the switch `cancel_ends_as`)."""
+        self._change(lambda state, now: _lifecycle.cancel(state, _id_of(transaction), now))
 
     def ignore(self, transaction: str | HasTransactionId) -> None:
-        """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay.
-
-        Raises:
-            Refusal: No PIN prompt is open for this transaction.
-        """
-        self._act_on_prompt(_lifecycle.ignore, transaction)
+        """Ignore the prompt for the customer: EXPIRED 60 s later, even if its number would pay."""
+        self._change(lambda state, now: _lifecycle.ignore(state, _id_of(transaction), now))
 
     def fail_next(
         self,
@@ -228,11 +206,8 @@ class Sandbox:
             ValueError: No such fault, a path that the service does not have, `times` below 1, or a status that has no
                 body.
         """
-        faults = self._running.faults
-        kind = Fault(fault)
-        self._started.on_loop(
-            lambda: faults.add(method, path, kind, times, content_length=content_length, status=status)
-        )
+        planned = PlannedFault(method, path, Fault(fault), times, content_length, status)
+        self._started.on_loop(lambda: self._running.faults.waiting.append(planned))
 
     def end_next(
         self,
@@ -245,21 +220,17 @@ class Sandbox:
         """Plan how the next `times` prompts (STK or top-up) or payouts end, whatever their phone number says.
 
         `phone` limits it to the payments of one number.
-
-        Raises:
-            ValueError: No such outcome or kind, no phone number, or `times` below 1.
         """
-        outcomes = self._running.state.outcomes
-        ending = Outcome(outcome)
-        self._started.on_loop(lambda: outcomes.add(ending, phone=phone, kind=kind, times=times))
+        planned = PlannedOutcome(Outcome(outcome), phone, kind, times)
+        self._started.on_loop(lambda: self._running.state.outcomes.waiting.append(planned))
 
-    def clear_planned(self) -> None:
-        """Forget all faults and outcomes that are planned and have not happened yet."""
-        self._started.on_loop(self._running.clear_planned)
+    def clear_planned(self, plan_id: str | None = None) -> None:
+        """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id."""
+        self._started.on_loop(lambda: self._running.clear_planned(plan_id))
 
-    def resend(self, callback: CallbackRecord) -> None:
+    def resend(self, callback: str | CallbackRecord) -> None:
         """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record."""
-        self._started.wait_for(self._running.send_again(callback))
+        self._started.wait_for(self._running.send_again(callback if isinstance(callback, str) else callback.id))
 
     def reset(self) -> None:
         """Forget payments, callbacks, requests, planned faults and outcomes, and return to the present.
@@ -278,23 +249,16 @@ class Sandbox:
             raise RuntimeError("the sandbox has not been started: use it as a context manager")
         return self._runner
 
-    def _act_on_prompt(self, act: PromptAction, transaction: str | HasTransactionId) -> None:
+    def _change(self, act: Callable[[ServiceState, datetime], object]) -> None:
         engine = self._running
-        transaction_id = transaction if isinstance(transaction, str) else transaction.transaction_id
 
         def run() -> None:
-            act(engine.state, transaction_id, engine.catch_up())
+            act(engine.state, engine.catch_up())
+            engine.state.version += 1
             engine.commit()
 
         self._started.on_loop(run)
 
-    def _pause(self, key: str, begin: Callable[[StkHealth, datetime], None]) -> None:
-        engine = self._running
 
-        def act() -> None:
-            now = engine.catch_up()
-            begin(engine.state.account_of(key, now).health, now)
-            engine.state.version += 1
-            engine.commit()
-
-        self._started.on_loop(act)
+def _id_of(transaction: str | HasTransactionId) -> str:
+    return transaction if isinstance(transaction, str) else transaction.transaction_id

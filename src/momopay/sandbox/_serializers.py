@@ -4,10 +4,10 @@ A record is read from the attributes of what it shows, by `Record.model_validate
 the attributes are, or name theirs as `validation_alias`. What a field is called on the wire follows from its name.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID, uuid5
 
 from pydantic import (
@@ -19,13 +19,14 @@ from pydantic import (
     Field,
     PlainSerializer,
     WithJsonSchema,
+    create_model,
 )
 from pydantic.alias_generators import to_camel
 
-from momopay.sandbox._accounts import Channel
-from momopay.sandbox._clock import iso
-from momopay.sandbox._transactions import Kind, Status, Transaction
-from momopay.sandbox._values import json_number
+from momopay.sandbox._accounts import Channel, Switches
+from momopay.sandbox._records import Kind, Status, Transaction, iso, json_number
+
+NAIROBI = timezone(timedelta(hours=3))
 
 
 def _or_none(text: str) -> str | None:
@@ -36,10 +37,26 @@ def _wallet_id(tenant_id: str) -> str:
     return str(uuid5(UUID(tenant_id), "service wallet"))
 
 
-Item = TypeVar("Item", bound="TransactionItem")
+def _masked(phone: str) -> str:
+    return f"{phone[:4]}*****{phone[-3:]}"
+
+
+def _local(instant: datetime) -> str:
+    return instant.astimezone(NAIROBI).replace(tzinfo=None).isoformat(timespec="milliseconds")
+
+
+def _text(**schema: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", **schema})
+
+
 # Shown as the service shows them: an amount as a number exact to the cent, an instant with whole milliseconds.
-Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number"})]
-Instant = Annotated[datetime, PlainSerializer(iso), WithJsonSchema({"type": "string"})]
+Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number", "description": "KES"})]
+Instant = Annotated[datetime, PlainSerializer(iso), _text(format="date-time")]
+LocalInstant = Annotated[datetime, PlainSerializer(_local), _text(description="In Nairobi, without a zone")]
+Id = Annotated[str, _text(format="uuid")]
+Phone = Annotated[str, _text(pattern="^254[0-9]{9}$")]
+MaskedPhone = Annotated[str, PlainSerializer(_masked), _text(pattern=r"^254[0-9]\*{5}[0-9]{3}$")]
+LowerKind = Annotated[Kind, PlainSerializer(str.lower), _text(enum=[kind.lower() for kind in Kind])]
 
 
 class SnakeRecord(BaseModel):
@@ -57,21 +74,28 @@ class Record(SnakeRecord):
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
 
 
-class StkInitiated(Record):
+class _Payment(Record):
+    """What every record of a payment shows in camelCase."""
+
+    transaction_id: Id = Field(validation_alias="id")
+    amount: Amount
+    currency: Literal["KES"] = "KES"
+    phone: Phone
+    created_at: Instant
+    updated_at: Instant
+
+
+class StkInitiated(_Payment):
     """The answer to an STK initiation and to a top-up.
 
     It shows the transaction as it was at the initiation, because a top-up is replayed later: hence a constant
     status and `createdAt` twice.
     """
 
-    transaction_id: str = Field(validation_alias="id")
-    tenant_id: str
-    channel_id: str | None
+    tenant_id: Id
+    channel_id: Id | None
     shown_type: Literal["STK"] = Field("STK", serialization_alias="type")
     initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: str
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider_request_id: str | None
@@ -79,40 +103,29 @@ class StkInitiated(Record):
     transaction_fee: Amount = Field(validation_alias="fee")
     acceptance_code: Literal["0"] = Field("0", serialization_alias="resultCode")
     result_description: str = "Request accepted for processing"
-    created_at: Instant
     updated_at: Instant = Field(validation_alias="created_at")
 
 
-class PayoutInitiated(Record):
+class PayoutInitiated(_Payment):
     """The answer to a B2C initiation."""
 
-    transaction_id: str = Field(validation_alias="id")
-    tenant_id: str
-    channel_id: str | None
+    tenant_id: Id
+    channel_id: Id | None
     shown_type: Literal["B2C"] = Field("B2C", serialization_alias="type")
     initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: str
     reference: str
     description: str
     transaction_fee: Amount = Field(validation_alias="fee")
     result_description: str = "Payout queued for processing"
-    created_at: Instant
-    updated_at: Instant
 
 
-class TransactionRead(Record):
+class TransactionRead(_Payment):
     """The single read in camelCase, the default of the switch `naming`; the service names no fee among its fields."""
 
-    transaction_id: str = Field(validation_alias="id")
-    tenant_id: str
+    tenant_id: Id
+    channel_id: Id | None
     kind: Kind = Field(serialization_alias="type")
     status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: str
-    channel_id: str | None
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider: Literal["MOMO"] = "MOMO"
@@ -120,20 +133,25 @@ class TransactionRead(Record):
     provider_checkout_id: str | None
     result_code: str | None
     result_desc: str | None
-    created_at: Instant
-    updated_at: Instant
 
 
-class SnakeTransactionRead(SnakeRecord):
-    """The single read in snake_case."""
+class TransactionItem(_Payment):
+    """A list item."""
 
-    transaction_id: str = Field(validation_alias="id")
+    kind: Kind = Field(serialization_alias="type")
+    status: Status
+    account_reference: str = Field(validation_alias="reference")
+    transaction_fee: Amount = Field(validation_alias="shown_fee")
+
+
+class _SnakePayment(SnakeRecord):
+    """What a read and a callback show in snake_case."""
+
     kind: Kind = Field(serialization_alias="type")
     status: Status
     amount: Amount
     currency: Literal["KES"] = "KES"
-    phone_number: str = Field(validation_alias="phone")
-    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
+    phone_number: Phone = Field(validation_alias="phone")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
     provider_request_id: str | None
     provider_checkout_id: str | None
@@ -143,25 +161,29 @@ class SnakeTransactionRead(SnakeRecord):
     updated_at: Instant
 
 
-class TransactionItem(Record):
-    """A list item."""
+class SnakeTransactionRead(_SnakePayment):
+    """The single read in snake_case."""
 
-    transaction_id: str = Field(validation_alias="id")
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: str
-    account_reference: str = Field(validation_alias="reference")
-    transaction_fee: Amount = Field(validation_alias="shown_fee")
-    created_at: Instant
-    updated_at: Instant
+    transaction_id: Id = Field(validation_alias="id")
+    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
 
 
-class SnakeFeeItem(TransactionItem):
-    """A list item in the other style, which differs only in the name of the fee."""
+class CallbackTransaction(_SnakePayment):
+    """The transaction in a callback."""
 
-    transaction_fee: Amount = Field(validation_alias="shown_fee", serialization_alias="transaction_fee")
+    id: Id
+    tenant_id: Id
+    external_reference: str = Field(validation_alias="reference")
+    provider: Literal["MOMO"] = "MOMO"
+    momo_receipt: str | None = Field(validation_alias="receipt")
+
+
+class Callback(SnakeRecord):
+    """What is POSTed to a callback URL."""
+
+    event: Literal["transaction.updated"] = "transaction.updated"
+    event_type: Literal["transaction.success", "transaction.failed", "transaction.cancelled", "transaction.expired"]
+    transaction: CallbackTransaction
 
 
 class Overview(Record):
@@ -173,19 +195,57 @@ class Overview(Record):
     pending: int
 
 
-class TransactionList(Record, Generic[Item]):
-    """A page of items in one of the two styles."""
+class TransactionList(Record):
+    """A page of items."""
 
     overview: Overview
-    items: list[Item]
+    items: list[TransactionItem]
     next_cursor: str | None
+
+
+def list_record(switches: Switches) -> type[TransactionList]:
+    """Return the record of a page whose items look as an account's switches have it."""
+    return _list_record(
+        switches.naming == "snake_case",
+        switches.list_phone == "masked",
+        switches.list_amount == "with_fee",
+        switches.list_type == "lower",
+        switches.list_times == "local",
+    )
+
+
+# Models of the same names, and not other names: OpenAPI has one schema of a list, that of the account.
+@lru_cache(maxsize=32)
+def _list_record(snake_fee: bool, masked: bool, with_fee: bool, lower: bool, local: bool) -> type[TransactionList]:
+    fields: dict[str, Any] = {}
+    if snake_fee:
+        # Of a list item, the service specifies only the fee in both styles.
+        fields["transaction_fee"] = Amount, Field(validation_alias="shown_fee", serialization_alias="transaction_fee")
+    if masked:
+        fields["phone"] = MaskedPhone, ...
+    if with_fee:
+        fields["amount"] = Amount, Field(validation_alias="amount_with_fee")
+    if lower:
+        fields["kind"] = LowerKind, Field(serialization_alias="type")
+    if local:
+        fields |= {"created_at": (LocalInstant, ...), "updated_at": (LocalInstant, ...)}
+    if not fields:
+        return TransactionList
+    item: Any = create_model("TransactionItem", __base__=TransactionItem, **fields)
+    items: Any = list[item]
+    return create_model("TransactionList", __base__=TransactionList, items=(items, ...))
+
+
+def read_record(switches: Switches) -> type[SnakeRecord]:
+    """Return the record of a single read in the style that an account's switches choose."""
+    return SnakeTransactionRead if switches.naming == "snake_case" else TransactionRead
 
 
 class ServiceBalance(Record):
     """The service wallet's balance; nothing is ever pending here, so both balances are the same."""
 
-    wallet_id: Annotated[str, AfterValidator(_wallet_id)] = Field(validation_alias="tenant_id")
-    tenant_id: str
+    wallet_id: Annotated[Id, AfterValidator(_wallet_id)] = Field(validation_alias="tenant_id")
+    tenant_id: Id
     currency: Literal["KES"] = "KES"
     available_balance: Amount = Field(validation_alias="service_balance")
     ledger_balance: Amount = Field(validation_alias="service_balance")
@@ -195,8 +255,8 @@ class ServiceBalance(Record):
 class PaymentChannel(Record):
     """A payment channel."""
 
-    id: str
-    tenant_id: str
+    id: Id
+    tenant_id: Id
     category: str
     type: Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
     shortcode: str
@@ -222,31 +282,10 @@ class Nothing(Record):
     """An empty object."""
 
 
-class CallbackTransaction(SnakeRecord):
-    """The transaction in a callback."""
-
-    id: str
-    tenant_id: str
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone_number: str = Field(validation_alias="phone")
-    external_reference: str = Field(validation_alias="reference")
-    provider: Literal["MOMO"] = "MOMO"
-    provider_request_id: str | None
-    provider_checkout_id: str | None
-    momo_receipt: str | None = Field(validation_alias="receipt")
-    transaction_fee: Amount = Field(validation_alias="shown_fee")
-    result_code: str | None
-    result_desc: str | None
-    created_at: Instant
-    updated_at: Instant
-
-
 def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:
     """Return the body of a callback; `status` may say more than reads of the transaction do."""
     # Plain JSON, made once: retries send the same payload, even if the transaction has changed since.
-    record = CallbackTransaction.model_validate(transaction)
-    shown: Mapping[str, Any] = record.model_dump(mode="json", by_alias=True)
-    return {"event": "transaction.updated", "event_type": event_type, "transaction": {**shown, "status": status.value}}
+    record = Callback.model_validate({"event_type": event_type, "transaction": transaction})
+    payload: dict[str, Any] = record.model_dump(mode="json", by_alias=True)
+    payload["transaction"]["status"] = status.value
+    return payload

@@ -1,24 +1,39 @@
-"""One uvicorn server on a socket of its own, and the connection that a request came in on."""
+"""The engine and the server, on an event loop and a thread of their own."""
 
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
+import h11
 import uvicorn
-from starlette.types import ASGIApp, Scope
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from momopay.sandbox._accounts import Switches
+from momopay.sandbox._app import HostCheck, build
+from momopay.sandbox._connections import CONNECTION, Connections, InProcess, SocketConnection
+from momopay.sandbox._engine import Clock, Engine, monotonic
+from momopay.sandbox._fault_middleware import FaultMiddleware
+from momopay.sandbox._hosts import Guard, host_names, is_loopback
+from momopay.sandbox._state import ServiceState
+from momopay.sandbox._store import Store
+
+# Real seconds: for the head of a request to come whole, and at the end for requests that are being answered.
+HEAD_LIMIT = 30.0
+_GRACE = 1.0
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        OSError: The port is taken, or the host is no IPv4 address of this machine.
-        OverflowError: No port has that number.
-    """
+    """Return a listening socket; port 0 takes a free one."""
     # asyncio switches Nagle's delay off only where the protocol is named.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -26,16 +41,49 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
         listener.bind((host, port))
         listener.listen(512)
         listener.setblocking(False)
-    except OverflowError:
+    except (TypeError, OSError, OverflowError) as error:
         listener.close()
+        if isinstance(error, TypeError):
+            raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
         raise
-    except TypeError as error:
-        listener.close()
-        raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
     return listener
+
+
+class _Http(H11Protocol):
+    """HTTP on one connection: it gives every request its connection, and does not wait for ever for a head."""
+
+    # Of the server; uvicorn makes the protocols itself.
+    held: ClassVar[Connections]
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._app, self.app = self.app, self._with_connection
+        self._time_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._time_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+
+    def _time_head(self) -> None:
+        # Idle until the head of a request is complete. Between requests, uvicorn's limit of 5 s comes first.
+        waiting = self.conn.their_state is h11.IDLE
+        if waiting and self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_LIMIT, self.transport.close)
+        elif not waiting and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    async def _with_connection(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CONNECTION] = SocketConnection(self.transport, self.held)
+        await self._app(scope, receive, send)
 
 
 class Server(uvicorn.Server):
@@ -43,14 +91,16 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
         """`ready` is called once connections are accepted."""
+        # What faults hold on to: uvicorn would wait for requests that never end.
+        self.connections = Connections()
         config = uvicorn.Config(
             app,
+            http=type("Http", (_Http,), {"held": self.connections}),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
-            # Real seconds. Faults are aborted at once; this is for requests that are being answered.
-            timeout_graceful_shutdown=2,
+            proxy_headers=False,
             # `FaultMiddleware` dates responses by the virtual clock.
             date_header=False,
             server_header=False,
@@ -58,6 +108,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._listener = listener
         self._ready = ready
+        self._stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then report it."""
@@ -65,14 +116,143 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def serve_listener(self) -> None:
-        """Serve until `should_exit` is set."""
+        """Serve until `stop`."""
         await self.serve([self._listener])
 
-    def transport_of(self, scope: Scope) -> asyncio.Transport | None:
-        """Return the connection that a request came in on, or None when the client has hung up since."""
-        # ASGI does not give the transport; the client's address and port name it among the open connections.
-        for protocol in self.server_state.connections:
-            transport: asyncio.Transport | None = getattr(protocol, "transport", None)
-            if transport is not None and transport.get_extra_info("peername") == scope["client"]:
-                return transport
-        return None
+    def stop(self) -> None:
+        """End all connections that hang, and have the server end. On its own event loop only."""
+        self.connections.abort_all()
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Wait for `stop`. uvicorn's own looks ten times a second, and a test suite starts hundreds of sandboxes."""
+        await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle, and give requests that are being answered a moment; uvicorn's own sleeps 0.1 s."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        state = self.server_state
+        for protocol in list(state.connections):
+            protocol.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn signals neither
+                    await asyncio.sleep(0.005)
+        for task in state.tasks:
+            task.cancel()
+
+
+T = TypeVar("T")
+
+
+class Runner:
+    """A sandbox that runs. All methods may be called from any thread but its own."""
+
+    engine: Engine
+
+    def __init__(
+        self,
+        *,
+        speed: float,
+        state: str | Path | None,
+        switches: Switches | None = None,
+        allow_hosts: Collection[str] = (),
+        callback_hosts: Collection[str] = (),
+    ) -> None:
+        """Start the thread."""
+        self.guard = Guard(allow_hosts)
+        posted_to = host_names(callback_hosts)
+        now = datetime.now(UTC)
+        store = None if state is None else Store(state)
+        try:
+            loaded, start = (ServiceState(), now) if store is None else store.load(now)
+            loaded.callback_hosts = posted_to
+            if switches is not None:
+                loaded.use_switches(switches)
+            clock = Clock(start, speed=speed, wall=monotonic)
+        except BaseException:
+            # Else the lock on the file would outlive the failed start.
+            if store is not None:
+                store.close()
+            raise
+        self.server: Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._loop.time = monotonic  # type: ignore[method-assign]  # see there
+        self._ready = threading.Event()
+        # A daemon, so that a program which forgets `close` still ends.
+        self._thread = threading.Thread(
+            target=self._run, args=(loaded, clock, store), name="momopay-sandbox", daemon=True
+        )
+        self._thread.start()
+        self._ready.wait()
+        self.app: FastAPI = build(self.engine, self.guard, self._wrap)
+
+    def serve(self, listener: socket.socket) -> None:
+        """Start the server, and return when it accepts connections."""
+        ready = threading.Event()
+        reachable = not is_loopback(listener.getsockname()[0])
+        app = HostCheck(self.app, self.guard) if reachable else self.app
+        self.server = server = Server(app, listener, ready.set)
+
+        async def begin() -> None:
+            self._serving = asyncio.create_task(server.serve_listener())
+
+        self.wait_for(begin())
+        ready.wait()
+
+    def stop(self) -> None:
+        """Stop the server and the engine, and wait until the thread has ended."""
+        if self._thread.is_alive():
+            self.on_loop(self._begin_stop)
+            self._thread.join()
+
+    def on_loop(self, act: Callable[[], T]) -> T:
+        """Call a function on the engine's event loop and return its result."""
+
+        async def run() -> T:
+            return act()
+
+        return self.wait_for(run())
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's event loop and return its result."""
+        if self._loop.is_closed():
+            # A coroutine that is never awaited would warn.
+            work.close()
+        return asyncio.run_coroutine_threadsafe(work, self._loop_of()).result()
+
+    def _run(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._live(state, clock, store))
+        finally:
+            # Also when the start failed: the constructor must not wait for ever.
+            self._ready.set()
+
+    async def _live(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
+        self.engine = engine = Engine(state, clock, store)
+        self._ready.set()
+        running = asyncio.create_task(engine.run())
+        await engine.stopping.wait()
+        if self._serving is not None:
+            await self._serving
+        await engine.stop()
+        await running
+
+    def _begin_stop(self) -> None:
+        # Faults and POSTs are ended first: uvicorn waits for the requests that depend on them.
+        self.engine.begin_stop()
+        if self.server is not None:
+            self.server.stop()
+
+    def _wrap(self, app: ASGIApp) -> ASGIApp:
+        return InProcess(FaultMiddleware(app, self.engine), self._loop_of)
+
+    def _loop_of(self) -> asyncio.AbstractEventLoop:
+        if self._loop.is_closed():
+            raise RuntimeError("the sandbox is not running")
+        return self._loop

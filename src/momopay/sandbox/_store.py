@@ -5,45 +5,42 @@ Each body is the JSON of a dataclass: its field names are the format of the file
 """
 
 import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from momopay.sandbox._accounts import Account
-from momopay.sandbox._deliveries import CallbackRecord, Delivery
+from momopay.sandbox._records import CallbackRecord, Delivery, Movement, Transaction
 from momopay.sandbox._state import AccountState, ServiceState
 from momopay.sandbox._throttling import RateWindow, StkHealth
-from momopay.sandbox._transactions import Movement, Transaction
 
+T = TypeVar("T")
 _SCHEMA = """
 create table if not exists meta (name text primary key, value text not null);
-create table if not exists accounts (id text primary key, account text, health text, rate text);
-create table if not exists transactions (id text primary key, place integer not null, body text not null);
-create table if not exists deliveries (id text primary key, body text not null);
-create table if not exists callbacks (place integer primary key, body text not null);
-create table if not exists ledger (place integer primary key, body text not null);
+create table if not exists records (kind text, id text, place integer, body text not null, primary key (kind, id));
 """
-_VERSION = "1"
+_VERSION = "2"
 # "momo", in the head of the file: it is checked before anything is written to somebody else's database.
 _APPLICATION_ID = 0x6D6F6D6F
-_HEALTH = TypeAdapter(StkHealth)
-_RATE = TypeAdapter(RateWindow)
-_TRANSACTION = TypeAdapter(Transaction)
-_DELIVERY = TypeAdapter(Delivery)
-_CALLBACK = TypeAdapter(CallbackRecord)
-_MOVEMENT = TypeAdapter(Movement)
+_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
+    "account": TypeAdapter(Account),
+    "health": TypeAdapter(StkHealth),
+    "rate": TypeAdapter(RateWindow),
+    "transaction": TypeAdapter(Transaction),
+    "delivery": TypeAdapter(Delivery),
+    "callback": TypeAdapter(CallbackRecord),
+    "movement": TypeAdapter(Movement),
+}
 
 
 class Store:
     """One state file. Made on one thread and used on another, never on two at once."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create the file.
-
-        Raises:
-            ValueError: The file cannot be opened, is not a state file of this version, or another sandbox has it open.
-        """
+        """Open or create the file."""
         try:
             # Opened by the thread that starts the sandbox and used by the event loop's, one after the other.
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
@@ -81,74 +78,62 @@ class Store:
 
     def load(self, now: datetime) -> tuple[ServiceState, datetime]:
         """Return the state as it was saved, and the instant that its clock had reached (never before `now`)."""
-        state, query = ServiceState(), self._connection.execute
-        for account, health, rate in query("select account, health, rate from accounts"):
-            account_state = AccountState(Account.model_validate_json(account))
-            account_state.health, account_state.rate = _HEALTH.validate_json(health), _RATE.validate_json(rate)
-            state.accounts[account_state.account.tenant_id] = account_state
-        for (body,) in query("select body from transactions order by place"):
-            transaction = _TRANSACTION.validate_json(body)
+        state = ServiceState()
+        for account in self._read("account"):
+            state.accounts[account.tenant_id] = AccountState(account)
+        for account_state, health, rate in zip(
+            state.accounts.values(), self._read("health"), self._read("rate"), strict=True
+        ):
+            account_state.health, account_state.rate = health, rate
+        for transaction in self._read("transaction"):
             state.insert(transaction)
-            if transaction.due is not None:
-                state.scheduler.add(transaction.due, "transaction", transaction.id)
-        for (body,) in query("select body from deliveries"):
-            delivery = _DELIVERY.validate_json(body)
+            state.put_on_agenda(transaction)
+        for delivery in self._read("delivery"):
             # A POST that was under way when the run ended is made again: callbacks may arrive twice.
             delivery.due = delivery.due or now
             state.deliveries[delivery.id] = delivery
-            state.scheduler.add(delivery.due, "delivery", delivery.id)
-        for (body,) in query("select body from callbacks order by place"):
-            state.add_callback(_CALLBACK.validate_json(body))
-        state.ledger = [_MOVEMENT.validate_json(body) for (body,) in query("select body from ledger order by place")]
+            state.put_on_agenda(delivery)
+        for record in self._read("callback"):
+            state.add_callback(record)
+        state.ledger = list(self._read("movement"))
         self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
         return state, max(now, datetime.fromisoformat(self._meta("now", now.isoformat())))
+
+    def _read(self, kind: str) -> Iterator[Any]:
+        rows = self._connection.execute("select body from records where kind = ? order by place, id", (kind,))
+        return (_ADAPTERS[kind].validate_json(body) for (body,) in rows)
 
     def save(self, state: ServiceState, now: datetime) -> None:
         """Write what changed, in one transaction."""
         # Callbacks and movements are only ever appended; accounts and open deliveries are few, and written whole.
+        callbacks, movements = self._saved_callbacks, self._saved_movements
         with self._connection as connection:
             connection.execute("update meta set value = ? where name = 'now'", (now.isoformat(),))
-            connection.executemany(
-                "replace into accounts values (?, ?, ?, ?)",
-                [
-                    (
-                        tenant_id,
-                        account_state.account.model_dump_json(),
-                        _HEALTH.dump_json(account_state.health).decode(),
-                        _RATE.dump_json(account_state.rate).decode(),
-                    )
-                    for tenant_id, account_state in state.accounts.items()
-                ],
-            )
-            connection.executemany(
-                "replace into transactions values (?, ?, ?)",
-                [
-                    (transaction.id, transaction.number, _TRANSACTION.dump_json(transaction).decode())
-                    for transaction in state.unsaved.values()
-                ],
-            )
-            connection.execute("delete from deliveries")
-            connection.executemany(
-                "insert into deliveries values (?, ?)",
-                [(delivery.id, _DELIVERY.dump_json(delivery).decode()) for delivery in state.deliveries.values()],
-            )
-            connection.executemany(
-                "insert into callbacks (body) values (?)",
-                [(_CALLBACK.dump_json(record).decode(),) for record in state.callbacks[self._saved_callbacks :]],
-            )
-            connection.executemany(
-                "insert into ledger (body) values (?)",
-                [(_MOVEMENT.dump_json(entry).decode(),) for entry in state.ledger[self._saved_movements :]],
-            )
+            connection.execute("delete from records where kind = 'delivery'")
+            self._write("account", ((key, 0, each.account) for key, each in state.accounts.items()))
+            self._write("health", ((key, 0, each.health) for key, each in state.accounts.items()))
+            self._write("rate", ((key, 0, each.rate) for key, each in state.accounts.items()))
+            self._write("transaction", ((each.id, each.number, each) for each in state.unsaved.values()))
+            self._write("delivery", ((each.id, 0, each) for each in state.deliveries.values()))
+            self._write("callback", ((each.id, at, each) for at, each in _from(callbacks, state.callbacks)))
+            self._write("movement", ((str(at), at, each) for at, each in _from(movements, state.ledger)))
         self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
+
+    def _write(self, kind: str, rows: Iterable[tuple[str, int, object]]) -> None:
+        dump = _ADAPTERS[kind].dump_json
+        values = ((kind, key, place, dump(body).decode()) for key, place, body in rows)
+        self._connection.executemany("replace into records values (?, ?, ?, ?)", values)
 
     def clear(self) -> None:
         """Empty the file."""
         with self._connection as connection:
-            for table in ("accounts", "transactions", "deliveries", "callbacks", "ledger"):
-                connection.execute(f"delete from {table}")  # noqa: S608 - names from the line above
+            connection.execute("delete from records")
         self._saved_callbacks = self._saved_movements = 0
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _from(start: int, records: list[T]) -> Iterator[tuple[int, T]]:
+    return enumerate(records[start:], start)

@@ -4,16 +4,15 @@ They know no clock: `now` is always passed in.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Literal
 
-from momopay.sandbox._clock import iso
+from momopay.sandbox._accounts import Switches
+from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction, iso
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._switches import Switches
-from momopay.sandbox._transactions import COMPLETED, Kind, Status, Transaction
 
 WINDOW = timedelta(seconds=60)
 SAMPLE = 100
@@ -22,9 +21,9 @@ HEALTH_PAUSE = timedelta(minutes=30)
 BAN = timedelta(hours=1)
 
 
-def throttled(code: str, message: str, seconds: int, details: Mapping[str, object]) -> Refusal:
+def throttled(code: str, seconds: int, **details: object) -> Refusal:
     """Return a 429 with its wait, whole seconds, in a Retry-After header too."""
-    return Refusal(code, message, details=details, headers={"retry-after": str(seconds)})
+    return Refusal(code, details=details, headers={"retry-after": str(seconds)})
 
 
 # The names of the fields of both dataclasses are also the format of the state file, see `_store`.
@@ -37,18 +36,13 @@ class RateWindow:
     hits: deque[datetime] = field(default_factory=deque[datetime])
 
     def admit(self, now: datetime, limit: int, window: Literal["fixed", "sliding"]) -> None:
-        """Count one request in; a refused one does not count.
-
-        Raises:
-            Refusal: RATE_LIMIT_EXCEEDED, with `limit`, `remaining`, `resetInSeconds`.
-        """
+        """Count one request in; a refused one does not count."""
         opened = self._slide(now) if window == "sliding" else self._open(now)
         used = len(self.hits) if window == "sliding" else self.count
         if used >= limit:
             # Rounded up, so that a client which waits exactly this long is not refused again.
             wait = max(1, ceil((opened + WINDOW - now).total_seconds()))
-            details = {"limit": limit, "remaining": 0, "resetInSeconds": wait}
-            raise throttled("RATE_LIMIT_EXCEEDED", "Too many requests", wait, details)
+            raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
         self.count += 1
         if window == "sliding":
             self.hits.append(now)
@@ -94,25 +88,18 @@ class StkHealth:
         self.banned_until = now + BAN
 
     def check(self, now: datetime) -> None:
-        """Raise if a new STK request must not be let through.
-
-        Raises:
-            Refusal: TRANSACTION_HEALTH_BLOCKED or STK_TEMP_BANNED.
-        """
+        """Raise if a new STK request must not be let through."""
         if self.blocked_until is not None and now < self.blocked_until:
             wait = ceil((self.blocked_until - now).total_seconds())
-            details = {
-                "retryAfterSeconds": wait,
-                "blockedUntil": iso(self.blocked_until),
-                "successRate": self.success_rate,
-                "sampleSize": SAMPLE,
-                "minSuccessRate": MINIMUM_SUCCESS,
-            }
-            raise throttled("TRANSACTION_HEALTH_BLOCKED", "STK is paused: low success rate", wait, details)
+            until, rates = (
+                iso(self.blocked_until),
+                {"successRate": self.success_rate, "minSuccessRate": MINIMUM_SUCCESS},
+            )
+            code = "TRANSACTION_HEALTH_BLOCKED"
+            raise throttled(code, wait, retryAfterSeconds=wait, blockedUntil=until, sampleSize=SAMPLE, **rates)
         if self.banned_until is not None and now < self.banned_until:
             wait = ceil((self.banned_until - now).total_seconds())
-            message = "STK is blocked for this key: low success rate"
-            raise throttled("STK_TEMP_BANNED", message, wait, {"retryAfterSeconds": wait})
+            raise throttled("STK_TEMP_BANNED", wait, retryAfterSeconds=wait)
 
 
 def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datetime) -> bool:

@@ -39,13 +39,13 @@ $("confirm-form").addEventListener("submit", async (event) => {
   if (await act("/sandbox/reset", {})) toast("The sandbox is as new");
 });
 
-const link = (live, text) => { $("link").classList.toggle("live", live); put($("link").lastElementChild, text); };
+const link = (on, text) => { $("link").classList.toggle("on", on); put($("link").lastElementChild, text); };
 
 async function begin() {
   choices = (await read("/sandbox/choices")) || choices;
   setChoices();
   const events = new EventSource("/sandbox/events");
-  events.onopen = () => link(true, "live");
+  events.onopen = () => link(true, "connected");
   events.onerror = () => link(false, "reconnecting");
   events.onmessage = async (event) => {
     state = JSON.parse(event.data);

@@ -3,12 +3,14 @@
 
 const ENDED = ["SUCCESS", "FAILED", "CANCELLED", "EXPIRED"];
 let shown = null;
+// The newest prompt, and the one that somebody turned to: when a newer one comes, that is shown.
+let newest = null, turnedTo = null;
 let past = [];
 const ignored = new Set();
 
 const mine = (thing) => here(thing) && (!view.number || thing.phone === view.number);
-// Oldest first, as a phone shows them.
-const openPrompts = () => state.transactions.filter((thing) => thing.prompt && here(thing) && !ignored.has(thing.id)).reverse();
+// Newest first: it is the one that somebody waits for. The arrows lead to the others.
+const openPrompts = () => state.transactions.filter((thing) => thing.prompt && here(thing) && !ignored.has(thing.id));
 
 function renderNumbers() {
   const open = new Map();
@@ -32,7 +34,8 @@ function buildMessage(thing) {
 function renderPhone() {
   renderNumbers();
   const waiting = openPrompts().filter(mine);
-  const prompt = waiting[0];
+  if (waiting[0]?.id !== newest) { newest = waiting[0]?.id; turnedTo = null; }
+  const prompt = waiting.find((thing) => thing.id === turnedTo) || waiting[0], place = waiting.indexOf(prompt);
   $("veil").hidden = !prompt;
   document.querySelectorAll(".home, #messages, .idle").forEach((node) => { node.inert = Boolean(prompt); });
   const told = (view.number ? past : state.transactions).filter((thing) => mine(thing) && ENDED.includes(thing.status));
@@ -40,7 +43,10 @@ function renderPhone() {
   const messages = told.slice(0, view.number ? 50 : 3);
   keyed($("messages"), messages, (thing) => `${thing.id} ${thing.status}`, buildMessage, () => {}, "");
   if (!prompt) { shown = null; return; }
-  put($("prompt-count"), waiting.length > 1 ? `1 of ${waiting.length}` : "");
+  $("turns").hidden = waiting.length < 2;
+  put($("prompt-count"), `${place + 1} of ${waiting.length}`);
+  $("newer").disabled = place === 0;
+  $("older").disabled = place === waiting.length - 1;
   if (shown === prompt.id) return;
   shown = prompt.id;
   put($("prompt-amount"), money(prompt.amount));
@@ -48,8 +54,15 @@ function renderPhone() {
   put($("prompt-reference"), prompt.reference || "none");
   put($("prompt-description"), prompt.description || "none");
   put($("prompt-phone"), local(prompt.phone));
+  put($("prompt-account"), state.accounts.find((account) => account.tenant_id === prompt.tenant_id)?.label || "");
   document.querySelectorAll("[data-action]").forEach((button) => { button.disabled = false; });
   put($("announce"), `Payment request of KES ${money(prompt.amount)} on ${local(prompt.phone)}`);
+}
+
+function turn(step) {
+  const waiting = openPrompts().filter(mine), place = waiting.findIndex((thing) => thing.id === shown);
+  turnedTo = waiting[place + step]?.id ?? shown;
+  renderPhone();
 }
 
 async function chooseNumber(phone) {
@@ -78,6 +91,8 @@ document.querySelectorAll("[data-action]").forEach((button) => button.addEventLi
   if (held === button) ($("veil").hidden ? $("try") : button).focus({ preventScroll: true });
 }));
 
+$("newer").addEventListener("click", () => turn(-1));
+$("older").addEventListener("click", () => turn(1));
 $("number").addEventListener("change", (event) => chooseNumber(event.target.value));
 $("try").addEventListener("click", async () => {
   const body = { amount: 50, phone: view.number || "0712349945", accountReference: "COFFEE-1", transactionDesc: "Flat white" };

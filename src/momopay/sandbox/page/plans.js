@@ -1,34 +1,35 @@
 "use strict";
 // How the next payment ends, and what goes wrong next: forms that plan it, and lists of what waits.
 
+const named = (list, value) => list.find((each) => each.value === value) || { title: value, text: "" };
+
 function setChoices() {
-  const outcome = $("outcome-form").elements.outcome;
-  setOptions(outcome, choices.outcomes.map((each) => [each.value, `${each.value.replaceAll("_", " ")}${each.digits ? ` (as …${each.digits})` : ""}`]));
-  setOptions($("fault-form").elements.route, choices.routes.map((each) => [each.value, each.value]));
+  const { kind, outcome } = $("outcome-form").elements, ends = choices.routes.filter((each) => each.ends_as);
+  setOptions(kind, [...new Set(ends.map((each) => each.ends_as))].map((value) => [value, ends.find((each) => each.ends_as === value).title]));
+  setOptions(outcome, choices.outcomes.map((each) => [each.value, each.title]));
+  setOptions($("fault-form").elements.route, choices.routes.map((each) => [each.value, each.title]));
   describeOutcome();
   describeFault();
 }
 
 function describeOutcome() {
-  const chosen = choices.outcomes.find((each) => each.value === $("outcome-form").elements.outcome.value);
-  put($("outcome-text"), chosen ? chosen.text : "");
+  const chosen = named(choices.outcomes, $("outcome-form").elements.outcome.value);
+  put($("outcome-text"), `${chosen.text}${chosen.digits ? ` Numbers that end in ${chosen.digits} do this by themselves.` : ""}`);
 }
 
 function describeFault() {
-  const fields = $("fault-form").elements;
-  const route = choices.routes.find((each) => each.value === fields.route.value);
-  if (!route) return;
-  setOptions(fields.fault, route.faults.map((value) => [value, value.replaceAll("_", " ")]));
-  put($("fault-text"), choices.faults.find((each) => each.value === fields.fault.value).text);
+  const fields = $("fault-form").elements, route = named(choices.routes, fields.route.value);
+  setOptions(fields.fault, route.faults.map((value) => [value, named(choices.faults, value).title]));
+  put($("fault-text"), `${named(choices.faults, fields.fault.value).text} (${route.value})`);
   $("fault-status").hidden = fields.fault.value !== "refused_after_commit";
 }
 
-const times = (planned) => (planned.times > 1 ? `next ${planned.times}` : "next");
+const times = (planned) => (planned.times > 1 ? `Next ${planned.times} times` : "Next time");
 
 function buildPlanned(words) {
   return (planned) => {
     const row = make("li");
-    const forget = makeButton("button small", "Clear", async () => {
+    const forget = makeButton("button small", "Forget", async () => {
       // This row goes away, and the focus must not go with it.
       const next = row.closest("section").querySelector("select");
       if (await act("/sandbox/clear_planned", { id: planned.id })) next.focus();
@@ -39,8 +40,20 @@ function buildPlanned(words) {
   };
 }
 
-const outcomeWords = (planned) => `${times(planned)} ${planned.kind}${planned.times > 1 ? "s" : ""}${planned.phone ? ` of ${local(planned.phone)}` : ""}: ${planned.outcome.replaceAll("_", " ")}`;
-const faultWords = (planned) => `${times(planned)} ${planned.method} ${planned.path}: ${planned.fault.replaceAll("_", " ")}`;
+function outcomeWords(planned) {
+  const what = planned.kind === "payout" ? "payout" : "prompt";
+  return `${times(planned)}, ${what}${planned.phone ? ` of ${local(planned.phone)}` : ""}: ${named(choices.outcomes, planned.outcome).title}`;
+}
+
+function faultWords(planned) {
+  // A path of a program may name one id; the endpoint is the one with as many parts.
+  const parts = planned.path.split("/");
+  const route = choices.routes.find(({ value }) => {
+    const [method, path] = value.split(" "), segments = path.split("/");
+    return method === planned.method && segments.length === parts.length && segments.every((each, place) => each.startsWith("{") || each === parts[place]);
+  });
+  return `${times(planned)}, ${(route ? route.title : `${planned.method} ${planned.path}`).toLowerCase()}: ${named(choices.faults, planned.fault).title}`;
+}
 
 function renderPlans() {
   const lists = [["outcomes", state.outcomes, outcomeWords], ["faults", state.faults, faultWords]];
@@ -55,12 +68,12 @@ $("outcome-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const { kind, phone, times: number, outcome } = event.target.elements;
   const body = { kind: kind.value, phone: phone.value.trim() || null, times: Number(number.value), outcome: outcome.value };
-  if (await act("/sandbox/end_next", body)) toast(`Planned: the next ${kind.value} ends as ${outcome.value.replaceAll("_", " ")}`);
+  if (await act("/sandbox/end_next", body)) toast(`Planned: ${named(choices.outcomes, outcome.value).title}`);
 });
 $("fault-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const { route, fault, times: number, status } = event.target.elements;
   const [method, path] = route.value.split(" ");
   const body = { method, path, fault: fault.value, times: Number(number.value), status: Number(status.value) };
-  if (await act("/sandbox/fail_next", body)) toast(`Planned for the next ${route.value}: ${fault.value.replaceAll("_", " ")}`);
+  if (await act("/sandbox/fail_next", body)) toast(`Planned: ${named(choices.faults, fault.value).title}`);
 });

@@ -1,34 +1,75 @@
 "use strict";
-// The accounts: balances at a glance, and everything that can be changed in a dialog.
+// The accounts: balances at a glance, and everything that can be changed in a dialog, said in a shop's words.
 
-const FIELDS = [["b2c_balance", "B2C wallet, KES"], ["service_balance", "Service wallet, KES"], ["fee", "Fee, KES"], ["rate_limit", "Requests a minute (empty: no limit)"]];
+const FIELDS = [
+  ["b2c_balance", "Money to pay out, KES"], ["service_balance", "Money for fees, KES"],
+  ["fee", "Fee of each payment, KES"], ["rate_limit", "Requests a minute (empty: no limit)"],
+];
+// Groups of switches: name, label, and what each value is called. The first group is open.
+const GROUPS = [
+  ["Customers and fees", [
+    ["cancel_ends_as", "A prompt that the customer cancels is", { CANCELLED: "cancelled", FAILED: "failed" }],
+    ["expired_reads_as", "A prompt that nobody answers is", { EXPIRED: "expired", FAILED: "failed" }],
+    ["late_pin", "Customers can still pay after a prompt has ended"],
+    ["fee_refunded_on_failure", "The fee comes back when a payment fails"],
+    ["health_rule", "Prompts pause for 30 minutes when fewer than 30 of 100 are paid"],
+    ["ban_pushes", "Block prompts for an hour after this many (empty: never)"],
+    ["ban_window", "… counted over this many seconds"],
+    ["ban_success_rate", "… if a smaller share was paid (0 to 1)"],
+  ]],
+  ["Messages to your program (callbacks)", [
+    ["callback_posts", "A message that is not acknowledged is sent", { 6: "6 times", 5: "5 times" }],
+    ["callback_on_reversed", "Also send one when the money of a failed payout is back"],
+    ["strict_callback_urls", "Only public HTTPS addresses are accepted"],
+  ]],
+  ["What requests must have", [
+    ["strict_fields", "Every field is required that is not called optional"],
+    ["rate_window", "The minute of the request limit", { fixed: "begins with the first request", sliding: "is always the last 60 seconds" }],
+    ["immutable_channel_fields", "A new number or type for a till", { refuse: "is refused", ignore: "is ignored" }],
+  ]],
+  ["How answers look", [
+    ["naming", "Names of fields", { camelCase: "like transactionId", snake_case: "like transaction_id" }],
+    ["created_status", "An accepted payment is answered with", { 200: "200 OK", 201: "201 Created", 202: "202 Accepted" }],
+    ["delete_answer", "A removed till is answered with", { envelope: "200 and an empty record", empty: "204 and nothing" }],
+    ["transaction_not_found_status", "An unknown payment is answered with", { 404: "404 Not found", 400: "400 Bad request" }],
+    ["patch_unknown_channel", "Changing an unknown till is answered with", { CHANNEL_NOT_FOUND: "channel not found", TRANSACTION_NOT_FOUND: "transaction not found" }],
+  ]],
+  ["How lists look", [
+    ["list_phone", "Phone numbers", { whole: "in full", masked: "masked, like 2547*****678" }],
+    ["list_amount", "Amounts", { amount: "as paid", with_fee: "with the fee added" }],
+    ["list_type", "Kinds of payment", { upper: "in capitals: STK", lower: "in small letters: stk" }],
+    ["list_times", "Times", { utc: "in UTC", local: "in Nairobi, without a zone" }],
+  ]],
+];
 let edited = null;
 
 function buildAccount(account) {
-  const card = make("li", "card account"), title = make("h3"), end = make("span", "end"), table = make("dl");
-  const edit = makeButton("button small", "Edit", () => openSettings(account.tenant_id));
+  const row = make("tr"), edit = makeButton("button small", "Change", () => openSettings(account.tenant_id)), name = make("th", "", account.label), last = make("td");
+  name.scope = "row";
   edit.setAttribute("aria-haspopup", "dialog");
   edit.append(make("span", "visually-hidden", ` the account ${account.label}`));
-  end.append(make("span", "pill"), edit);
-  title.append(make("span", "", account.label), end);
-  table.append(make("dt", "", "B2C wallet"), make("dt", "", "Service wallet"), make("dd", "number b2c"), make("dd", "number service"));
-  card.append(title, table);
-  return card;
+  last.append(make("span", "pill bad", "no payouts"), edit);
+  row.append(name, make("td", "number b2c"), make("td", "number service"), last);
+  return row;
 }
 
-function updateAccount(card, account) {
-  const status = card.querySelector(".pill");
-  put(status, account.kyc_approved ? "KYC" : "no KYC");
-  status.className = `pill ${account.kyc_approved ? "good" : "bad"}`;
-  put(card.querySelector(".b2c"), money(account.b2c_balance));
-  put(card.querySelector(".service"), money(account.service_balance));
+function updateAccount(row, account) {
+  row.querySelector(".pill").hidden = account.kyc_approved;
+  put(row.querySelector(".b2c"), money(account.b2c_balance));
+  put(row.querySelector(".service"), money(account.service_balance));
 }
 
+// The newest first: with many keys, that of the program which runs now is in sight.
 function renderAccounts() {
-  keyed($("accounts"), state.accounts.filter(here), (account) => account.tenant_id, buildAccount, updateAccount, "Accounts appear with their first request.");
-  $("chooser").hidden = state.accounts.length < 2;
-  setOptions($("account"), [["", "All accounts"], ...state.accounts.map((account) => [account.tenant_id, account.label])], view.account);
+  const accounts = [...state.accounts].reverse();
+  keyed($("accounts"), accounts.filter(here), (account) => account.tenant_id, buildAccount, updateAccount, "");
+  $("no-accounts").hidden = accounts.length > 0;
+  $("balances").hidden = !accounts.length;
+  put($("n-accounts"), accounts.length > 1 ? `${accounts.length} accounts` : "");
+  $("chooser").hidden = accounts.length < 2;
+  setOptions($("account"), [["", "All accounts"], ...accounts.map((account) => [account.tenant_id, account.label])], view.account);
   view.account = $("account").value;
+  $("api").href = view.account ? `/docs?account=${view.account}` : "/docs";
 }
 
 function chooseAccount(tenant) {
@@ -48,43 +89,48 @@ function labelled(text, control, name, value) {
   return label;
 }
 
-function textInput() {
+function checkbox() {
+  const input = make("input");
+  input.type = "checkbox";
+  return input;
+}
+
+function numberInput() {
   const input = make("input");
   input.autocomplete = "off";
   input.inputMode = "decimal";
+  input.dataset.kind = "number";
   return input;
 }
 
 // A switch by its schema: on or off, one of some values, or a number that may be empty.
-function switchControl(schema, name, value) {
-  let control = textInput(), text = value === null ? "" : `${value}`;
-  control.dataset.kind = "number";
-  if (schema.type === "boolean") {
-    control = make("input");
-    control.type = "checkbox";
-    text = value;
-  } else if (schema.enum) {
-    control = make("select");
-    control.dataset.kind = typeof schema.enum[0];
-    setOptions(control, schema.enum.map((each) => [`${each}`, `${each}`]));
-  }
-  return labelled(name.replaceAll("_", " "), control, name, text);
+function switchControl([name, text, values = {}]) {
+  const schema = choices.switches[name], value = edited.switches[name];
+  if (schema.type === "boolean") return labelled(text, checkbox(), name, value);
+  if (!schema.enum) return labelled(text, numberInput(), name, value === null ? "" : `${value}`);
+  const control = make("select");
+  control.dataset.kind = typeof schema.enum[0];
+  setOptions(control, schema.enum.map((each) => [`${each}`, values[each] || `${each}`]));
+  return labelled(text, control, name, `${value}`);
+}
+
+function group([title, switches], place) {
+  const box = make("details", "group"), fields = make("div", "fields");
+  box.open = !place;
+  fields.append(...switches.map(switchControl));
+  box.append(make("summary", "", title), fields);
+  return box;
 }
 
 function openSettings(tenant) {
   edited = state.accounts.find((account) => account.tenant_id === tenant);
   put($("settings-title"), `Account ${edited.label}`);
   put($("settings-fault"), "");
-  const kyc = make("input");
-  kyc.type = "checkbox";
-  const fields = FIELDS.map(([name, text]) => {
-    const input = textInput();
-    input.dataset.kind = "number";
-    return labelled(text, input, name, edited[name] === null ? "" : `${edited[name]}`);
-  });
-  $("settings-fields").replaceChildren(...fields, labelled("KYC is approved", kyc, "kyc_approved", edited.kyc_approved));
-  const switches = Object.entries(choices.switches).map(([name, schema]) => switchControl(schema, name, edited.switches[name]));
-  $("settings-switches").replaceChildren(...switches);
+  const fields = FIELDS.map(([name, text]) => labelled(text, numberInput(), name, edited[name] === null ? "" : `${edited[name]}`));
+  $("settings-fields").replaceChildren(...fields, labelled("May pay out (KYC is approved)", checkbox(), "kyc_approved", edited.kyc_approved));
+  const named = new Set(GROUPS.flatMap(([, switches]) => switches.map(([name]) => name)));
+  const others = Object.keys(choices.switches).filter((name) => !named.has(name)).map((name) => [name, name.replaceAll("_", " ")]);
+  $("settings-switches").replaceChildren(...[...GROUPS, ...(others.length ? [["Others", others]] : [])].map(group));
   $("settings").showModal();
 }
 
@@ -99,6 +145,12 @@ function changesIn(part) {
   return changed;
 }
 
+// What the dialog calls a field that the server found at fault.
+function calledAs(field) {
+  const name = field.split(".").pop(), all = [...FIELDS, ...GROUPS.flatMap(([, switches]) => switches)];
+  return (all.find(([each]) => each === name) || [name, name])[1];
+}
+
 $("account").addEventListener("change", (event) => chooseAccount(event.target.value));
 $("settings-form").addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -106,6 +158,6 @@ $("settings-form").addEventListener("submit", async (event) => {
   if (Object.keys(switches).length) change.switches = switches;
   const envelope = await post("/sandbox/account", { tenant_id: edited.tenant_id, change });
   if (envelope.success) { $("settings").close(); toast("Saved"); return; }
-  const faults = Object.entries(envelope.error.details.fields || {}).map(([name, text]) => `${name.replaceAll("_", " ")}: ${text}`);
+  const faults = Object.entries(envelope.error.details.fields || {}).map(([name, text]) => `${calledAs(name)}: ${text}`);
   put($("settings-fault"), faults.join(". ") || envelope.error.message);
 });

@@ -1,0 +1,226 @@
+"""`RedisRateBudget`: one rate budget for every process and machine that uses a key.
+
+Redis holds the text of a `SharedState`, by the server's clock. A process reads it, does the
+arithmetic, and writes the new text if nobody else has written meanwhile; else it begins again. No process holds a lock
+on the server, so one that dies or freezes holds nobody up.
+
+What Redis has lost must not be taken for a free window. The script that writes has the account's name in it, and Redis
+keeps scripts apart from keys: FLUSHALL and eviction leave them, a restart and a failover lose them. So:
+
+    log and script      the usual case
+    script alone        the log was deleted or evicted: the window counts as full
+    log alone           Redis was started anew, perhaps from an old copy of the log: full
+    neither             for a process that has used the budget: full. For another one this looks like the first use
+                        ever, and it begins with a free window
+
+The lock of a process's threads is held while one of them asks. An `AsyncClient` asks from a worker thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from momopay._numbers import is_number, is_whole
+from momopay._ratelimit.limiter import BaseBudget
+from momopay._ratelimit.shared import Change, SharedSlots, SharedState
+from momopay._ratelimit.slot_log import SlotLog
+from momopay._redaction import clears_frames
+from momopay.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from momopay._ratelimit.limiter import Backend
+
+__all__ = ["RedisClient", "RedisRateBudget"]
+
+logger = logging.getLogger("momopay")
+
+_COMPARE_AND_SET: Final = """-- momopay: rate budget of account {account}
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+_ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
+_BUSY: Final = 0.01  # seconds after which to try again if all of them failed
+_RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
+
+
+class RedisClient(Protocol):
+    """A blocking client of redis-py: a `redis.Redis`."""
+
+    def pipeline(self, transaction: bool = True) -> Any:
+        """Return a pipeline."""
+
+
+class RedisRateBudget(BaseBudget):
+    """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
+
+    Redis keeps `RateBudget`'s log; a request asks in two round trips. Payments go first whichever process they wait in.
+    Pass one object to as many clients as there are. Each account has a log of its own, named by a hash. While Redis is
+    away, requests go on: each process keeps to an even share, and one request in two seconds tries Redis again. The
+    logger ``momopay`` says when Redis goes away or has lost the log (WARNING) and when it is back (INFO). Around an
+    outage the service may answer a 429 to each process. Safe to use from many threads and event loops, and across a
+    fork. Money never moves here.
+
+    Args:
+        url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a `redis.Redis`. Either serves both clients;
+            an `AsyncClient` asks from a worker thread. A client brings its own timeouts and retries; keep them under a
+            second, because a payment waits for them.
+        requests: How many requests a window holds, for all who share it. Two below the service's 60.
+        window: Its length, seconds. One above the service's 60.
+        sharers: Among how many processes the budget is divided while Redis is away.
+        timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
+    """
+
+    @clears_frames
+    def __init__(
+        self,
+        url_or_client: str | RedisClient,
+        *,
+        requests: int = 58,
+        window: float = 61.0,
+        sharers: int = 8,
+        timeout: float = 0.5,
+    ) -> None:
+        if not (is_whole(sharers) and sharers >= 1):
+            raise ConfigurationError("sharers must be a whole number of processes, at least 1")
+        if not (is_number(timeout) and isfinite(timeout) and timeout > 0):
+            raise ConfigurationError("timeout must be a finite number of seconds above 0")
+        self._sharers = sharers
+        _connected(url_or_client, timeout)  # this only checks the URL; redis-py connects at the first command
+        self._given = url_or_client
+        self._timeout = timeout
+        super().__init__(requests, window)
+
+    def __repr__(self) -> str:
+        return f"RedisRateBudget(requests={self.requests}, window={self.window})"
+
+    def _open(self, account_hash: str) -> RedisSlots:
+        size = (self.requests, self.window)
+        return RedisSlots(self._given, self._timeout, account_hash, size, self._sharers)
+
+
+class RedisSlots(SharedSlots):
+    """The slots of one account, in Redis. Never raises what redis-py raises."""
+
+    def __init__(self, given: Any, timeout: float, account_hash: str, size: tuple[int, float], sharers: int) -> None:
+        super().__init__(*size)
+        self._given = given  # a URL or a client
+        self._timeout = timeout
+        self._error: type[Exception] = _library().RedisError
+        self._client: Any = None
+        self._key = "momopay:budget:" + account_hash
+        self._script = _COMPARE_AND_SET.format(account=account_hash)
+        self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
+        self._sharers = sharers
+        self._last: SharedState | None = None  # as Redis last had it
+        self._ahead = 0.0  # of the server's clock
+        self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
+        self._away_since = self._retry_at = -inf
+
+    def close(self) -> None:
+        """Close the idle connection; the next request opens another one."""
+        # Without the lock, because an event loop may be the caller. A connection in use closes when it is collected.
+        client, self._client = self._client, None
+        if client is not None and client is not self._given:  # the user's own stays open
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    async def _change(self, backend: Backend, change: Change) -> float:
+        delay: float = await backend.in_thread(self._ask, backend, change)
+        return delay
+
+    def _ask(self, backend: Backend, change: Change) -> float:
+        """Change the state in Redis, or this process's share while Redis is away, and return the delay."""
+        with self._lock:
+            if self._share is None or backend.now() >= self._retry_at:
+                try:
+                    delay = self._exchange(backend, change)
+                except self._error as error:  # nothing wider: what a signal handler raised must pass
+                    self._go_on_without(backend.now(), error)
+                else:
+                    if self._share is not None:
+                        self._share = None
+                        logger.info("the shared rate budget is back")
+                    return delay
+            now = backend.now()
+            return self._apply(change, cast("SharedState", self._share), now, now)
+
+    def _exchange(self, backend: Backend, change: Change) -> float:
+        # Taken away until all answers were read. After an exception, another request could read those of this one.
+        client, self._client = self._client or _connected(self._given, self._timeout), None
+        for _ in range(_ATTEMPTS):
+            reading = client.pipeline(transaction=False)
+            # The clock last, so that no state which was read is later than it.
+            reading.get(self._key).execute_command("SCRIPT EXISTS", self._script_name).time()
+            text, (has_script,), (seconds, microseconds) = reading.execute()
+            now, at = backend.now(), seconds + microseconds / 1e6
+            state = SharedState.parse(text, *self.size, at) if text and has_script else None
+            is_lost = state is None and bool(text or has_script or self._last)
+            if state is None:
+                state = SharedState.full(*self.size, at) if is_lost else SharedState(SlotLog(*self.size))
+            if self._share is not None:  # Redis must count what was sent while it was away
+                missed = [slot - now + at for slot in self._share.log.slots if slot >= self._away_since]
+                state.log.slots = sorted(state.log.slots + missed)
+            delay = self._apply(change, state, at, now)
+            writing = client.pipeline(transaction=True)
+            if not has_script:  # EVAL alone would do, but Redis may forget scripts that only came with it
+                writing.script_load(self._script)
+            writing.eval(self._script, 1, self._key, text or b"", state.dump(at))
+            if writing.execute()[-1]:
+                if is_lost:
+                    logger.warning("Redis has lost the log of the rate budget: no request for %g s", self.size[1])
+                self._last, self._ahead = state, now - at
+                break
+        else:
+            delay = _BUSY
+        self._client = client
+        return delay
+
+    def _go_on_without(self, now: float, error: Exception) -> None:
+        """Keep to this process's share from now on."""
+        self._retry_at = now + _RETRY
+        if self._share is not None:
+            return
+        requests, window = self.size
+        share = SlotLog(max(1, requests // self._sharers), window)
+        if self._last is not None:
+            # All processes saw much the same log, so each counts one in so many of its slots, the latest of each group.
+            share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
+            share.stopped_until = self._last.log.stopped_until + self._ahead
+        self._share, self._away_since = SharedState(share), now
+        # Only the error's class and Redis's own first word: redis-py's messages name addresses.
+        word, reason = str(error).partition(" ")[0], type(error).__name__
+        logger.warning(
+            "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
+            f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,
+            *(share.requests, requests, window),
+        )
+
+
+def _library() -> Any:
+    try:
+        import redis  # noqa: PLC0415  a program that shares no budget needs no redis-py
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("a shared budget needs an extra: pip install 'momopay[redis]'") from error
+    return redis
+
+
+def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
+    """Return a client of redis-py, which connects at the first command."""
+    library = _library()
+    if not isinstance(url_or_client, str):
+        if isinstance(url_or_client, library.Redis):
+            return url_or_client
+        raise ConfigurationError(
+            "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
+            " client serves only one event loop"
+        )
+    # A connection that the server closed while it was idle is worth a second try; a server that is away is not.
+    retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
+    times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout)
+    try:
+        return library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
+    except ValueError:  # not chained: its text may quote the password
+        raise ConfigurationError("not a Redis URL: it must begin with redis://, rediss:// or unix://") from None

@@ -1,0 +1,331 @@
+"""Every endpoint of the service, in one table: `ENDPOINTS`. A row stands on top of the function that answers the call.
+
+The routes, the OpenAPI document, the faults that can be planned and the lists of the page are made from it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from momopay.sandbox import _payments
+from momopay.sandbox._accounts import Switches
+from momopay.sandbox._bodies import Body, ChannelChangesBody, NewChannelBody, PayoutBody, StkBody, TopUpBody, read_body
+from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_filters
+from momopay.sandbox._payments import LIST_LAG, NO_EFFECTS, FaultEffects
+from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal
+from momopay.sandbox._serializers import (
+    ChannelList,
+    Nothing,
+    PaymentChannel,
+    PayoutInitiated,
+    ServiceBalance,
+    SnakeRecord,
+    StkInitiated,
+    list_record,
+    read_record,
+)
+from momopay.sandbox._state import AccountState, ServiceState
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One admitted request; `account_state` is that of the account which calls."""
+
+    state: ServiceState
+    account_state: AccountState
+    now: datetime
+    id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    idempotency_key: str | None = None
+    effects: FaultEffects = NO_EFFECTS
+
+
+Operation = Callable[["Call"], SnakeRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or header, described by hand, as `_listing` parses by hand."""
+
+    name: str
+    schema: Mapping[str, object]
+    description: str
+    place: Literal["query", "header"] = "query"
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One row: it decorates the operation that answers the call, whose docstring is the summary.
+
+    `title` is what the page calls it; `errors` are the codes of its own, where their status is not the usual one with
+    it. The last four say what can be planned: how its payments end, and which faults can show.
+    """
+
+    method: str
+    path: str
+    tag: str
+    title: str
+    record: type[SnakeRecord] | None = None
+    # In place of `record`, where the switches of an account choose.
+    record_for: Callable[[Switches], type[SnakeRecord]] | None = None
+    body: type[Body] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    errors: Sequence[str | tuple[str, int]] = ()
+    ends_as: Literal["prompt", "payout"] | None = None
+    calls_back: bool = False
+    listed: bool = False
+    shows_transaction: bool = False
+    operation: Operation = field(init=False)
+
+    def __call__(self, operation: Operation) -> Operation:
+        """Enter the operation into the table."""
+        self.operation = operation
+        ENDPOINTS.append(self)
+        return operation
+
+    @property
+    def name(self) -> str:
+        """The operation id."""
+        return self.operation.__name__
+
+    def record_under(self, switches: Switches) -> type[SnakeRecord]:
+        """Return the shape of the answer under an account's switches."""
+        return self.record_for(switches) if self.record_for else self.record or Nothing
+
+    def status_under(self, switches: Switches) -> int:
+        """Return the status of a success; 204 has no body."""
+        if self.method == "DELETE" and switches.delete_answer == "empty":
+            return 204
+        return switches.created_status if self.method == "POST" else 200
+
+    def errors_under(self, switches: Switches) -> Iterator[tuple[str, int]]:
+        """Yield the codes that it may answer, each with its status."""
+        # Authentication and the rate limit come before every operation, and only a body can be too large.
+        common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED", *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
+        for each in (*self.errors, *common):
+            code, status = (each, STATUS_BY_CODE[each]) if isinstance(each, str) else each
+            if code == "TRANSACTION_NOT_FOUND":
+                status = switches.transaction_not_found_status
+            if self.method == "PATCH" and code == "CHANNEL_NOT_FOUND":
+                code = switches.patch_unknown_channel
+            yield code, status
+
+
+ENDPOINTS: list[Endpoint] = []
+
+_FILTERS = (
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Page size"),
+    Parameter("cursor", {"type": "string", "pattern": f"^{CURSOR}$"}, "The nextCursor of the previous response"),
+    Parameter("status", {"type": "string", "enum": list(STATUSES)}, "One status"),
+    Parameter("type", {"type": "string", "enum": list(KINDS)}, "One type; top-ups cannot be asked for"),
+    # Dates too, which one format cannot say.
+    Parameter("from", {"type": "string", "format": "date-time"}, "Created at or after; a date is its beginning"),
+    Parameter("to", {"type": "string", "format": "date-time"}, "Created at or before; a date is its end"),
+    Parameter("channelId", {"type": "string"}, "Routed through this channel"),
+    Parameter("amountMin", {"type": "number"}, "KES, inclusive"),
+    Parameter("amountMax", {"type": "number"}, "KES, inclusive"),
+    Parameter("q", {"type": "string"}, "Text in reference, phone, description or id; case does not matter"),
+)
+_IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    {"type": "string"},
+    "The same key again returns the original response and sends no new prompt",
+    "header",
+)
+_CHANNELS = "/payment-wallet/channels"
+# On payments. On channels, it is 404.
+_NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
+
+
+@Endpoint(
+    "POST",
+    "/payments/stk",
+    "STK",
+    "Asking a customer to pay",
+    record=StkInitiated,
+    body=StkBody,
+    errors=(
+        *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
+        *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
+    ),
+    ends_as="prompt",
+    calls_back=True,
+    listed=True,
+    shows_transaction=True,
+)
+def initiate_stk(call: Call) -> SnakeRecord:
+    """Initiate an STK prompt."""
+    body = read_body(StkBody, call.body)
+    transaction = _payments.initiate_stk(call.state, call.account_state, body, call.now, call.effects)
+    return StkInitiated.model_validate(transaction)
+
+
+@Endpoint(
+    "POST",
+    "/b2c/payouts",
+    "Payouts",
+    "Paying out",
+    record=PayoutInitiated,
+    body=PayoutBody,
+    errors=(
+        *("VALIDATION_ERROR", "INVALID_PHONE", _NO_CHANNEL),
+        *("KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
+    ),
+    ends_as="payout",
+    calls_back=True,
+    listed=True,
+    shows_transaction=True,
+)
+def initiate_payout(call: Call) -> SnakeRecord:
+    """Initiate a payout."""
+    body = read_body(PayoutBody, call.body)
+    transaction = _payments.initiate_payout(call.state, call.account_state, body, call.now, call.effects)
+    return PayoutInitiated.model_validate(transaction)
+
+
+@Endpoint(
+    "GET",
+    "/transactions",
+    "Transactions",
+    "Listing payments",
+    record_for=list_record,
+    parameters=_FILTERS,
+    errors=("VALIDATION_ERROR",),
+    listed=True,
+)
+def list_transactions(call: Call) -> SnakeRecord:
+    """List transactions."""
+    filters = parse_filters(call.query)
+    # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
+    if call.effects.list_lag:
+        filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
+    page = list_page(call.account_state, filters, call.now)
+    return list_record(call.account_state.account.switches).model_validate(page)
+
+
+@Endpoint(
+    "GET",
+    "/transactions/{id}",
+    "Transactions",
+    "Asking how a payment went",
+    record_for=read_record,
+    errors=("TRANSACTION_NOT_FOUND",),
+    shows_transaction=True,
+)
+def read_transaction(call: Call) -> SnakeRecord:
+    """Read one transaction."""
+    transaction = call.state.transactions.get(call.id)
+    account = call.account_state.account
+    # Another account's transaction is as unknown as none: else ids could be probed for.
+    if transaction is None or transaction.tenant_id != account.tenant_id:
+        status = account.switches.transaction_not_found_status
+        raise Refusal("TRANSACTION_NOT_FOUND", status=status)
+    return read_record(account.switches).model_validate(transaction)
+
+
+@Endpoint(
+    "POST",
+    "/wallets/service/topups",
+    "Service wallet",
+    "Topping up the fee wallet",
+    record=StkInitiated,
+    body=TopUpBody,
+    parameters=(_IDEMPOTENCY_KEY,),
+    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
+    ends_as="prompt",
+    listed=True,
+    shows_transaction=True,
+)
+def top_up(call: Call) -> SnakeRecord:
+    """Top up the service wallet."""
+    # The key alone decides, even if the body differs: no comparison of bodies is specified.
+    history, key = call.account_state.history, call.idempotency_key
+    transaction = next((each for each in history if key and each.idempotency_key == key), None)
+    if transaction is None:
+        body = read_body(TopUpBody, call.body)
+        transaction = _payments.initiate_top_up(
+            call.state, call.account_state, body, call.now, idempotency_key=key, effects=call.effects
+        )
+    return StkInitiated.model_validate(transaction)
+
+
+@Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record=ServiceBalance)
+def read_balance(call: Call) -> SnakeRecord:
+    """Read the service wallet's balance."""
+    return ServiceBalance.model_validate(call.account_state.account)
+
+
+@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record=ChannelList)
+def list_channels(call: Call) -> SnakeRecord:
+    """List payment channels."""
+    account = call.account_state.account
+    channels = _payments.channels_in_order(account)
+    return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
+
+
+@Endpoint(
+    "POST",
+    _CHANNELS,
+    "Channels",
+    "Adding a till or paybill",
+    record=PaymentChannel,
+    body=NewChannelBody,
+    errors=("VALIDATION_ERROR",),
+)
+def create_channel(call: Call) -> SnakeRecord:
+    """Create a payment channel."""
+    account = call.account_state.account
+    # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
+    channel = _payments.create_channel(account, read_body(NewChannelBody, call.body), call.now)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
+
+
+@Endpoint(
+    "GET",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Reading a till or paybill",
+    record=PaymentChannel,
+    errors=("CHANNEL_NOT_FOUND",),
+)
+def read_channel(call: Call) -> SnakeRecord:
+    """Read one payment channel."""
+    account = call.account_state.account
+    return PaymentChannel.of(_payments.find_channel(account, call.id), account.tenant_id)
+
+
+@Endpoint(
+    "PATCH",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Changing a till or paybill",
+    record=PaymentChannel,
+    body=ChannelChangesBody,
+    errors=("VALIDATION_ERROR", ("VALIDATION_ERROR", 409), "CHANNEL_NOT_FOUND"),
+)
+def change_channel(call: Call) -> SnakeRecord:
+    """Change a payment channel."""
+    account = call.account_state.account
+    channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
+    _payments.change_channel(account, channel, call.body)
+    call.state.version += 1
+    return PaymentChannel.of(channel, account.tenant_id)
+
+
+@Endpoint(
+    "DELETE",
+    f"{_CHANNELS}/{{id}}",
+    "Channels",
+    "Removing a till or paybill",
+    record=Nothing,
+    errors=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
+)
+def delete_channel(call: Call) -> SnakeRecord:
+    """Delete a payment channel."""
+    channel = _payments.find_channel(call.account_state.account, call.id)
+    _payments.delete_channel(channel, {each.channel_id for each in call.account_state.history})
+    call.state.version += 1
+    return Nothing()

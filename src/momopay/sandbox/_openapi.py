@@ -1,0 +1,237 @@
+"""The OpenAPI document of the service as one account sees it: what its switches choose is what is described."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from momopay.sandbox._accounts import Switches
+from momopay.sandbox._bodies import callback_url_pattern
+from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
+from momopay.sandbox._records import Status
+from momopay.sandbox._refusals import CODES
+from momopay.sandbox._serializers import Callback, callback_payload
+from momopay.sandbox._state import ServiceState
+
+Json = dict[str, Any]
+_PREFIX = "/v1"
+_KEY = "pk_test_example"
+_NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=mr-|co-)[0-9a-f]{16}")
+_ERROR_DETAIL: Json = {
+    "type": "object",
+    "properties": {"message": {"type": "string"}, "code": {"type": "string"}, "details": {"type": "object"}},
+    "required": ["message", "code", "details"],
+}
+_DETAILS: Mapping[str, Json] = {
+    "RATE_LIMIT_EXCEEDED": {"limit": 60, "remaining": 0, "resetInSeconds": 17},
+    "STK_TEMP_BANNED": {"retryAfterSeconds": 3600},
+    "TRANSACTION_HEALTH_BLOCKED": {
+        "retryAfterSeconds": 1800,
+        "blockedUntil": "2026-01-31T10:00:00.000Z",
+        "successRate": 0.29,
+        "sampleSize": 100,
+        "minSuccessRate": 0.3,
+    },
+    "VALIDATION_ERROR": {"fields": {"amount": "Field required"}},
+}
+
+
+def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Json:
+    """Return the document for an account with these switches, on the server at `url`."""
+    examples = _Examples(switches)
+    paths: Json = {}
+    for endpoint in ENDPOINTS:
+        described = _operation(endpoint, switches, examples)
+        paths.setdefault(_PREFIX + endpoint.path, {})[endpoint.method.lower()] = described
+    scheme = {"type": "http", "scheme": "basic", "description": "The API key as user name, no password"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Mobile-money payments service (sandbox)",
+            "version": "1.0",
+            "description": "Payments of one account, as its switches describe the service.",
+        },
+        "servers": [{"url": url, "description": "This sandbox"}],
+        "security": [{"apiKey": []}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in ENDPOINTS)],
+        "paths": paths,
+        "components": {"schemas": _schemas(switches, callback_hosts), "securitySchemes": {"apiKey": scheme}},
+    }
+
+
+def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
+    described: Json = {
+        "operationId": endpoint.name,
+        "summary": (endpoint.operation.__doc__ or "").rstrip("."),
+        "tags": [endpoint.tag],
+        "security": [{"apiKey": []}],
+    }
+    if parameters := list(_parameters(endpoint)):
+        described["parameters"] = parameters
+    if endpoint.body is not None:
+        content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
+        described["requestBody"] = {"required": True, "content": content}
+    described["responses"] = _responses(endpoint, switches, examples)
+    if endpoint.calls_back:
+        payload = _content("Callback", examples.callback)
+        post = {
+            "summary": "The payment has ended",
+            "requestBody": {"required": True, "content": payload},
+            "responses": {"200": {"description": "Any 2xx acknowledges it; else it is sent again"}},
+        }
+        described["callbacks"] = {"ended": {"{$request.body#/callbackUrl}": {"post": post}}}
+    return described
+
+
+def _parameters(endpoint: Endpoint) -> Iterator[Json]:
+    if "{id}" in endpoint.path:
+        schema = {"type": "string", "format": "uuid"}
+        yield {"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id"}
+    for each in endpoint.parameters:
+        yield {
+            "name": each.name,
+            "in": each.place,
+            "required": False,
+            "schema": dict(each.schema),
+            "description": each.description,
+        }
+
+
+def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
+    status = endpoint.status_under(switches)
+    responses: Json = {str(status): {"description": "Done"}}
+    if status != 204:  # noqa: PLR2004 - it has no body
+        name = endpoint.record_under(switches).__name__
+        responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.name])
+    errors = list(endpoint.errors_under(switches))
+    for error_status in sorted({each for _, each in errors}):
+        codes = [code for code, each in errors if each == error_status]
+        # OpenAPI describes a status once, so the codes that share one are told apart by its examples.
+        shown = {code: {"summary": CODES[code][1], "value": _error_example(code)} for code in codes}
+        response: Json = {
+            "description": ", ".join(codes),
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/ErrorEnvelope"}, "examples": shown}
+            },
+        }
+        if error_status == 429:  # noqa: PLR2004 - all three codes have the header
+            response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Whole seconds"}}
+        responses[str(error_status)] = response
+    return responses
+
+
+def _content(schema: str, example: Any) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}}
+
+
+def _error_example(code: str) -> Json:
+    error = {"message": CODES[code][1], "code": code, "details": _DETAILS.get(code, {})}
+    return {"success": False, "error": error, "requestId": str(UUID(int=1))}
+
+
+def _schemas(switches: Switches, callback_hosts: Collection[str]) -> Json:
+    records = {endpoint.record_under(switches) for endpoint in ENDPOINTS}
+    bodies = {endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None}
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Callback, "serialization")]
+    modes.extend((record, "serialization") for record in records)
+    modes.extend((body, "validation") for body in bodies)
+    _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+    schemas: Json = {name: _plain(schema) for name, schema in found["$defs"].items()}
+    pattern = callback_url_pattern(callback_hosts, strict=switches.strict_callback_urls)
+    for body in bodies:
+        for part in schemas[body.__name__]["properties"].get("callbackUrl", {}).get("anyOf", ()):
+            if part.get("format") == "uri":
+                part["pattern"] = pattern
+        if switches.strict_fields and body.optional:
+            _require_all(schemas[body.__name__], {str(body.model_fields[name].alias) for name in body.optional})
+    for record in records:
+        schemas[f"{record.__name__}Envelope"] = _envelope("data", record.__name__, success=True)
+    schemas["ErrorDetail"] = _ERROR_DETAIL
+    schemas["ErrorEnvelope"] = _envelope("error", "ErrorDetail", success=False)
+    return dict(sorted(schemas.items()))
+
+
+def _envelope(field: str, schema: str, *, success: bool) -> Json:
+    properties = {
+        "success": {"type": "boolean", "const": success},
+        field: {"$ref": f"#/components/schemas/{schema}"},
+        "requestId": {"type": "string", "format": "uuid"},
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _plain(schema: Json) -> Json:
+    """Return a schema without pydantic's titles, and without defaults: they are not the service's."""
+
+    # No field of the service has one of these names.
+    def kept(part: Json) -> Json:
+        return {name: each for name, each in part.items() if name not in {"title", "default"}}
+
+    plain: Json = json.loads(json.dumps(schema), object_hook=kept)
+    return plain
+
+
+def _require_all(schema: Json, optional: set[str]) -> None:
+    """Require what the switch `strict_fields` requires: a null counts as not sent."""
+    for name, part in schema["properties"].items():
+        if name not in optional and "anyOf" in part:
+            (schema["properties"][name],) = [each for each in part["anyOf"] if each.get("type") != "null"]
+    schema["required"] = [name for name in schema["properties"] if name not in optional]
+
+
+class _Examples:
+    """Examples of every body and answer: of an answer, what its operation returns in a service of its own."""
+
+    def __init__(self, switches: Switches) -> None:
+        state = ServiceState(switches=switches)
+        account_state = state.account_of(_KEY, _NOW)
+        self.bodies: dict[str, Json] = {}
+        self.answers: dict[str, Json] = {}
+        # In the order of the table, each read follows on what it reads.
+        last_id = ""
+        for endpoint in ENDPOINTS:
+            name = endpoint.name
+            if endpoint.body is not None:
+                self.bodies[name] = _body_example(endpoint)
+            call = Call(
+                state=state,
+                account_state=account_state,
+                now=_NOW,
+                id=last_id,
+                body=json.dumps(self.bodies.get(name, {})).encode(),
+            )
+            answer = endpoint.operation(call).model_dump(by_alias=True)
+            last_id = answer.get("transactionId") or answer.get("id") or last_id
+            self.answers[name] = {"success": True, "data": answer, "requestId": str(UUID(int=1))}
+        paid = next(iter(state.transactions.values()))
+        self.callback = callback_payload(paid, event_type="transaction.success", status=Status.SUCCESS)
+        self._fix_ids()
+
+    def _fix_ids(self) -> None:
+        """Replace the random ids: the document of an account is always the same."""
+        names: dict[str, str] = {}
+
+        def fixed(found: re.Match[str]) -> str:
+            number = len(names) + 2
+            text = str(UUID(int=number)) if "-" in found[0] else f"{number:016x}"
+            return names.setdefault(found[0], text)
+
+        text = json.dumps([self.answers, self.callback])
+        self.answers, self.callback = json.loads(_RANDOM.sub(fixed, text))
+
+
+def _body_example(endpoint: Endpoint) -> Json:
+    assert endpoint.body is not None  # noqa: S101 - for the type checkers
+    example: Json = {}
+    for name, part in endpoint.body.model_json_schema()["properties"].items():
+        # What may be null has its example within.
+        for each in (part, *part.get("anyOf", ())):
+            if "examples" in each:
+                example[name] = each["examples"][0]
+    return example

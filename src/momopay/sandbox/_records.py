@@ -1,0 +1,281 @@
+"""What the service remembers and shows, as data: transactions, movements of money, callbacks, requests."""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol
+from uuid import uuid4
+
+
+def json_number(amount: Decimal) -> int | float:
+    """Return the JSON number of an amount: whole shillings without a fraction."""
+    whole = int(amount)
+    return whole if whole == amount else float(amount)
+
+
+def iso(instant: datetime) -> str:
+    """Return ISO 8601 text in UTC with milliseconds."""
+    return f"{instant.isoformat(timespec='milliseconds')[:-6]}Z"
+
+
+class Status(StrEnum):
+    """Every status of the service page, "Transaction" and "Callbacks"."""
+
+    PENDING = "PENDING"
+    PROCESSING = "PROCESSING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    REVERSED = "REVERSED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+class Kind(StrEnum):
+    """The types a transaction is listed under."""
+
+    STK = "STK"
+    B2C = "B2C"
+    WALLET_TOPUP = "WALLET_TOPUP"
+
+
+# REVERSED is no completion: it follows FAILED, which was one.
+COMPLETED = frozenset({Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.EXPIRED})
+_FEE_SHOWN = frozenset({Status.PENDING, Status.SUCCESS})
+
+
+class HasTransactionId(Protocol):
+    """Any record that names a transaction."""
+
+    @property
+    def transaction_id(self) -> str:
+        """The transaction's id."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next status, and how many virtual seconds after the one before."""
+
+    after: float
+    status: Status
+    code: str | None = None
+
+    def due(self, before: datetime) -> datetime:
+        """Return the instant of this step, given that of the one before."""
+        return before + timedelta(seconds=self.after)
+
+
+# The names of these fields are also the format of the state file, see `_store`.
+@dataclass(slots=True)
+class Transaction:
+    """A transaction; `number` is its place in the account's history, `due` the instant of its next step."""
+
+    id: str
+    tenant_id: str
+    number: int
+    kind: Kind
+    amount: Decimal
+    phone: str
+    shortcode: str
+    transaction_type: str
+    created_at: datetime
+    updated_at: datetime
+    reference: str = ""
+    description: str = ""
+    channel_id: str | None = None
+    callback_url: str | None = None
+    fee: Decimal = Decimal(0)
+    status: Status = Status.PENDING
+    result_code: str | None = None
+    result_desc: str | None = None
+    provider_request_id: str | None = None
+    provider_checkout_id: str | None = None
+    receipt: str | None = None
+    plan: list[Step] = field(default_factory=list[Step])
+    due: datetime | None = None
+    callback_mode: str = ""
+    listed_from: datetime | None = None
+    idempotency_key: str | None = None
+    # Planned for this payment; None means that the phone number decides.
+    outcome: str | None = None
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a PIN prompt is open on the phone."""
+        return self.kind is not Kind.B2C and self.status is Status.PENDING
+
+    @property
+    def shown_fee(self) -> Decimal:
+        """The fee as reads, lists and callbacks show it: the actual one while PENDING and on SUCCESS, else 0."""
+        return self.fee if self.status in _FEE_SHOWN else Decimal(0)
+
+    @property
+    def amount_with_fee(self) -> Decimal:
+        """The amount in lists under the switch `list_amount`."""
+        return self.amount + self.shown_fee
+
+
+# Lower case, unlike the other names: these are the sandbox's own and not on the service's wire.
+class MovementKind(StrEnum):
+    """What money moved for."""
+
+    payout = "payout"
+    stk = "stk"
+    top_up = "top_up"
+    fee = "fee"
+    fee_refund = "fee_refund"
+    reversal = "reversal"
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """One committed movement of money (KES): a payout from its acceptance, STK and top-up from success."""
+
+    kind: MovementKind
+    transaction_id: str
+    tenant_id: str
+    reference: str
+    amount: Decimal
+    phone: str
+    at: datetime
+
+
+# The delays before retry attempts 1 to 5, service page, "Callbacks". Virtual seconds, like all others here.
+RETRY_DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0)
+ANSWER_LIMIT = 30.0
+DUPLICATE_AFTER = 1.0
+LATE_AFTER = 300.0
+HELD_AT_MOST = 60.0
+
+
+# The names of these fields are also the format of the state file, see `_store`.
+@dataclass(slots=True)
+class Delivery:
+    """A callback that is not done with; `attempt` 0 is the first delivery, 1 to 5 its retries.
+
+    `due` is None while a POST is under way. A `held` one waits for the account's next callback to overtake it.
+    """
+
+    tenant_id: str
+    transaction_id: str
+    url: str
+    payload: dict[str, object]
+    posts_left: int
+    due: datetime | None = None
+    id: str = field(default_factory=lambda: str(uuid4()))
+    attempt: int = 0
+    duplicates_left: int = 0
+    held: bool = False
+
+    def record(self, result: "PostResult", at: datetime) -> "CallbackRecord":
+        """Return the record of one attempt."""
+        of_what = (self.transaction_id, self.tenant_id, self.url, self.payload)
+        return CallbackRecord(*of_what, self.attempt, at, result.status, result.answer, result.error)
+
+    def next_attempt(self, result: "PostResult", at: datetime) -> datetime | None:
+        """Count one attempt made at `at`; return when the next one is due, or None when delivery is over."""
+        if is_acknowledged(result.status):
+            if not self.duplicates_left:
+                return None
+            self.duplicates_left -= 1
+            return at + timedelta(seconds=DUPLICATE_AFTER)
+        self.posts_left -= 1
+        if not self.posts_left:
+            return None
+        # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added here.
+        delay = RETRY_DELAYS[self.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
+        self.attempt += 1
+        return at + timedelta(seconds=delay)
+
+
+@dataclass(frozen=True, slots=True)
+class PostResult:
+    """The result of one POST: an answer's status and the beginning of its body, or an error."""
+
+    status: int | None = None
+    answer: str = ""
+    error: str | None = None
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackRecord:
+    """One delivery as it happened: where, what, which attempt, when, and the answer's status or the error."""
+
+    transaction_id: str
+    tenant_id: str
+    url: str
+    payload: Mapping[str, object]
+    attempt: int
+    at: datetime
+    status: int | None = None
+    answer: str = ""
+    error: str | None = None
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the answer was a 2xx."""
+        return is_acknowledged(self.status)
+
+
+def is_acknowledged(status: int | None) -> bool:
+    """Return whether the status of an answer is a 2xx."""
+    return status is not None and 200 <= status < 300  # noqa: PLR2004 - 2xx
+
+
+# Enough for any test, and a bound on the memory of a load run that goes on for hours.
+KEPT = 100_000
+
+
+@dataclass(slots=True)
+class ReceivedRequest:
+    """One request: `path` is relative to /v1 and as sent; `status` is None when no status line went back.
+
+    `key` is the API key as it may be shown, `tenant_id` the account of a `pk_test_` key. The first ever has number 1.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    at: datetime
+    body: bytes = b""
+    status: int | None = None
+    key: str = ""
+    tenant_id: str | None = None
+    number: int = 0
+
+    # Bytes are kept, because a test may want to see exactly what was sent; most want this.
+    @property
+    def json(self) -> object:
+        """The body as JSON, or None where it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+@dataclass(slots=True)
+class RequestLog:
+    """The newest requests, oldest first; `version` grows with every change."""
+
+    entries: deque[ReceivedRequest] = field(default_factory=lambda: deque[ReceivedRequest](maxlen=KEPT))
+    total: int = 0
+    version: int = 0
+
+    def add(self, request: ReceivedRequest) -> None:
+        """Add a request as soon as its head was read."""
+        self.entries.append(request)
+        self.total += 1
+        self.version += 1
+        request.number = self.total
+
+    def set_status(self, request: ReceivedRequest, status: int) -> None:
+        """Set the status that went back."""
+        request.status = status
+        self.version += 1

@@ -1,0 +1,183 @@
+"""The OpenAPI document is that of an account's switches, and every answer is the one described.
+
+schemathesis makes the requests, with all of its checks; MOMOPAY_CONTRACT_EXAMPLES widens it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from momopay.sandbox import Sandbox, Switches
+from momopay.sandbox._endpoints import ENDPOINTS
+from sandbox.kit import KEY, client
+
+EXAMPLES = os.environ.get("MOMOPAY_CONTRACT_EXAMPLES", "10")
+PROFILES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "snake": {
+        "naming": "snake_case",
+        "created_status": 201,
+        "delete_answer": "empty",
+        "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
+        "transaction_not_found_status": 400,
+    },
+    "lists": {
+        "list_phone": "masked",
+        "list_amount": "with_fee",
+        "list_type": "lower",
+        "list_times": "local",
+        "created_status": 202,
+    },
+    "strict": {
+        "strict_fields": True,
+        "strict_callback_urls": True,
+        "cancel_ends_as": "FAILED",
+        "expired_reads_as": "FAILED",
+        "immutable_channel_fields": "ignore",
+    },
+}
+# Which ids there are, no schema can say: a well-formed one that is unknown is refused with 400 even so.
+UNKNOWN_ID = {"CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"}
+
+
+def document(sandbox: Sandbox, key: str = KEY) -> Any:
+    with client(sandbox.url, key) as api:
+        return api.get("/openapi.json").json()
+
+
+def set_switches(sandbox: Sandbox, switches: dict[str, Any], key: str = KEY) -> None:
+    for name, value in switches.items():
+        setattr(sandbox.account(key).switches, name, value)
+
+
+def contradictions(sandbox: Sandbox, folder: Path, profile: str, *options: str) -> list[str]:
+    """Return what schemathesis finds, with all of its checks."""
+    pytest.importorskip("schemathesis")
+    set_switches(sandbox, {**PROFILES[profile], "health_rule": False})
+    described = document(sandbox)
+    # Else a missing key, which schemathesis adds to every call, counts as wrong data.
+    del described["security"]
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            del operation["security"]
+    (folder / "openapi.json").write_text(json.dumps(described))
+    command = [sys.executable, "-m", "schemathesis.cli", "run", "openapi.json", "--url", sandbox.url, *options]
+    command += ["--auth", f"{KEY}:", "--checks", "all", "--seed", "1", "--continue-on-failure"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert f"Tested: {len(ENDPOINTS)}" in ran.stdout, ran.stdout + ran.stderr
+    return [part for part in ran.stdout.split("Test Case ID: ")[1:] if not any(code in part for code in UNKNOWN_ID)]
+
+
+@pytest.mark.parametrize("profile", ["default", "snake"])
+def test_every_answer_is_the_one_described(sandbox: Sandbox, tmp_path: Path, profile: str) -> None:
+    assert contradictions(sandbox, tmp_path, profile, "--max-examples", "2", "--phases", "examples,fuzzing") == []
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("profile", PROFILES)
+def test_many_answers_are_those_described(sandbox: Sandbox, tmp_path: Path, profile: str) -> None:
+    assert contradictions(sandbox, tmp_path, profile, "--max-examples", EXAMPLES) == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_document_is_that_of_the_switches(sandbox: Sandbox, profile: str) -> None:
+    set_switches(sandbox, PROFILES[profile])
+    switches, described = sandbox.account(KEY).switches, document(sandbox)
+    schemas, paths = described["components"]["schemas"], described["paths"]
+    item = schemas["TransactionItem"]["properties"]
+    created = paths["/v1/payments/stk"]["post"]["responses"]
+    assert min(created) == str(switches.created_status)
+    assert ("TransactionRead" in schemas) == (switches.naming == "camelCase")
+    assert ("transactionFee" in item) == (switches.naming == "camelCase")
+    assert ("*" in item["phone"]["pattern"]) == (switches.list_phone == "masked")
+    assert ("format" in item["createdAt"]) == (switches.list_times == "utc")
+    assert ("callbackUrl" in schemas["StkBody"]["required"]) == switches.strict_fields
+    removed = paths["/v1/payment-wallet/channels/{id}"]["delete"]["responses"]
+    assert ("204" in removed) == (switches.delete_answer == "empty")
+    unknown = paths["/v1/transactions/{id}"]["get"]["responses"][str(switches.transaction_not_found_status)]
+    assert "TRANSACTION_NOT_FOUND" in unknown["description"]
+    with client(sandbox.base_url) as api:
+        body = paths["/v1/payments/stk"]["post"]["requestBody"]["content"]["application/json"]["example"]
+        sent = api.post("/payments/stk", json=body)
+        example = created[min(created)]["content"]["application/json"]["example"]
+        assert (sent.status_code, set(sent.json()["data"])) == (switches.created_status, set(example["data"]))
+
+
+def test_whose_document_it_is(sandbox: Sandbox) -> None:
+    def naming(query: str = "", key: str | None = None) -> str:
+        auth = None if key is None else (key, "")
+        answer = httpx.get(f"{sandbox.url}/openapi.json{query}", auth=auth, trust_env=False)
+        return "snake" if "SnakeTransactionRead" in answer.text else str(answer.status_code)
+
+    set_switches(sandbox, {"naming": "snake_case"}, "pk_test_snake")
+    sandbox.account("pk_test_camel")
+    assert naming(f"?account={sandbox.account('pk_test_snake').tenant_id}") == "snake"
+    assert (naming("?account=pk_test_snake"), naming(key="pk_test_snake")) == ("snake", "snake")
+    assert (naming("?account=pk_test_camel"), naming("?account=nobody")) == ("200", "404")
+    # The accounts differ: that of a fresh one.
+    assert naming() == "200"
+    with Sandbox(speed=0) as alone:
+        set_switches(alone, {"naming": "snake_case"}, "pk_test_only")
+        assert "SnakeTransactionRead" in httpx.get(f"{alone.url}/openapi.json", trust_env=False).text
+
+
+def test_what_generators_of_clients_need(sandbox: Sandbox) -> None:
+    described = document(sandbox)
+    assert described["servers"][0]["url"] == sandbox.url
+    assert described["info"]["version"] == "1.0"
+    assert described["components"]["securitySchemes"]["apiKey"]["scheme"] == "basic"
+    operations = [each for methods in described["paths"].values() for each in methods.values()]
+    assert len({each["operationId"] for each in operations}) == len(ENDPOINTS) == 11
+    assert {tag for each in operations for tag in each["tags"]} == {tag["name"] for tag in described["tags"]}
+    for each in operations:
+        # One schema a body, by name: what is described in place gets a name that nobody knows.
+        for content in (each.get("requestBody", {}), *each["responses"].values()):
+            for media in content.get("content", {}).values():
+                assert set(media["schema"]) == {"$ref"}
+                assert "example" in media or "examples" in media
+    for name, schema in described["components"]["schemas"].items():
+        assert not {"anyOf", "oneOf", "allOf"} & set(schema), name
+        if not name.endswith("Body"):
+            # Every field of an answer is always there, constants included.
+            assert schema.get("required", []) == list(schema.get("properties", [])), name
+    defaults = [line for line in json.dumps(described, indent=1).splitlines() if '"default":' in line]
+    assert [line.strip() for line in defaults] == ['"default": 20']
+
+
+def test_every_documented_error_has_an_example(sandbox: Sandbox) -> None:
+    responses = document(sandbox)["paths"]["/v1/payments/stk"]["post"]["responses"]
+    codes = {
+        (int(status), code)
+        for status, response in responses.items()
+        for code in response["content"]["application/json"].get("examples", {})
+    }
+    assert codes >= {
+        (400, "INVALID_PHONE"),
+        (400, "NO_PAYMENT_CHANNELS"),
+        (400, "NO_DEFAULT_CHANNEL"),
+        (400, "CHANNEL_NOT_FOUND"),
+        (401, "INVALID_API_KEY"),
+        (402, "INSUFFICIENT_SERVICE_BALANCE"),
+        (429, "RATE_LIMIT_EXCEEDED"),
+        (429, "STK_TEMP_BANNED"),
+        (429, "TRANSACTION_HEALTH_BLOCKED"),
+    }
+    for endpoint in ENDPOINTS:
+        assert {status for _, status in endpoint.errors_under(Switches())} <= {400, 401, 402, 403, 404, 409, 413, 429}
+
+
+def test_a_405_names_every_method_of_the_path(api: httpx.Client) -> None:
+    for path, allowed in (
+        ("/payments/stk", "POST"),
+        ("/payment-wallet/channels", "GET, POST"),
+        ("/payment-wallet/channels/x", "GET, PATCH, DELETE"),
+    ):
+        answer = api.put(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+        assert answer.json()["error"]["code"] == "METHOD_NOT_ALLOWED"
