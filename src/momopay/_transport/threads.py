@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 
 # Seconds that a cancelled caller waits for the work. A commit takes milliseconds, and a caller that left one behind
@@ -48,6 +49,11 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
     if errors:
         raise errors[0]
     return results[0]
+
+
+def in_event_loop(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await something in the event loop that `in_thread` was called in, from its thread; return the result."""
+    return anyio.from_thread.run(start)
 
 
 async def finish_in_thread(work: Callable[[], object]) -> None:

@@ -32,13 +32,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeGuard
 
-from anyio import from_thread
-
 from momopay._core import handlers
 from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import raise_if_awaitable, trace_of
 from momopay._transport.clock import now
-from momopay._transport.threads import entered_in_thread, in_thread
+from momopay._transport.threads import entered_in_thread, in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.client import AsyncClient, Client
 from momopay.errors import ConfigurationError, ForgedCallbackError, InvalidCallbackError, MomoPayError
@@ -208,7 +206,7 @@ class CallbackReceiver:
     def _confirm(self, callback: Callback) -> None:
         """Compare a callback with the service's own record, if there is a client; for a thread that may block."""
         if isinstance(self._client, AsyncClient):
-            from_thread.run(self._client.transactions.confirm, callback)
+            in_event_loop(partial(self._client.transactions.confirm, callback))
         elif self._client is not None:
             self._client.transactions.confirm(callback)
 

@@ -68,7 +68,7 @@ from momopay.journal.schema import (
     update_one,
 )
 from momopay.journal.watermark import Watermark
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import TransactionStatus, has_settled
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -194,6 +194,15 @@ _REPORT: Final[Mapping[Stage, Update]] = {
 _PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 _ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
 _DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
+_SELECT_OTHERS: Final = (
+    select(_of.transaction_id)
+    .join(payments, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
+    .where(
+        IN_ACCOUNT,
+        _row.wire_reference == bindparam("the_wire_reference"),
+        or_(_row.kind != bindparam("the_kind"), _row.reference != bindparam("the_reference")),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -293,9 +302,9 @@ class Store:
 
     def others(self, entry: JournalEntry) -> frozenset[str]:
         """Return the transactions with the entry's reference that the journal knows to be of other payments."""
-        sharing = self.by_wire_reference(entry.wire_reference)
-        others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
-        return frozenset(identity for each in others for identity in each.transaction_ids)
+        values = self._values(entry.kind, entry.reference, the_wire_reference=entry.wire_reference)
+        with self.database.connection() as connection:
+            return frozenset(connection.execute(_SELECT_OTHERS, values).scalars())
 
     def select(self, *where: Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
@@ -493,6 +502,9 @@ class Store:
         values = self._values(entry.kind, entry.reference, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in _REPORTED if name != "learned_at_service"}
         values |= {"new_clock_offset": clock_offset, "new_learned_at_service": report.service_time}
+        # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
+        if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
+            values["new_unhandled_since"] = None
         with self.database.transaction() as connection:
             connection.execute(_LOCK, values)
             before = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
@@ -535,7 +547,7 @@ class Store:
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
             ahead = timedelta(seconds=entry.clock_offset or 0.0)
             sent_at = min(sent_at, report.created_at + ahead)
-        columns: dict[str, Any] = dict.fromkeys(each.name for each in transactions.c)
+        columns: dict[str, object] = dict.fromkeys(each.name for each in transactions.c)
         columns |= {"account": self.account, "kind": entry.kind, "reference": entry.reference}
         columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
         columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
