@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         Callback as Callback,
         CallbackTransaction as CallbackTransaction,
     )
-    from momopay.models.channels import PaymentChannel as PaymentChannel
+    from momopay.models.account import PaymentChannel as PaymentChannel
     from momopay.models.enums import (
         ChannelType as ChannelType,
         EventType as EventType,
@@ -101,17 +101,17 @@ if TYPE_CHECKING:
         TransactionStatus as TransactionStatus,
         TransactionType as TransactionType,
     )
-    from momopay.models.payouts import Payout as Payout
+    from momopay.models.transactions import Payout as Payout
     from momopay.models.records import ResponseInfo as ResponseInfo
-    from momopay.models.request_base import UNSET as UNSET
-    from momopay.models.stk import StkTransaction as StkTransaction
+    from momopay.models.requests import UNSET as UNSET
+    from momopay.models.transactions import StkTransaction as StkTransaction
     from momopay.models.transactions import (
         Transaction as Transaction,
         TransactionOverview as TransactionOverview,
         TransactionPage as TransactionPage,
         TransactionSummary as TransactionSummary,
     )
-    from momopay.models.wallet import (
+    from momopay.models.account import (
         TopUp as TopUp,
         WalletBalance as WalletBalance,
     )
@@ -167,14 +167,13 @@ else:
         "journal": "EntryKind Journal JournalCheck JournalEntry JournalState JournalTransaction ReconcilingClient",
         "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
         "models.callbacks": "Callback CallbackTransaction",
-        "models.channels": "PaymentChannel",
         "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
-        "models.payouts": "Payout",
         "models.records": "ResponseInfo",
-        "models.request_base": "UNSET",
-        "models.stk": "StkTransaction",
-        "models.transactions": "Transaction TransactionOverview TransactionPage TransactionSummary",
-        "models.wallet": "TopUp WalletBalance",
+        "models.requests": "UNSET",
+        "models.transactions": """
+            Payout StkTransaction Transaction TransactionOverview TransactionPage TransactionSummary
+        """,
+        "models.account": "PaymentChannel TopUp WalletBalance",
         "phones": "normalise_phone",
         "resources.channels": "Channels",
         "durable.day_report": "BookedOrder DayReport Difference",

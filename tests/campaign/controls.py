@@ -29,7 +29,7 @@ from momopay.journal.lease import Lease
 from momopay.journal.payments import Payments
 from momopay.journal.rules import Cause, Step
 from momopay.journal.sqlite import SqliteDatabase
-from momopay.models.matching import RequestedPayment
+from momopay.models.requests import RequestedPayment
 from momopay.resources import known_payout, pay_once, payouts, reconcile, release
 from momopay.resources.known_payout import KnownPayout
 from momopay.resources.pay_once import PayOnce

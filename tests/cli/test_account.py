@@ -19,7 +19,7 @@ def test_the_balance(momopay: Shell, account: Account) -> None:
 def test_the_channels(momopay: Shell, account: Account) -> None:
     shown = momopay("channels")
     assert (shown.code, shown.err) == (0, "")
-    assert "Sandbox Paybill (default)" in shown.out
+    assert "yes" in shown.out
     assert account.channels[0].id in shown.out
     (channel,) = momopay("channels", "--json").json["items"]
     assert (channel["type"], channel["shortcode"], channel["is_default"]) == ("PAYBILL", "600100", True)

@@ -71,7 +71,7 @@ def test_the_shell_completes_commands_and_options(tmp_path: Path, momopay: Shell
         eval "$(momopay --show-completion bash)"
         complete -p momopay | grep -q _momopay_completion || exit 1
         COMP_WORDS=(momopay transactions w) COMP_CWORD=2; _momopay_completion momopay; echo "${COMPREPLY[@]}"
-        COMP_WORDS=(momopay stk --am) COMP_CWORD=2; _momopay_completion momopay; echo "${COMPREPLY[@]}"
+        COMP_WORDS=(momopay collect --am) COMP_CWORD=2; _momopay_completion momopay; echo "${COMPREPLY[@]}"
     """
     environment = momopay.environment() | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(
@@ -137,7 +137,7 @@ def test_no_command_shows_a_key_or_a_whole_phone(
     momopay: Shell, payroll: PayrollShell, key: str, sandbox: Sandbox
 ) -> None:
     payroll.write(2)
-    prompt = momopay("stk", "--amount", "5", "--phone", PHONE, "--reference", PHONE, "--json")
+    prompt = momopay("collect", PHONE, "--amount", "5", "--phone", PHONE, "--no-journal", "--json")
     made = prompt.json["transaction_id"]
     sandbox.advance(120)
     shown = [prompt.out]
@@ -145,8 +145,9 @@ def test_no_command_shows_a_key_or_a_whole_phone(
         ("doctor",),
         ("balance",),
         ("channels",),
-        ("stk", "--amount", "5", "--phone", PHONE, "--reference", PHONE),
-        ("stk", "--amount", "5", "--phone", "07x" + PHONE),
+        ("collect", PHONE, "--amount", "5", "--phone", PHONE, *payroll.journal),
+        ("collect", "--amount", "5", "--phone", "07x" + PHONE, "--no-journal"),
+        ("journal", "show", PHONE, *payroll.journal),
         ("transactions", "list"),
         ("transactions", "list", "--all"),
         ("transactions", "get", made),
@@ -154,7 +155,7 @@ def test_no_command_shows_a_key_or_a_whole_phone(
         ("transactions", "wait", made),
         payroll.command("--dry-run"),
         payroll.command("--yes"),
-        ("payouts", "status", *payroll.journal, "--file", str(payroll.file)),
+        ("payouts", "status", *payroll.journal),
         ("callback", "send", "success", "--to", "http://127.0.0.1:1/x", "--phone", PHONE),
     ):
         for form in ([], ["--json"]):

@@ -25,6 +25,7 @@ def test_an_error_names_its_remedy(momopay: Shell, sandbox: Sandbox, no_backoff:
 
 
 def test_an_error_as_json(momopay: Shell) -> None:
+<<<<<<< HEAD
     for arguments in (("balance", "--json"), ("--json", "balance")):
         refused = momopay(*arguments, MOMOPAY_API_KEY="pk_test_")
         assert (refused.code, refused.out) == (3, "")
@@ -32,11 +33,20 @@ def test_an_error_as_json(momopay: Shell) -> None:
         assert error.pop("request_id")
         assert "account console" in error.pop("remedy")
         assert "pk_test_" not in error.pop("message")
+=======
+    for arguments in (("transactions", "get", "nonsense", "--json"), ("--json", "transactions", "get", "nonsense")):
+        refused = momopay(*arguments)
+        assert (refused.code, refused.out) == (1, "")
+        error = json.loads(refused.err)
+        assert error.pop("request_id")
+        assert "same account" in error.pop("remedy")
+        assert error.pop("message").startswith("TRANSACTION_NOT_FOUND")
+>>>>>>> w-cli
         assert error == {
-            "error": "InvalidApiKeyError",
-            "code": "INVALID_API_KEY",
+            "error": "TransactionNotFoundError",
+            "code": "TRANSACTION_NOT_FOUND",
             "may_have_executed": False,
-            "exit_code": 3,
+            "exit_code": 1,
         }
 
 
@@ -60,7 +70,9 @@ def test_a_bug_is_reported_without_secrets_and_traced_when_asked() -> None:
 
 
 def test_ctrl_c_exits_130_and_says_how_to_go_on(momopay: Shell, sandbox: Sandbox) -> None:
-    started = momopay.start("stk", "--amount", "5", "--phone", PHONE, "--wait", "--every", "0.1", "--json")
+    started = momopay.start(
+        "collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--wait", "--every", "0.1", "--json"
+    )
     until(lambda: len(sandbox.requests) > 1, "it waits for the prompt that it sent")
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=LONGEST)

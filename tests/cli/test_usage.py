@@ -13,13 +13,16 @@ from momopay.sandbox import Sandbox
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("stk --amount 10.005 --phone 0712345678", "--amount: 10.005 has three decimals; KES has two"),
-        ("stk --amount 1,000 --phone 0712345678", "--amount: must be an amount in KES, such as 100 or 99.50"),
-        ("stk --phone 0712345678", "Missing option '--amount'"),
-        ("stk --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
-        ("stk --amount 1 --phone 0712345678 --reference 1234567890123", "--reference: "),
-        ("stk --amount 1 --phone 0712345678 --description 12345678901234", "--description: "),
-        ("stk --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
+        ("collect --no-journal --amount 10.005 --phone 0712345678", "--amount: 10.005 has three decimals; KES has two"),
+        (
+            "collect --no-journal --amount 1,000 --phone 0712345678",
+            "--amount: must be an amount in KES, such as 100 or 99.50",
+        ),
+        ("collect --phone 0712345678", "Missing option '--amount'"),
+        ("collect --no-journal --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
+        ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "REFERENCE: "),
+        ("collect --no-journal --amount 1 --phone 0712345678 --description 12345678901234", "--description: "),
+        ("collect --no-journal --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
         ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
         ("transactions list --min 5 --max 1.001", "--max: 1.001 has three decimals"),
         ("callback send gone --to http://127.0.0.1:1/x", "END: 'gone' is not one of"),
@@ -40,7 +43,9 @@ from momopay.sandbox import Sandbox
         ("callback send success --to http://127.0.0.1:1/x --amount 1e400", "--amount: must be at least KES 1"),
         ("listen --forward-to http://[::1", "--forward-to must be a URL"),
         ("probe --against none.toml", "--against: file 'none.toml' does not exist"),
-        ("transactions list --type STX", "--type: no type is called STX"),
+        ("collect INV-1 --amount 1 --phone 0712345678", "an order is collected once by its REFERENCE and a journal"),
+        ("payouts status", "no journal"),
+        ("transactions list --type STX", "--type: there is no STX"),
     ],
 )
 def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: str, message: str) -> None:
@@ -72,8 +77,10 @@ def test_a_group_alone_shows_its_help(momopay: Shell, arguments: str) -> None:
     assert "Error" not in shown.err
 
 
-@pytest.mark.parametrize("arguments", [("stk", "--phone", PHONE, "--json"), ("--json", "stk", "--phone", PHONE)])
+@pytest.mark.parametrize(
+    "arguments", [("collect", "--phone", PHONE, "--json"), ("--json", "collect", "--phone", PHONE)]
+)
 def test_a_wrong_argument_as_json(momopay: Shell, arguments: tuple[str, ...]) -> None:
     error = json.loads(momopay(*arguments).err)
     assert (error["exit_code"], error["message"]) == (2, "Missing option '--amount'.")
-    assert error["remedy"] == "`momopay stk --help` shows how it is used"
+    assert error["remedy"] == "`momopay collect --help` shows how it is used"

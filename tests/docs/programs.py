@@ -11,9 +11,10 @@ from pathlib import Path
 
 from docs.blocks import ROOT, Block, blocks_in
 
-PROVIDED = ("account", "asgi_served", "key", "sandbox", "until", "wsgi_served")
+PROVIDED = ("account", "asgi_served", "key", "let_leases_end", "sandbox", "until", "wsgi_served")
 """The names that `pages.run_page` provides."""
 PROVIDED_SOURCE = """\
+from docs.pages import let_leases_end as let_leases_end
 from momopay.sandbox import Account, Sandbox
 from patience import until as until
 from served import asgi_served as asgi_served, wsgi_served as wsgi_served

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from drivers import Driver
 from journal.kit import PHONE, execute
-from momopay import EntryKind, Journal, JournalEntry
+from momopay import EntryKind, Journal, JournalEntry, SweepReport, Transaction
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from virtual import envelope
 
@@ -156,3 +157,27 @@ def page(items: Sequence[Any], more: str | None = None) -> dict[str, Any]:
     """Make a page of the list."""
     overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
     return envelope({"items": items, "overview": overview, "nextCursor": more})
+
+
+# Sweeps
+
+
+class Handler:
+    """Remembers what it was called with, and raises what it is given first."""
+
+    def __init__(self, *troubles: BaseException) -> None:
+        self.ends: list[tuple[str | None, str]] = []
+        self.transactions: list[Transaction] = []
+        self._troubles = list(troubles)
+
+    def __call__(self, transaction: Transaction) -> None:
+        if self._troubles:
+            raise self._troubles.pop(0)
+        self.transactions.append(transaction)
+        self.ends.append((transaction.account_reference, str(transaction.status)))
+
+
+def swept(sdk: Driver, journal: Journal, handler: Any = None) -> SweepReport:
+    """Make one pass over all that has not ended."""
+    report: SweepReport = sdk(lambda client: client.transactions.sweep(journal=journal, handler=handler))
+    return report

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event
 
@@ -27,13 +27,10 @@ from momopay import (
     TransactionStatus,
     parse_callback,
 )
-from momopay.journal.evidence import Report
+from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
 from momopay.journal.lease import Lease
-from momopay.journal.store import Draft, Store
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
+from momopay.journal.store import Store
 
 T = TypeVar("T")
 PHONE = "254712345678"
@@ -242,7 +239,7 @@ def callback(reference: str = "r", identity: str = "the-id", status: str = "SUCC
 # Behind the journal's back
 
 
-def execute(journal: Journal, statement: str) -> list[Row[Any]]:
+def execute(journal: Journal, statement: str) -> list[Any]:
     """Execute a statement in the journal's database; return the rows that it yields."""
     with store_of(journal).database.connection() as connection:
         result = connection.exec_driver_sql(statement)

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
 import pytest
-from momopay.journal.identity import KeyIdentity
 
-from journal.kit import before_each, execute, in_threads
-from momopay import ConfigurationError, Journal
-from momopay.journal.journal import accounts_of
+from journal.kit import before_each, execute, in_threads, store_of
+from momopay import ConfigurationError, Journal, JournalError
+from momopay.journal.accounts import Accounts
+from momopay.journal.evidence import KeyIdentity
 
 HERE = KeyIdentity(mode="live", host="api.example", key="a")
 OTHER_KEY = replace(HERE, key="b")
 
 
-@contextmanager
-def statements(journal: Journal) -> Generator[list[str]]:
-    """Yield what the journal executes in the context."""
-    seen: list[str] = []
-
-    with before_each(seen.append, journal._database._own.database.engine):
-        yield seen
+def accounts_of(journal: Journal) -> Accounts:
+    return store_of(journal).accounts
 
 
-def test_the_first_use_binds(journal: Journal, url: str) -> None:
-    accounts_of(journal).check(HERE)
-    accounts_of(journal).check(OTHER_KEY)
+def check(journal: Journal, identity: KeyIdentity = HERE) -> bool:
+    """Return whether the tenant of a key is known; bind the namespace if it is new."""
+    with store_of(journal).database.connection() as connection:
+        return accounts_of(journal).check(connection, identity)
+
+
+@pytest.mark.both_databases
+def test_the_first_use_binds_mode_and_host(journal: Journal, url: str) -> None:
+    check(journal)
+    check(journal, OTHER_KEY)
     with Journal(url) as later:
-        accounts_of(later).check(HERE)
-        for other, named in [(replace(HERE, mode="test"), "'live'"), (replace(HERE, host="h"), "'api.example'")]:
+        check(later)
+        for other, named in [
+            (replace(HERE, mode="test"), "'live'.*'test'"),
+            (replace(HERE, host="h"), "'api.example'.*'h'"),
+        ]:
             for _ in range(2):
                 with pytest.raises(ConfigurationError, match=named):
-                    accounts_of(later).check(other)
+                    check(later, other)
 
 
 @pytest.mark.both_databases
@@ -45,7 +48,7 @@ def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
     def use(mode: Literal["live", "test"]) -> bool:
         with Journal(url) as other:
             try:
-                accounts_of(other).check(replace(HERE, mode=mode))
+                check(other, replace(HERE, mode=mode))
             except ConfigurationError:
                 return False
         return True
@@ -56,78 +59,102 @@ def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
 
 
 def test_each_name_has_an_account_of_its_own(journal: Journal, url: str) -> None:
-    accounts_of(journal).check(HERE)
+    check(journal)
     with Journal(url, account="shop 2") as other:
-        accounts_of(other).check(replace(HERE, mode="test"))
+        check(other, replace(HERE, mode="test"))
         assert accounts_of(other).learn(replace(HERE, mode="test"), "t2")
     assert accounts_of(journal).learn(HERE, "t1")
 
 
-@pytest.mark.parametrize("account", ["", " ", None, 1])
-def test_an_account_needs_a_name(url: str, account: str) -> None:
-    with pytest.raises(ConfigurationError, match="account"):
-        Journal(url, account=account)
+def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journal, url: str) -> None:
+    assert not check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    assert check(journal)
+    with Journal(url) as later:
+        assert check(later), "another process knows it too"
+        assert not check(later, OTHER_KEY)
+        assert accounts_of(later).learn(OTHER_KEY, "ours")
+        assert check(later, OTHER_KEY)
+
+
+def test_a_key_whose_tenant_no_answer_shows_is_asked_once_in_a_process(journal: Journal, url: str) -> None:
+    for nothing in (None, ""):
+        with Journal(url) as process:
+            assert not check(process)
+            assert accounts_of(process).learn(HERE, nothing)
+            assert check(process)
+            assert accounts_of(process).learn(HERE, "ours"), "the first payment shows it"
+        execute(journal, "DELETE FROM momopay_keys")
 
 
 def test_what_was_checked_costs_no_statement(journal: Journal) -> None:
-    accounts = accounts_of(journal)
-    accounts.check(HERE)
-    assert accounts.learn(HERE, "t")
-    with statements(journal) as executed:
-        accounts.check(HERE)
-        assert accounts.learn(HERE, "t")
-    assert executed == []
-    assert accounts.learn(OTHER_KEY, "t")
+    check(journal)
+    assert accounts_of(journal).learn(HERE, "t")
+    seen: list[str] = []
+    with store_of(journal).database.connection() as connection, before_each(seen.append, journal):
+        assert accounts_of(journal).check(connection, HERE)
+        assert accounts_of(journal).learn(HERE, "t")
+        assert accounts_of(journal).knows(HERE, "t")
+        assert accounts_of(journal).knows(HERE, None)
+        assert not accounts_of(journal).knows(HERE, "another")
+        assert not accounts_of(journal).knows(OTHER_KEY, "t")
+    assert seen == []
 
 
+@pytest.mark.both_databases
 def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(journal: Journal, url: str) -> None:
-    accounts = accounts_of(journal)
-    accounts.check(HERE)
-    assert accounts.learn(HERE, "ours")
-    accounts.check(OTHER_KEY)
-    assert not accounts.learn(OTHER_KEY, "theirs")
+    check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    check(journal, OTHER_KEY)
+    assert not accounts_of(journal).learn(OTHER_KEY, "theirs")
     with Journal(url) as later:
-        for each in (accounts, accounts_of(later)):
+        for each in (journal, later):
             with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
-                each.check(OTHER_KEY)
-            each.check(HERE)
-            assert each.learn(HERE, "ours")
+                check(each, OTHER_KEY)
+            assert check(each)
+            assert accounts_of(each).learn(HERE, "ours")
 
 
 def test_a_key_whose_tenant_changes_is_refused(journal: Journal) -> None:
-    accounts = accounts_of(journal)
-    accounts.check(HERE)
-    assert accounts.learn(HERE, "ours")
-    assert not accounts.learn(HERE, "theirs")
+    check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    assert not accounts_of(journal).learn(HERE, "theirs")
     with pytest.raises(ConfigurationError, match="theirs"):
-        accounts.check(HERE)
+        check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    assert check(journal)
 
 
-def test_another_process_learns_what_one_has_seen(journal: Journal, url: str) -> None:
-    """What a process remembers does not outlive what another one learned."""
-    with Journal(url) as other:
-        for each in (journal, other):
-            accounts_of(each).check(HERE)
-        assert accounts_of(other).learn(OTHER_KEY, "ours")
-        assert not accounts_of(journal).learn(HERE, "theirs")
-        with pytest.raises(ConfigurationError):
-            accounts_of(journal).check(HERE)
+def test_what_a_process_remembers_does_not_outlive_what_another_one_learned(journal: Journal, other: Journal) -> None:
+    for each in (journal, other):
+        check(each)
+    assert accounts_of(other).learn(OTHER_KEY, "ours")
+    assert not accounts_of(journal).learn(HERE, "theirs")
+    with pytest.raises(ConfigurationError):
+        check(journal)
 
 
 def test_no_key_is_kept(journal: Journal) -> None:
     identity = KeyIdentity.of("pk_live_secret", "https://api.example/v1")
-    accounts_of(journal).check(identity)
+    assert journal.check().mode is None
+    check(journal, identity)
     accounts_of(journal).learn(identity, "t")
-    with journal._database.connection() as connection:
-        (row,) = connection.exec_driver_sql("SELECT * FROM momopay_keys")
-        bound = connection.exec_driver_sql("SELECT account, mode, host, tenant_id FROM momopay_accounts").one()
-    assert "secret" not in str(row)
-    assert tuple(bound) == ("default", "live", "api.example", "t")
+    assert "secret" not in str(execute(journal, "SELECT * FROM momopay_keys"))
+    checked = journal.check()
+    assert (checked.account, checked.mode, checked.host, checked.tenant_id) == ("default", "live", "api.example", "t")
 
 
-@pytest.mark.both_databases
 def test_a_namespace_that_vanishes_is_bound_anew(journal: Journal, url: str) -> None:
-    accounts_of(journal).check(HERE)
+    check(journal)
     execute(journal, "DELETE FROM momopay_accounts")
     with Journal(url) as later:
-        accounts_of(later).check(replace(HERE, mode="test"))
+        check(later, replace(HERE, mode="test"))
+
+
+def test_a_database_that_neither_takes_an_account_nor_shows_one_is_an_error(journal: Journal) -> None:
+    journal.get("r")
+    if "sqlite" not in repr(journal):
+        pytest.skip("SQLite has the shorter trigger")
+    execute(journal, "CREATE TRIGGER lost BEFORE INSERT ON momopay_accounts BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(JournalError, match="neither took the account"):
+        check(journal)

@@ -1,26 +1,56 @@
-"""The database as a process uses it: its errors show no secret, and a forked child opens it anew."""
+"""The database as a process uses it: bounded waits, connections, errors that show no secret, and forks."""
 
 from __future__ import annotations
 
-import multiprocessing
+import gc
 import os
 import pickle
-import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from traceback import walk_tb
+from types import FrameType
+from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from journal.forking import forks, in_a_fork
-from journal.kit import PHONE, TESTS, begin, execute, found, lease_of, put, record
-from momopay import ConfigurationError, Journal, JournalError, JournalState, RequestValidationError
+from journal.kit import (
+    ACCEPTED,
+    NOT_SENT,
+    PHONE,
+    SENDING,
+    UNKNOWN,
+    begin,
+    engine_of,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    lease_of,
+    put,
+    record,
+    store_of,
+)
+from momopay import ConfigurationError, Journal, JournalError
+from momopay.journal.database import LONGEST_WAIT, ConnectionStack, Database, bounded, is_over, seconds_left
 from test_redaction import shown
 
-pytestmark = pytest.mark.both_databases
+BOUND = 0.2
+"""Seconds for which the tests wait."""
+MUCH = 8.0
+"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
+CONNECTIONS = 15
+
+
+def database_of(journal: Journal) -> Database:
+    return store_of(journal).database
 
 
 def everything(error: BaseException | None) -> Iterator[BaseException]:
@@ -29,13 +59,169 @@ def everything(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+# Bounds
+
+
+def test_the_shortest_bound_of_a_thread_counts() -> None:
+    assert seconds_left() == LONGEST_WAIT
+    with bounded(50), bounded(100):
+        assert 49 < seconds_left() <= 50
+        with bounded(10):
+            assert 9 < seconds_left() <= 10
+            assert in_threads(1, seconds_left) == [LONGEST_WAIT]
+        assert seconds_left() > 49
+    assert seconds_left() == LONGEST_WAIT
+
+
+@pytest.mark.both_databases
+def test_nothing_begins_after_the_bound(journal: Journal) -> None:
+    journal.get("r")
+    with bounded(0):
+        assert is_over()
+        with pytest.raises(JournalError, match="in time"):
+            journal.get("r")
+        with pytest.raises(JournalError, match="in time"):
+            put(journal)
+    assert not is_over()
+    assert journal.get("r") is None
+
+
+def interrupt_the_exit(frame: FrameType, event: str, _argument: object) -> None:
+    """Raise as soon as a context begins to end, as an interrupt does that came just before."""
+    if event == "call" and frame.f_code.co_name == "__exit__":
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_bound_behind() -> None:
+    tracer = sys.gettrace()
+    try:
+        with bounded(BOUND):
+            sys.settrace(interrupt_the_exit)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(tracer)
+    gc.collect()
+    assert seconds_left() == LONGEST_WAIT
+
+
+# Connections
+
+
+def pool_of(journal: Journal) -> ConnectionStack:
+    pool = engine_of(journal).pool
+    assert isinstance(pool, ConnectionStack)
+    return pool
+
+
+@pytest.mark.both_databases
+def test_when_all_connections_are_in_use_the_next_one_waits_for_its_bound(journal: Journal) -> None:
+    pool = pool_of(journal)
+    with ExitStack() as stack:
+        held = [stack.enter_context(database_of(journal).connection()) for _ in range(CONNECTIONS)]
+        assert len({id(each.connection.dbapi_connection) for each in held}) == CONNECTIONS
+        assert pool.status() == f"{CONNECTIONS} connections, 0 idle"
+        begun = time.monotonic()
+        with pytest.raises(JournalError, match="in time"), bounded(BOUND):
+            journal.get("r")
+        assert BOUND <= time.monotonic() - begun < BOUND + MUCH
+        threading.Timer(BOUND, held[0].close).start()
+        assert journal.get("r") is None
+    assert journal.get("r") is None
+
+
+def test_more_threads_than_connections_all_get_their_turn(journal: Journal) -> None:
+    put(journal)
+    assert len(set(in_threads(3 * CONNECTIONS, lambda: found(journal).reference))) == 1
+    connections, idle = (int(word) for word in pool_of(journal).status().split() if word.isdigit())
+    # Two threads may pass at once: the bound is a few connections soft.
+    assert 0 < idle <= connections <= 2 * CONNECTIONS
+
+
+def test_one_thread_uses_one_connection_again_and_again(journal: Journal) -> None:
+    seen = set[int]()
+    for _ in range(10):
+        with database_of(journal).connection() as connection:
+            seen.add(id(connection.connection.dbapi_connection))
+    assert len(seen) == 1
+    assert pool_of(journal).status() == "1 connections, 1 idle"
+
+
+def lose(connection: Connection) -> None:
+    """Forget a connection that is in use, as an interrupt within SQLAlchemy does."""
+    connection.detach()
+    connection.close()
+
+
+@pytest.mark.both_databases
+def test_connections_that_are_lost_make_room_for_others(journal: Journal) -> None:
+    for _ in range(2 * CONNECTIONS):
+        with database_of(journal).connection() as connection:
+            lose(connection)
+        del connection
+    gc.collect()
+    with bounded(MUCH):
+        assert journal.get("r") is None
+    assert pool_of(journal).status() == "1 connections, 1 idle"
+
+
+def test_the_idle_connections_are_closed_with_the_journal(journal: Journal) -> None:
+    in_threads(3, lambda: journal.get("r"))
+    pool = pool_of(journal)
+    assert pool.recreate() is pool, "an engine uses it again after `dispose`"
+    journal.close()
+    assert pool.status().endswith(" 0 idle")
+
+
+# Transactions
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_a_transaction_that_raises_leaves_nothing_and_blocks_nobody(
+    journal: Journal, other: Journal, error: type[BaseException]
+) -> None:
+    put(journal)
+
+    def change(failure: BaseException | None = None) -> None:
+        with database_of(journal).transaction() as connection:
+            connection.exec_driver_sql("UPDATE momopay_payments SET phone = ''")
+            if failure is not None:
+                raise failure
+
+    with pytest.raises(error):
+        change(error())
+    with bounded(MUCH):
+        put(other, "s")
+    assert found(journal).phone == PHONE
+    change()
+    assert found(other).phone == ""
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("statement", ["BEGIN", "UPDATE momopay_journal", "INSERT", "COMMIT"])
+def test_an_interrupt_within_a_transaction_blocks_nobody(journal: Journal, other: Journal, statement: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), just_before(statement, journal, interrupt):
+        put(journal)
+    assert journal.get("r") is None
+    for each in (other, journal):
+        with bounded(MUCH):
+            put(each, f"by {id(each)}")
+
+
+# Errors
+
+
 def test_a_database_that_is_away_is_reported_without_password_or_phone() -> None:
     with (
         Journal("postgresql+psycopg://me:secret@127.0.0.1:1/d") as journal,
         lease_of(journal) as lease,
         pytest.raises(JournalError, match="OperationalError") as caught,
     ):
-        begin(journal, lease)
+        begin(journal, lease, read=None)
     error = caught.value
     kinds = [type(each) for each in everything(error)]
     assert kinds[:3] == [JournalError, OperationalError, psycopg.OperationalError]
@@ -46,8 +232,9 @@ def test_a_database_that_is_away_is_reported_without_password_or_phone() -> None
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+@pytest.mark.both_databases
 def test_a_statement_that_fails_is_chained_without_its_values(journal: Journal) -> None:
-    put(journal, PHONE, JournalState.UNKNOWN)
+    put(journal, PHONE, UNKNOWN)
     execute(journal, "ALTER TABLE momopay_payments RENAME TO hidden")
     with pytest.raises(JournalError) as caught:
         journal.get(PHONE)
@@ -55,18 +242,21 @@ def test_a_statement_that_fails_is_chained_without_its_values(journal: Journal) 
     assert len(chain) >= 3
     assert PHONE not in "".join(f"{each!r} {each}" for each in chain)
     frames = [frame for each in chain[1:] for frame, _line in walk_tb(each.__traceback__)]
-    inside = [frame for frame in frames if frame.f_code.co_filename.endswith("prepared.py")]
+    inside = [frame for frame in frames if "sqlalchemy" in frame.f_code.co_filename]
     assert inside
     assert PHONE not in "".join(str(frame.f_locals) for frame in inside)
 
 
+@pytest.mark.both_databases
 def test_text_that_no_database_holds_is_a_journal_error(journal: Journal) -> None:
+    journal.get("r")
     with pytest.raises(JournalError, match="text that no database holds") as caught:
-        put(journal, f"{PHONE}\ud800", JournalState.NOT_SENT)
+        put(journal, f"{PHONE}\ud800")
     assert isinstance(caught.value.__cause__, UnicodeError)
     assert PHONE not in "".join(f"{each!r} {each}" for each in everything(caught.value))
 
 
+@pytest.mark.both_databases
 def test_a_closed_journal_is_not_used(journal: Journal) -> None:
     journal.get("r")
     journal.close()
@@ -75,48 +265,48 @@ def test_a_closed_journal_is_not_used(journal: Journal) -> None:
     journal.close()
 
 
+# Forks
+
+
 @forks
+@pytest.mark.both_databases
 def test_a_forked_child_is_a_process_of_its_own(journal: Journal) -> None:
     def child() -> None:
         with lease_of(journal) as own:
             assert begin(journal, own, "of the child") is None
-            assert found(journal, "of the parent").state is JournalState.SENDING
-            record(journal, own, JournalState.ACCEPTED, "of the child")
+            assert found(journal, "of the parent").state is SENDING
+            record(journal, own, ACCEPTED, "of the child")
 
     with lease_of(journal) as lease:
         begin(journal, lease, "of the parent")
         assert in_a_fork(child) == 0
-        assert found(journal, "of the parent").state is JournalState.SENDING
-        record(journal, lease, JournalState.ACCEPTED, "of the parent")
+        assert found(journal, "of the parent").state is SENDING
+        record(journal, lease, ACCEPTED, "of the parent")
     for reference in ("of the child", "of the parent"):
-        assert found(journal, reference).state is JournalState.ACCEPTED
+        assert found(journal, reference).state is ACCEPTED
 
 
 @forks
+@pytest.mark.both_databases
 def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease)
-        assert in_a_fork(lambda: record(journal, lease, JournalState.NOT_SENT)) == 0
-        assert found(journal).state is JournalState.SENDING
+
+        def child() -> None:
+            for state in (NOT_SENT, ACCEPTED):
+                record(journal, lease, state)
+
+        assert in_a_fork(child) == 0
+        assert found(journal).state is SENDING
 
 
 @forks
-def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journal, url: str) -> None:
-    with Journal(url) as elsewhere, lease_of(journal) as lease:
+@pytest.mark.both_databases
+def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journal, other: Journal) -> None:
+    with lease_of(journal) as lease:
         begin(journal, lease)
         assert in_a_fork(journal.close) == 0
-        assert found(elsewhere).state is JournalState.SENDING
-        with pytest.raises(RequestValidationError, match="is being sent"):
-            elsewhere.release("r")
-        assert found(journal).state is JournalState.SENDING
-
-
-@forks
-def test_a_lock_that_another_thread_held_does_not_stop_a_child(tmp_path: Path) -> None:
-    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
-        put(journal, "r", JournalState.UNKNOWN)
-        with journal._database._own.lock:
-            assert in_a_fork(lambda: found(journal)) == 0
+        assert found(other).state is found(journal).state is SENDING
 
 
 @forks
@@ -128,42 +318,22 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
 
         def child() -> None:
             os.chdir(tmp_path / "there")
-            put(journal, "of the child", JournalState.ACCEPTED)
+            put(journal, "of the child", ACCEPTED)
 
         assert in_a_fork(child) == 0
-        assert found(journal, "of the child").state is JournalState.ACCEPTED
+        assert found(journal, "of the child").state is ACCEPTED
     assert list((tmp_path / "there").iterdir()) == []
 
 
-READ = """
-import sys
-from journal.kit import found
-from momopay import Journal
-with Journal(sys.argv[1]) as journal:
-    for reference in ("before", "after"):
-        found(journal, reference)
-"""
-
-
 @forks
-def test_what_a_child_commits_outlasts_its_parents_journal(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'payouts.db'}"
-    forked = multiprocessing.get_context("fork")
-    written, closed = forked.Event(), forked.Event()
-    journal = Journal(url)
-    put(journal, "of the parent", JournalState.ACCEPTED)
+@pytest.mark.both_databases
+def test_the_threads_of_a_child_open_the_journal_once(journal: Journal) -> None:
+    put(journal)
 
     def child() -> None:
-        put(journal, "before", JournalState.ACCEPTED)
-        written.set()
-        assert closed.wait(30)
-        put(journal, "after", JournalState.ACCEPTED)
-        subprocess.run([sys.executable, "-c", READ, url], cwd=TESTS, check=True)
+        assert len(set(in_threads(4, lambda: database_of(journal).register_process()))) == 1
+        assert database_of(journal).sender != of_the_parent
 
-    process = forked.Process(target=child)
-    process.start()
-    assert written.wait(30)
-    journal.close()
-    closed.set()
-    process.join(30)
-    assert process.exitcode == 0
+    of_the_parent: Any = database_of(journal).register_process()
+    assert in_a_fork(child) == 0
+    assert database_of(journal).is_alive(of_the_parent)

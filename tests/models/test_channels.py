@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import momopay
 from models.kit import CHANNEL, ID, PAYBILL, parse
-from momopay.models.channels import ChannelItems
+from momopay.models.account import ChannelItems
 from momopay.models.records import note_response
 
 TILL = {**PAYBILL.camel, "id": ID, "type": "TILL_NUMBER", "accountNumber": None, "isDefault": False}

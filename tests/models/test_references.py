@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from models.kit import PHONE
 from momopay import RequestValidationError
-from momopay.models.references import check_reference, similarity_key
-from momopay.models.request_base import Request
-from momopay.models.requests import PayoutRequest, Search, StkRequest, TopUpRequest
+from momopay.models.arguments import check_reference, similarity_key
+from momopay.models.requests import PayoutRequest, Request, Search, StkRequest, TopUpRequest
 
 NEW: list[tuple[type[Request], str, dict[str, Any]]] = [
     (PayoutRequest, "reference", {"amount": 10, "phone": PHONE}),

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from momopay import UNSET, RequestValidationError
 from momopay._redaction import clear_frames
 from momopay.models.arguments import CallbackUrl, Name, Phone, Text, kes
-from momopay.models.request_base import Request
+from momopay.models.requests import Request
 
 
 class Order(Request):

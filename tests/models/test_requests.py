@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import momopay
 from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, parse
 from momopay import ChannelType, RequestValidationError
-from momopay.models.request_base import Request
 from momopay.models.requests import (
     ChannelChanges,
     ChannelRequest,
     Fit,
     PayoutRequest,
+    Request,
     Search,
     StkRequest,
     TopUpRequest,

@@ -105,7 +105,7 @@ class OtherService(httpx.BaseTransport):
         found = next((each for each in self.transactions if each["id"] == identity), None)
         if found is None:
             raise RefusedError(400, "TRANSACTION_NOT_FOUND")
-        data = {
+        data: dict[str, Any] = {
             "transaction_id": identity,
             "_links": [],  # a field of its own says nothing about the style of the names
             "amount": found["amount"],

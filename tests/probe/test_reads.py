@@ -124,7 +124,6 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
     (LIST, "list_status", put("status", "COMPLETED"), "COMPLETED"),
     (READ, "read_status", put("status", "success"), "lower"),
     (LIST, "list_type", put("type", "STK_PUSH"), "STK_PUSH"),
-    (LIST, "list_type", put("type", "Stk"), "mixed case"),
     (READ, "read_type", put("type", "STK_PUSH"), "STK_PUSH"),
     (LIST, "list_times", put("createdAt", 1_763_632_800), "Z, seconds since 1970"),
     (LIST, "list_times", put("updatedAt", "20/11/2026 10:00"), "##/##/#### ##:##, Z"),
@@ -138,7 +137,6 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
     (WALLET, "balance_amounts", turned("availableBalance", str), ["numbers", "text"]),
     (WALLET, "balance_time_format", put("updatedAt", 1_763_632_800), "seconds since 1970"),
     (LIST, "list_fields", renamed("transactionId", "txId"), None),
-    (READ, "read_fields", renamed("createdAt", "created"), None),
     (READ, "naming", renamed("createdAt", "created_at"), "camelCase and snake_case"),
 ]
 

@@ -1,7 +1,5 @@
 """Lists: filters, cursor, overview, and the styles of items."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,9 +11,8 @@ from hypothesis import strategies as st
 
 from momopay.sandbox import Fault, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox._bodies import StkBody
-from momopay.sandbox._listing import Filters, list_page, parse_filters
+from momopay.sandbox._listing import list_page, parse_filters
 from momopay.sandbox._payments import initiate_stk
-from momopay.sandbox._records import Transaction
 from momopay.sandbox._state import AccountState, ServiceState
 from sandbox.kit import KEY, Service, data, refusal, transaction_id
 
@@ -198,31 +195,6 @@ def test_walking_all_pages_gives_each_transaction_once(count: int, limit: int, s
             break
         query["cursor"] = page.next_cursor
     assert seen == list(range(count))[::-1]
-
-
-class CountingList(list[Transaction]):
-    """A history that counts what is read of it, and is never read as a whole."""
-
-    reads = 0
-
-    def __getitem__(self, index: Any) -> Any:
-        assert isinstance(index, int), "a part is copied"
-        self.reads += 1
-        return super().__getitem__(index)
-
-    def __iter__(self) -> Iterator[Transaction]:
-        raise AssertionError("all of it is read")
-
-
-@pytest.mark.parametrize("before", [None, 2_000, 150])
-def test_a_deep_page_reads_no_more_than_the_first(before: int | None) -> None:
-    _, account_state = filled(1)
-    first = account_state.history[0]
-    history = CountingList(replace(first, number=number) for number in range(3_000))
-    account_state.history = history
-    page = list_page(account_state, Filters(limit=100, before=before), START)
-    assert len(page.items) == 100
-    assert history.reads == 101
 
 
 def only_item(service: Service) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The sandbox inside a process whose tools put a middleware of their own into every ASGI application."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,44 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox import Fault, Sandbox
 from sandbox.kit import KEY, Service, client, data, refusal
-
-# In a process of its own, because these tools change the frameworks of the whole process.
-PAY = """
-import sentry_sdk
-from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-events = []
-def keep(event, _hint):
-    events.append(event["request"]["data"])
-
-sentry_sdk.init("http://key@127.0.0.1:1/1", traces_sample_rate=1.0, before_send_transaction=keep,
-                max_request_body_size="always")
-spans = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(spans))
-FastAPIInstrumentor().instrument(tracer_provider=provider)
-
-from momopay import Client
-from momopay.sandbox import Sandbox
-
-with Sandbox() as sandbox, Client("pk_test_a", base_url=sandbox.base_url, deadline=20.0) as client:
-    client.payouts.initiate(amount=100, phone="0712345678", reference="SAL-1")
-    client.payouts.initiate(amount=200, phone="0712345678", reference="SAL-2")
-print([event["reference"] for event in events])
-print([span.attributes["http.target"] for span in spans.get_finished_spans() if span.kind.name == "SERVER"])
-"""
-
-
-@pytest.mark.whole
-def test_sentry_and_opentelemetry_for_the_whole_process() -> None:
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    program = [sys.executable, "-c", PAY]
-    shown = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert shown.splitlines() == ["['SAL-1', 'SAL-2']", "['/v1/b2c/payouts', '/v1/b2c/payouts']"]
-
 
 GLOBAL = """
 from opentelemetry import trace

@@ -6,9 +6,8 @@ from decimal import Decimal
 import httpx
 import pytest
 
-import momopay
 from momopay.sandbox import Outcome, Sandbox, phone_for
-from sandbox.browser import WAIT, Page
+from sandbox.browser import Page
 from sandbox.kit import KEY, Receiver, Service, data, transaction_id
 
 pytestmark = pytest.mark.browser
@@ -24,23 +23,6 @@ BROKEN_WORDS = """(() => {
   }
   return broken;
 })()"""
-
-
-def test_the_sdk_prompts_the_page_pays_and_the_wait_ends(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
-    with momopay.Client(KEY, base_url=sandbox.base_url) as client:
-        prompt = client.stk.initiate(
-            amount=75, phone=phone_for(Outcome.by_hand), account_reference="TEA-1", callback_url=receiver.url
-        )
-        page.until(page.shows_prompt)
-        assert "TEA-1" in page.text("#prompt")
-        page.click("#pin")
-        page.until(lambda: "PROCESSING" in page.text("#transactions"))
-        page.click('[data-seconds="60"]')
-        soon = momopay.PollSchedule(first=0.1, every=0.1, limit=WAIT)
-        assert client.transactions.wait(prompt, schedule=soon).status == "SUCCESS"
-        page.until(lambda: "transaction.success" in page.text("#callbacks"))
-        callback = momopay.parse_callback(receiver.bodies[0])
-        assert client.transactions.confirm(callback).transaction_id == prompt.transaction_id
 
 
 def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:

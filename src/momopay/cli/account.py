@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from momopay.cli.options import ServiceOptions
-from momopay.cli.output import fields, kes, table
+
+_CHANNELS = {
+    "Channel": "name id",
+    "Default": "is_default",
+    "Type": "type",
+    "Shortcode": "shortcode",
+    "Account": "account_number",
+}
 
 
 def balance(options: ServiceOptions) -> None:
@@ -16,12 +23,7 @@ def balance(options: ServiceOptions) -> None:
     """
     with options.client() as client:
         wallet = client.wallet.balance()
-    shown = {
-        "Available": f"{wallet.currency} {kes(wallet.available_balance)}",
-        "Ledger": f"{wallet.currency} {kes(wallet.ledger_balance)}",
-        "Updated": wallet.updated_at,
-    }
-    options.output.result(wallet, "Service wallet", fields(shown))
+    options.output.record(wallet)
 
 
 def channels(options: ServiceOptions) -> None:
@@ -30,19 +32,10 @@ def channels(options: ServiceOptions) -> None:
     Examples:
         momopay channels --json
     """
-    output = options.output
     with options.client() as client:
         found = client.channels.list()
-    rows = [
-        (
-            f"{channel.name}{' (default)' if channel.is_default else ''}\n{channel.id}",
-            channel.type,
-            channel.shortcode,
-            output.text(channel.account_number),
-        )
-        for channel in found
-    ]
-    shown = table(("Channel", "Type", "Shortcode", "Account"), rows)
-    output.result(
-        {"items": found}, shown if found else "This account has no payment channel: an STK prompt would be refused."
-    )
+    if found or options.as_json:
+        shown = options.output.table(found, _CHANNELS)
+        options.output.result({"items": found}, shown)
+    else:
+        options.output.result(None, "This account has no payment channel: an STK prompt would be refused.")

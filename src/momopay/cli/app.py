@@ -27,8 +27,8 @@ from momopay.cli.exit_codes import ExitCode
 
 _EPILOG = "\n".join(
     [
-        "[bold]Settings.[/bold] MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
-        "[bold]Exit codes[/bold]",
+        "Settings: MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
+        "Exit codes:",
         *(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
     ]
 )
@@ -42,20 +42,20 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
-_PAYMENTS, _RECORDS, _DEVELOPMENT = ({"rich_help_panel": name} for name in ("Payments", "Records", "Development"))
-command(app, **_PAYMENTS)(collect.collect)
-app.add_typer(payouts.app, name="payouts", **_PAYMENTS)
-app.add_typer(transactions.app, name="transactions", **_PAYMENTS)
-command(app, **_PAYMENTS)(account.balance)
-command(app, **_PAYMENTS)(account.channels)
-command(app, **_RECORDS)(records.sweep)
-command(app, **_RECORDS)(records.reconcile)
-app.add_typer(journal.app, name="journal", **_RECORDS)
-app.command(cls=Command, **_DEVELOPMENT)(sandbox.sandbox)
-command(app, **_DEVELOPMENT)(listen.listen)
-app.add_typer(callback.app, name="callback", **_DEVELOPMENT)
-command(app, **_DEVELOPMENT)(doctor.doctor)
-app.command(cls=Command, **_DEVELOPMENT)(probe.probe)
+_PAYMENTS, _RECORDS, _DEVELOPMENT = "Payments", "Records", "Development"
+command(app, rich_help_panel=_PAYMENTS)(collect.collect)
+app.add_typer(payouts.app, name="payouts", rich_help_panel=_PAYMENTS)
+app.add_typer(transactions.app, name="transactions", rich_help_panel=_PAYMENTS)
+command(app, rich_help_panel=_PAYMENTS)(account.balance)
+command(app, rich_help_panel=_PAYMENTS)(account.channels)
+command(app, rich_help_panel=_RECORDS)(records.sweep)
+command(app, rich_help_panel=_RECORDS)(records.reconcile)
+app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
+app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(sandbox.sandbox)
+command(app, rich_help_panel=_DEVELOPMENT)(listen.listen)
+app.add_typer(callback.app, name="callback", rich_help_panel=_DEVELOPMENT)
+command(app, rich_help_panel=_DEVELOPMENT)(doctor.doctor)
+app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(probe.probe)
 
 
 def _show_version(wanted: bool) -> None:
@@ -81,8 +81,8 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
-    # Without --debug too: a wait for the rate budget, and a payment whose outcome is unknown, must not be silent.
-    handler.setLevel(logging.DEBUG if debug else logging.WARNING)
+    # Without --debug too, the log of a payment whose outcome is unknown reaches the terminal.
+    handler.setLevel(logging.DEBUG if debug else logging.ERROR)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
     # A process that runs several commands, such as a test, would otherwise log each line several times.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,7 +61,7 @@ def collect(
         raise CommandError("--abandon-after needs a journal", remedy="leave it out: --no-journal prompts each time")
     # A test key moves no money, so one prompt to it is never asked about.
     confirmation = Confirmation(key, may_move=amount_, yes=True, confirm_live=confirm_live)
-    optional = {"transaction_desc": description, "callback_url": callback_url, "channel_id": channel}
+    optional: dict[str, Any] = {"transaction_desc": description, "callback_url": callback_url, "channel_id": channel}
     opened = nullcontext() if no_journal else options.open_journal(create=True)
     with opened as journal, options.client(journal, key=key) as client:
         confirmation.ask(f"Ask the customer for KES {kes(amount_)}?", to_type="yes")

@@ -10,6 +10,7 @@ import errno
 import inspect
 import json
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestV
 # Where the context keeps whether tracebacks are wanted, and whether ``--json`` was given before the command.
 DEBUG: Final = "momopay.debug"
 JSON: Final = "momopay.json"
+_WIDE: Final = 60
 # Arguments of the library whose option has another name.
 _OPTIONS: Final = {
     "account_reference": "REFERENCE",
@@ -54,8 +56,9 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
         names = [each.name for each in fields(first.annotation)]
 
         @wraps(function)
-        def run(**given: Any) -> Any:
-            return function(first.annotation(**{each: given.pop(each) for each in names}), **given)
+        def run(**given: Any) -> None:
+            if code := function(first.annotation(**{each: given.pop(each) for each in names}), **given):
+                raise typer.Exit(code)
 
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
         vars(run)["__signature__"] = signature.replace(parameters=parameters)
@@ -66,8 +69,19 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
     return register
 
 
+def _fit(command: Any) -> None:
+    """Have the help of a command written without columns on a narrow terminal, where they would cut off names."""
+    if shutil.get_terminal_size().columns < _WIDE:
+        command.rich_markup_mode = None
+
+
 class Group(TyperGroup):
     """Several commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _fit(self)
+        super().format_help(ctx, formatter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
@@ -77,11 +91,12 @@ class Group(TyperGroup):
 class App(Group):
     """The whole program. It reports wrong arguments as `Command` reports every other error."""
 
-    def main(self, args: Any = None, **settings: Any) -> NoReturn:
+    def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command that the arguments name, and exit."""
         given = [*(sys.argv[1:] if args is None else args)]
+        extra["standalone_mode"] = False
         try:
-            code = super().main(args=given, **{**settings, "standalone_mode": False})
+            code = super().main(given, prog_name, **extra)
         except typer.Abort:
             code = _interrupted()
         except Exception as error:
@@ -103,6 +118,11 @@ class Command(TyperCommand):
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
         super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _fit(self)
+        super().format_help(ctx, formatter)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type beside them."""
         return _without_flag_types(super().get_params(ctx))
@@ -111,23 +131,25 @@ class Command(TyperCommand):
         """Run the command."""
         meta = ctx.find_root().meta
         # The option before the command belongs to the group, so the command learns of it here.
-        ctx.params["as_json"] = as_json = bool(meta.get(JSON) or ctx.params.get("as_json"))
+        as_json = bool(meta.get(JSON) or ctx.params.get("as_json"))
+        if "as_json" in ctx.params:
+            ctx.params["as_json"] = as_json
         try:
             return super().invoke(ctx)
         except typer.Exit:
             raise
         except (typer.Abort, KeyboardInterrupt):  # Abort is an interrupt at a question
-            return _interrupted()
+            raise typer.Exit(_interrupted()) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 # Nobody reads the output any more. Python flushes stdout once more at exit, which must not fail too.
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
-                return ExitCode.INTERRUPTED
+                raise typer.Exit(ExitCode.INTERRUPTED) from None
             if meta.get(DEBUG):
                 sys.stderr.write(redact("".join(traceback.format_exception(error))))
             reported = _as_reported(error, self.params)
             _report(reported, as_json=as_json)
-            return exit_code_of(reported)
+            raise typer.Exit(exit_code_of(reported)) from error
 
 
 def _interrupted() -> ExitCode:
@@ -161,7 +183,7 @@ def _refused_by_parser(error: Any) -> CommandError:
     name = names[0] if names else getattr(param, "metavar", None)
     message = str(getattr(error, "message", "")).removeprefix("Value error, ")
     is_value = isinstance(error, typer.BadParameter) and name and message
-    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "momopay"
+    path = getattr(getattr(error, "ctx", None), "command_path", "momopay")
     return CommandError(
         f"{name}: {message}" if is_value else str(error.format_message()),
         remedy=f"`{path} --help` shows how it is used",

@@ -53,12 +53,14 @@ def open_journal(where: str, account: str, *, create: bool = False) -> momopay.J
     """Return the journal of a file or URL; only with `create` is there a new one where there was none.
 
     Raises:
-        CommandError: There is no such file.
+        CommandError: There is no such file, or can be none.
         ConfigurationError: It is neither a file nor a URL.
     """
     # Before the library looks, which refuses it too: only here is it known that an option is wrong.
     if not (create or journal_exists(where)):
         raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
+    if not where.isprintable():
+        raise CommandError("--journal names no file", remedy="check --journal", code=ExitCode.CONFIGURATION)
     return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=account, create=create)
 
 

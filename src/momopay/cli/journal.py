@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -16,7 +14,7 @@ import momopay
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import AccountOptions, JournalOptions
-from momopay.cli.output import Output, fields, kes, moment, plain, status
+from momopay.cli.output import moment, plain
 from momopay.cli.prompts import is_interactive
 from momopay.cli.times import moment_of
 from momopay.cli.transactions import one_of
@@ -24,7 +22,14 @@ from momopay.cli.transactions import one_of
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
 _SECRET = "MOMOPAY_ANONYMISE_SECRET"  # noqa: S105  the name of a variable
-_HEADINGS = ("Reference", "State", "Status", "KES", "Phone and time", "Receipt")
+_ENTRIES = {
+    "Reference": "reference kind",
+    "State": "state",
+    "Status": "status",
+    "KES": "amount fee",
+    "Phone and time": "phone created_at",
+    "Receipt": "receipt",
+}
 
 
 @command(app, "list")
@@ -48,18 +53,6 @@ def list_(
         momopay journal list --journal shop.db --state UNKNOWN
         momopay journal list --journal shop.db --since 2026-11-01 --all
     """
-    output = options.output
-
-    def row(entry: momopay.JournalEntry) -> tuple[object, ...]:
-        return (
-            f"{output.text(entry.reference)}\n{entry.kind}",
-            status(entry.state),
-            status(entry.status or ""),
-            kes(entry.amount) + ("" if entry.fee is None else f"\nfee {kes(entry.fee)}"),
-            f"{output.phone(entry.phone)}\n{moment(entry.created_at)}",
-            output.text(entry.receipt),
-        )
-
     with options.open_journal() as journal:
         found = journal.entries(
             kind=one_of(momopay.EntryKind, kind, "--kind"),
@@ -68,7 +61,7 @@ def list_(
             since=None if since is None else moment_of(since, "--since"),
             until=None if until is None else moment_of(until, "--until"),
         )
-        output.each(islice(found, None if everything else limit), _HEADINGS, row, document=as_document)
+        options.output.rows(map(as_document, islice(found, None if everything else limit)), _ENTRIES)
 
 
 @command(app)
@@ -88,37 +81,9 @@ def show(
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        options.output.result(as_document(entry), fields(dict(_fields(options.output, entry))))
-
-
-def _fields(output: Output, entry: momopay.JournalEntry) -> Iterator[tuple[str, object]]:
-    yield "Reference", output.text(entry.reference)
-    yield "Kind", entry.kind
-    yield "State", status(entry.state)
-    yield "Code", entry.code
-    yield "Status", None if entry.status is None else status(entry.status)
-    yield "Result", entry.result_code
-    yield "Amount", f"KES {kes(entry.amount)}"
-    yield "Fee", None if entry.fee is None else f"KES {kes(entry.fee)}"
-    yield "Phone", "removed" if not entry.phone else output.phone(entry.phone)
-    yield "Receipt", output.text(entry.receipt) or None
-    yield "Transaction", entry.transaction_id
-    if entry.kind == momopay.EntryKind.COLLECTION:
-        prompts = [
-            f"{each.transaction_id} {each.status or 'not ended'} {output.phone(each.phone)} {moment(each.sent_at)}"
-            + ("" if each.receipt is None else f" receipt {output.text(each.receipt)}")
-            for each in entry.transactions
-        ]
-        yield "Prompts", "\n".join(prompts) or None
-    yield "Paid twice", "yes: pay back all but one, with `momopay payouts refund`" if entry.paid_twice else None
-    yield "Refund of", output.text(entry.refund_of) or None
-    yield "Attempts", entry.attempts
-    yield "First used", entry.created_at
-    yield "Sent", entry.sent_at
-    yield "Ended", entry.ended_at
-    if entry.released_at is not None:
-        yield "Released", f"{moment(entry.released_at)} by {output.text(entry.released_by) or '?'}"
-    yield "Metadata", None if entry.metadata is None else output.text(json.dumps(entry.metadata))
+        options.output.record(as_document(entry), "wire_reference", "transaction_ids")
+        if entry.paid_twice:
+            options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 
 
 def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
@@ -195,19 +160,8 @@ def check(options: AccountOptions) -> ExitCode:
             with options.client(key=key) as client:
                 check_account(client, journal)
     counts = {f"{kind} {state}": count for (kind, state), count in sorted(found.counts.items())}
-    bound = f"{found.mode} keys of {found.host}" if found.mode else "nothing yet"
-    shown = {
-        "Account": plain(found.account),
-        "Belongs to": bound + ("" if found.tenant_id is None else f", tenant {plain(found.tenant_id)}"),
-        "Version": found.version,
-        **counts,
-        "Not settled": found.not_settled,
-        "In doubt": "\n".join(map(output.text, found.unresolved)) or "nothing",
-        "Paid twice": "\n".join(map(output.text, found.paid_twice)) or "nothing",
-        "Lost": found.went_back and "what was written last",
-    }
     document = {**asdict(found), "counts": counts, "needs_attention": found.needs_attention}
-    output.result(document, fields(shown))
+    output.record(document, "went_back")
     if found.unresolved:
         output.note("What to do: `momopay payouts status --look` searches for what is in doubt")
     if found.paid_twice:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, Protocol, TextIO, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Protocol, TextIO, TypeAlias, cast, runtime_checkable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,7 +23,8 @@ from momopay._redaction import mask_phone, redact
 from momopay.cli.times import local
 from momopay.money import format_amount
 
-ItemT = TypeVar("ItemT")
+Columns: TypeAlias = Mapping[str, str]
+"""The headings of a table, each with the names of the fields below it."""
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 # A status that the service adds later is shown without a colour.
@@ -40,6 +41,7 @@ _STYLES: Final = {
     "SUCCESS": "green",
     "UNKNOWN": "bold red",
 }
+_NUMBERS: Final = frozenset({"KES", "Line", "Attempts"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
 _WIDE: Final = 80
@@ -126,29 +128,6 @@ def table(
     return made
 
 
-def fields(values: Mapping[str, object]) -> Table:
-    """Return names and values, a line for each that is not None."""
-    grid = _Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    for name, value in values.items():
-        if value is not None:
-            grid.add_row(name, _cell(value))
-    return grid
-
-
-def _cell(value: object) -> str | Text:
-    match value:
-        case Text():
-            return value
-        case Decimal():
-            return kes(value)
-        case datetime():
-            return moment(value)
-        case _:
-            return "" if value is None else plain(value)
-
-
 @runtime_checkable
 class HasFields(Protocol):
     """A record of the library. To test for its class would load pydantic even for ``--help``."""
@@ -180,23 +159,41 @@ class Output:
         for each in shown:
             console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
 
-    def each(
-        self,
-        items: Iterable[ItemT],
-        headings: Sequence[str],
-        row: Callable[[ItemT], Sequence[object]],
-        *,
-        document: Callable[[ItemT], object] | None = None,
-    ) -> int:
+    def record(self, document: object, *besides: str) -> None:
+        """Show one record: as JSON, or a line for each field that has a value, without the fields `besides`."""
+        values = document.model_dump() if isinstance(document, HasFields) else cast("dict[str, object]", document)
+        grid = _Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column(overflow="fold")
+        for name, value in values.items():
+            if name not in besides and not (value is None or value is False or value in ("", (), [], {})):
+                label = name.removesuffix("_id").removesuffix("_at").replace("_", " ")
+                in_kes = "KES " if isinstance(value, Decimal) else ""
+                grid.add_row(label.capitalize(), Text.assemble(in_kes, self._cell(name, value)))
+        self.result(document, grid)
+
+    def rows(self, items: Iterable[object], columns: Columns) -> int:
         """Show a list, and return its length: a line of JSON for each item as it comes, or a table for people."""
         if not self.as_json:
-            rows = [row(item) for item in items]
-            self.result(None, table(headings, rows, right=("KES",)))
-            return len(rows)
+            items = list(items)
+            self.result(None, self.table(items, columns))
+            return len(items)
         count = 0
-        for count, item in enumerate(items, start=1):  # noqa: B007  the length
-            self.result(item if document is None else document(item))
+        for item in items:
+            self.result(item)
+            count += 1
         return count
+
+    def table(self, items: Iterable[object], columns: Columns, title: str | None = None) -> Table:
+        """Return a table of records: below each heading, these fields of each record, each on a line of its own."""
+
+        def cell(item: object, names: str) -> Text:
+            found = ((name, _field(item, name)) for name in names.split())
+            return Text("\n").join(self._cell(name, value) for name, value in found if value not in {None, ""})
+
+        rows = ([cell(item, names) for names in columns.values()] for item in items)
+        right = [heading for heading in columns if heading in _NUMBERS]
+        return table(list(columns), rows, right=right, title=title)
 
     def note(self, text: str | Text | Table) -> None:
         """Tell people something that is not a result, on stderr."""
@@ -211,6 +208,27 @@ class Output:
         """Return a text as it may be shown, with the phones in it masked."""
         return "" if text is None else text if self.show_phones else redact(text)
 
+    def _cell(self, name: str, value: object) -> Text:
+        match value:
+            case Mapping():
+                pairs = cast("Mapping[str, object]", value).items()
+                shown = Text(", ").join(
+                    Text.assemble(f"{key} ", self._cell(key, each)) for key, each in pairs if each is not None
+                )
+            case list() | tuple():
+                shown = Text("\n").join(self._cell(name, each) for each in cast("Sequence[object]", value))
+            case Decimal() if name.endswith("fee"):
+                shown = Text(f"fee {kes(value)}")
+            case str() if name in {"status", "state"}:
+                shown = status(value)
+            case str() if name in _PHONE_FIELDS:
+                shown = Text(plain(self.phone(value)) or "removed")
+            case str() if not _is_id(name):
+                shown = Text(plain(self.text(value)))
+            case _:
+                shown = Text(str(_cell(value)))
+        return shown
+
     def _as_json(self, value: object, name: str = "") -> Any:
         match value:
             case HasFields():
@@ -222,8 +240,30 @@ class Output:
                 return [self._as_json(inner, name) for inner in cast("Sequence[object]", value)]
             case Decimal() | datetime():
                 return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
-            # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
-            case str() if not (name.endswith(("_id", "_ids")) or name in {"id", "next_cursor"}):
+            case str() if not _is_id(name):
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
                 return value
+
+
+def _field(item: object, name: str) -> object:
+    return cast("Mapping[str, object]", item).get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _is_id(name: str) -> bool:
+    # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
+    return name.endswith(("_id", "_ids")) or name in {"id", "next_cursor"}
+
+
+def _cell(value: object) -> str | Text:
+    match value:
+        case Text():
+            return value
+        case Decimal():
+            return kes(value)
+        case datetime():
+            return moment(value)
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return "" if value is None else plain(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import signal
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 import momopay
@@ -22,12 +21,12 @@ from momopay.cli.credentials import api_key, journal_exists
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.journal import as_document
 from momopay.cli.options import AccountOptions, ConfirmLive, Every, Timeout, Wait, Yes, amount
-from momopay.cli.output import Output, kes, moment, plain, stderr, table
+from momopay.cli.output import Output, kes, moment, plain, stderr
 from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
 from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
 from momopay.cli.payroll_report import RELEASE_HINT, show_end, show_faults, show_plan, show_row, write_report
 from momopay.cli.prompts import Confirmation, is_interactive
-from momopay.cli.transactions import one_of, show
+from momopay.cli.transactions import TRANSACTIONS, one_of, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
 
@@ -35,6 +34,14 @@ app: typer.Typer = typer.Typer(
     cls=Group, help="Pay a list of people once, pay back, and see what is in doubt.", no_args_is_help=True
 )
 
+_DOUBTFUL = {
+    "Reference": "reference kind",
+    "KES": "amount",
+    "Phone": "phone",
+    "Sent": "sent_at",
+    "Attempts": "attempts",
+}
+_NEAR = "Transactions with these references"
 # All columns of the progress bar together fit on 80 characters, with 10,000 rows.
 _BAR_WIDTH = 12
 # The service's list may not show a payment that is younger.
@@ -171,7 +178,8 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
                         show_row(output, "settled", outcome)
         except MomoPayError as error:  # a search or a wait; all payouts are in the journal
             run.stopped_by = run.stopped_by or error
-    run.read_rest()
+    for outcome in run.read_rest():
+        show_row(output, "row", outcome)
 
 
 @contextmanager
@@ -234,10 +242,12 @@ def refund(
     from momopay.durable.refund import preview_refund  # loads what sends
 
     key = api_key()
-    with options.open_journal(create=True) as journal, options.client(journal, key=key) as client:
+    # An answer that cannot be right is refused before the first request.
+    confirmation = amount_ and Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
+    with options.open_journal() as journal, options.client(journal, key=key) as client:
         plan = preview_refund(client, journal, of=of, amount=amount_, reference=reference)
         due, phone, name = Decimal(plan.amount), options.output.phone(plan.phone), options.output.text(plan.reference)
-        confirmation = Confirmation(key, may_move=due, yes=yes, confirm_live=confirm_live)
+        confirmation = confirmation or Confirmation(key, may_move=due, yes=yes, confirm_live=confirm_live)
         confirmation.ask(f"Pay KES {kes(due)} back to {plain(phone)}, as {plain(name)}?", to_type="yes")
         # The amount that was agreed to, and no other, whatever others refund meanwhile.
         show(options.output, client.payouts.refund(of=of, amount=due, reference=reference, description=description))
@@ -284,17 +294,11 @@ def _in_doubt(
     notes: list[str],
     found: dict[str, list[momopay.TransactionSummary]] | None,
 ) -> Iterator[object]:
-    rows = [
-        (f"{output.text(each.reference)}\n{each.kind}", each.amount, output.phone(each.phone), each.sent_at)
-        + (each.attempts,)
-        for each in entries
-    ]
-    columns = ("Reference", "KES", "Phone", "Sent at", "Attempts")
-    yield table(columns, rows, right=("KES", "Attempts"), title="May or may not have been paid")
+    yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
     yield from notes
     near = [item for items in (found or {}).values() for item in items]
     if near:
-        yield _near_matches(output, near)
+        yield output.table(near, TRANSACTIONS, _NEAR)
         yield "Compare them with these payments by eye: one of them may be the payment."
     elif found is not None:
         yield "The service's list does not show them, which proves nothing."
@@ -310,20 +314,6 @@ def _notes(journal: momopay.Journal, entry: momopay.JournalEntry) -> Iterator[st
     if abs(seconds) > _USUAL_OFFSET and journal.check().host != "loopback":
         side = "ahead of" if seconds > 0 else "behind"
         yield f"the clock of its sender was {abs(seconds):.0f} s {side} the service's"
-
-
-def _near_matches(output: Output, found: Sequence[momopay.TransactionSummary]) -> Table:
-    rows = [
-        (
-            f"{item.transaction_id}\n{output.text(item.account_reference)}",
-            f"{item.type}\n{item.status}",
-            item.amount,
-            f"{output.phone(item.phone)}\n{moment(item.created_at)}",
-        )
-        for item in found
-    ]
-    columns = ("Transaction", "Status", "KES", "Phone and time")
-    return table(columns, rows, right=("KES",), title="Transactions with these references")
 
 
 @command(app)
@@ -368,7 +358,7 @@ def release(
                 )
         except OutcomeUnknownError as error:
             if not options.as_json:  # the error's line has their ids then
-                output.note(_near_matches(output, [*error.matches, *error.near_matches]))
+                output.note(output.table([*error.matches, *error.near_matches], TRANSACTIONS, _NEAR))
             raise
         except RequestValidationError as error:
             again = journal.get(reference, entry.kind)

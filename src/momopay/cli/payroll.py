@@ -278,19 +278,26 @@ class PayrollRun:
             self.outcomes[row.reference] = outcome
             yield outcome
 
-    def read_rest(self) -> None:
+    def read_rest(self) -> Iterator[RowOutcome]:
         """Read what the journal has now of rows that this run did not end: one may have been under way, here or there.
 
         An interrupt ends a payout in the middle; another process may be sending rows of the same file.
+
+        Yields:
+            Each row of which the journal says something new.
         """
         for reference, each in self.outcomes.items():
             if each.state not in {NOT_BEGUN, momopay.JournalState.SENDING}:
                 continue
             try:
-                self.outcomes[reference] = RowOutcome.known(each.row, self._journal)
+                found = RowOutcome.known(each.row, self._journal)
             except JournalError as error:
                 # The first of these rows is the one that may have been under way.
-                self.outcomes[reference] = RowOutcome(each.row, momopay.JournalState.UNKNOWN, error=error)
+                found = RowOutcome(each.row, momopay.JournalState.UNKNOWN, error=error)
+            self.outcomes[reference] = found
+            if found.state != each.state:
+                yield found
+            if found.error is not None:
                 return
 
     def _metadata(self) -> dict[str, object]:

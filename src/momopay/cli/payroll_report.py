@@ -34,6 +34,14 @@ _TO_DO: Final = {
     "CANCELLED": "It was not paid. Pay it under a new reference.",
     "EXPIRED": "It was not paid. Pay it under a new reference.",
 }
+_ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
+_FAULTS: Final = {
+    "Line": "line",
+    "Reference": "reference",
+    "Column": "column",
+    "Value": "value",
+    "Problem": "problem",
+}
 # Rows about which there is nothing to do.
 _FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})
 _REPORT: Final = ("line", "reference", "phone", "amount", "state", "ended", "transaction_id", "code", "why")
@@ -41,13 +49,8 @@ _REPORT: Final = ("line", "reference", "phone", "amount", "state", "ended", "tra
 
 def show_faults(output: Output, faults: list[Fault]) -> None:
     """Show what is wrong with a file."""
-    rows = [
-        (fault.line, output.text(fault.reference), fault.column, _shown_value(output, fault), fault.problem)
-        for fault in faults
-    ]
-    shown = table(("Line", "Reference", "Column", "Value", "Problem"), rows, right=("Line",))
     documents = [{**vars(fault), "value": _shown_value(output, fault)} for fault in faults]
-    output.result({"event": "faults", "faults": documents}, shown)
+    output.result({"event": "faults", "faults": documents}, output.table(documents, _FAULTS))
 
 
 def _shown_value(output: Output, fault: Fault) -> str:
@@ -98,8 +101,7 @@ def _sums(rows_by_label: Sequence[tuple[object, list[Row]]], title: str | None =
 def _largest(output: Output, rows: list[Row]) -> Table:
     # A mistyped amount is most dangerous, and easiest to see, among these.
     largest = sorted(rows, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
-    cells = [(row.line, output.text(row.reference), output.phone(row.phone), row.amount) for row in largest]
-    return table(("Line", "Reference", "Phone", "KES"), cells, right=("Line", "KES"), title="The largest")
+    return output.table(largest, _ROWS, "The largest")
 
 
 def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:
@@ -173,18 +175,9 @@ def _labelled(by_end: dict[str, list[Row]], accepted_before: frozenset[str]) -> 
 
 
 def _left(output: Output, outcomes: list[RowOutcome]) -> Table:
-    rows = [
-        (
-            outcome.row.line,
-            output.text(outcome.row.reference),
-            output.phone(outcome.row.phone),
-            outcome.row.amount,
-            status(outcome.last),
-            _in_short(output, outcome) if outcome.has_failed else outcome.code or _in_short(output, outcome),
-        )
-        for outcome in outcomes
-    ]
-    return table(("Line", "Reference", "Phone", "KES", "State", "Why"), rows, right=("Line", "KES"))
+    whys = [_in_short(output, each) if each.has_failed else each.code or _in_short(output, each) for each in outcomes]
+    rows = [{**vars(each.row), "state": each.last, "why": why} for each, why in zip(outcomes, whys, strict=True)]
+    return output.table(rows, {**_ROWS, "State": "state", "Why": "why"})
 
 
 def _in_short(output: Output, outcome: RowOutcome) -> str:

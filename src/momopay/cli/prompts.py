@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from decimal import Decimal
 
@@ -18,22 +19,40 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def ask_for_key() -> str:
-    """Ask for the API key, and show nothing of what is typed; return "" if nobody answers."""
-    if is_interactive():
-        typed: str = typer.prompt("API key", hide_input=True, err=True)
-        return typed.strip()
-    stderr().print("API key:")
-    return _read_line() or ""
+def has_input() -> bool:
+    """Return, without waiting, whether a piped line or the end of the input can be read."""
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError):  # closed before the start, or text in memory
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 0)[0])
+    except OSError:  # on Windows, select knows sockets alone
+        return False
 
 
-def _read_line() -> str | None:
-    """Return a piped line without blanks around it; None at the end of the input, or if it cannot be read."""
+def read_line() -> str | None:
+    """Read a piped line.
+
+    Returns:
+        The line, without blanks around it; None at the end of the input, or if it cannot be read.
+    """
     try:
         line = sys.stdin.readline()
     except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
         return None
     return line.strip() if line else None
+
+
+def ask_for_key() -> str:
+    """Ask for the API key, and show nothing of what is typed; return "" if nobody answers."""
+    if is_interactive():
+        typed: str = typer.prompt("API key", hide_input=True, err=True)
+        return typed.strip()
+    # A line that is there already answers a question that need not be shown.
+    if not has_input():
+        stderr().print("API key:")
+    return read_line() or ""
 
 
 class Confirmation:
@@ -46,7 +65,7 @@ class Confirmation:
         confirm_live: KES; agrees if it is exactly `may_move`.
 
     Raises:
-        CommandError: The options name another sum. Nothing was sent.
+        CommandError: The options name another sum, or it is certain already that nobody will answer. Nothing was sent.
     """
 
     def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
@@ -57,6 +76,10 @@ class Confirmation:
             )
         self._is_live = not key.startswith(_TEST_KEY)
         self._is_given = confirm_live is not None or (yes and not self._is_live)
+        self._piped: str | None = None
+        # Read a piped answer now: an empty pipe is an error before the first request, not in the middle of a run.
+        if not self._is_given and not is_interactive() and has_input():
+            self._piped = self._read()
 
     def ask(self, question: str, *, to_type: str) -> None:
         """Ask before money moves, unless the options agree; with a live key the answer must be `to_type`.
@@ -85,7 +108,10 @@ class Confirmation:
             typed: str = typer.prompt(question, err=True)
             return typed.strip()
         stderr().print(f"{question}:", soft_wrap=True)
-        line = _read_line()
+        return self._read() if self._piped is None else self._piped
+
+    def _read(self) -> str:
+        line = read_line()
         if line is None:
             live = "a live key moves real money: give --confirm-live TOTAL; --yes is for test keys"
             raise CommandError(

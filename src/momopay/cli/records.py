@@ -13,8 +13,11 @@ import typer
 import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from momopay.cli.options import AccountOptions, finite
-from momopay.cli.output import fields, kes, plain, stderr, table
+from momopay.cli.output import plain, stderr
 from momopay.errors import MomoPayError
+
+_SWEPT = {"Settled now": "settled", "Open": "open", "In doubt": "unknown"}
+_DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 
 def sweep(
@@ -35,14 +38,12 @@ def sweep(
         momopay sweep --journal shop.db --every 60
     """
     output = options.output
-    headings = ("Settled now", "Open", "In doubt")
     with options.open_journal() as journal, options.client(journal) as client:
         while True:
             try:
                 report = client.transactions.sweep()
-                counts = table(headings, [(report.settled, report.open, report.unknown)], right=headings)
                 hint = ["`momopay payouts status` shows what is in doubt."] if report.unknown else []
-                output.result(asdict(report), counts, *hint)
+                output.result(asdict(report), output.table([report], _SWEPT), *hint)
             except MomoPayError as error:
                 if every is None or exit_code_of(error) is not ExitCode.TRY_LATER:
                     raise
@@ -94,22 +95,10 @@ def reconcile(
         report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.utc)
     if out is not None:
         report.write_csv(out)
-    sums = {
-        "Collected": report.collected,
-        "Paid out": report.paid_out,
-        "Refunded": report.refunded,
-        "Came back": report.came_back,
-        "Fees": report.fees,
-    }
-    rows = [
-        (output.text(each.reference), output.text(each.ours), each.theirs, each.remedy) for each in report.differences
-    ]
-    counts = {"Transactions": report.transactions, "Not ended": report.open}
-    output.result(
-        {**asdict(report), "agrees": report.agrees},
-        fields(counts | {name: f"KES {kes(amount)}" for name, amount in sums.items()}),
-        table(("Reference", "Ours", "Theirs", "What to do"), rows) if rows else "No differences.",
-    )
+    output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")
+    if not output.as_json:
+        shown = output.table(report.differences, _DIFFERENCES) if report.differences else "No differences."
+        output.result(None, shown)
     return ExitCode.OK if report.agrees else ExitCode.REFUSED
 
 

@@ -14,13 +14,19 @@ import momopay
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import AccountOptions, Every, ServiceOptions, Timeout, amount, whole_phone
-from momopay.cli.output import Output, fields, kes, moment, plain, status, stderr
+from momopay.cli.output import Output, plain, stderr
 from momopay.cli.times import end_of, moment_of
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read, find and wait for transactions.", no_args_is_help=True)
 
 _LOOK_BACK = timedelta(days=30)
-_HEADINGS = ("Transaction", "Status", "KES", "Phone and reference")
+# Two lines for each transaction, so that ids stay whole on 80 columns.
+TRANSACTIONS = {
+    "Transaction": "transaction_id created_at",
+    "Status": "status type",
+    "KES": "amount transaction_fee",
+    "Phone and reference": "phone account_reference",
+}
 
 EnumT = TypeVar("EnumT", bound=Enum)
 TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
@@ -209,46 +215,18 @@ def show(
     output: Output, record: momopay.TransactionSummary | momopay.StkTransaction | momopay.Payout | momopay.Payment
 ) -> None:
     """Show one transaction."""
+    seen: Any = getattr(record, "transaction", None)
     # Of a payment, its transaction says more, unless no request was needed.
-    seen: Any = getattr(record, "transaction", None) or record
-    reference = getattr(record, "reference", None) or getattr(record, "account_reference", None)
-    description = getattr(seen, "result_desc", None) or getattr(seen, "result_description", None)
+    document: dict[str, Any] = ({} if seen is None else seen.model_dump()) | record.model_dump(exclude={"transaction"})
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
-    code = getattr(seen, "result_code", None) if record.status.is_terminal else None
-    fee = seen.fee if isinstance(seen, momopay.Payment) else seen.transaction_fee
-    output.result(
-        record,
-        fields(
-            {
-                "Transaction": record.transaction_id,
-                "Type": record.type,
-                "Status": status(record.status),
-                "Amount": f"KES {kes(record.amount)}",
-                "Fee": None if fee is None else f"KES {kes(fee)}",
-                "Phone": output.phone(record.phone),
-                "Reference": output.text(reference) or None,
-                "Receipt": output.text(getattr(record, "receipt", None)) or None,
-                "Result": None if code is None else f"{code} {output.text(description)}".strip(),
-                "Created": getattr(seen, "created_at", None),
-                "Updated": getattr(seen, "updated_at", None),
-            }
-        ),
-    )
+    results = () if record.status.is_terminal else ("result_code", "result_desc", "result_description")
+    output.record(document, "currency", *results)
 
 
 def _show_all(
     output: Output, found: Iterable[momopay.TransactionSummary], overview: momopay.TransactionOverview | None = None
 ) -> None:
-    def row(item: momopay.TransactionSummary) -> tuple[object, ...]:
-        # Two lines for each transaction, so that ids stay whole on 80 columns.
-        return (
-            f"{item.transaction_id}\n{moment(item.created_at)} {item.type}",
-            status(item.status),
-            kes(item.amount) + ("" if item.transaction_fee is None else f"\nfee {kes(item.transaction_fee)}"),
-            f"{output.phone(item.phone)}\n{output.text(item.account_reference)}",
-        )
-
-    count = output.each(found, _HEADINGS, row)
+    count = output.rows(found, TRANSACTIONS)
     if overview is not None:
         ends = f"{overview.completed} completed, {overview.failed} failed, {overview.pending} pending"
         output.result(None, f"{overview.total} in all: {ends}")

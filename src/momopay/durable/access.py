@@ -18,8 +18,8 @@ from momopay.errors import MomoPayError
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import Journal, parts_of
+from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
-from momopay.models.wallet import WalletBalance
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.store import Store

@@ -33,7 +33,7 @@ from momopay.errors import (
     RequestValidationError,
 )
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
-from momopay.journal.evidence import KeyIdentity
+from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal, parts_of
 from momopay.journal.rules import Stage, Step, blocks, next_step, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest
@@ -96,8 +96,6 @@ class DurableCall(Generic[BackendT]):
 
     def _take(self, request: PayoutRequest | StkRequest) -> None:
         """Set what is sent."""
-        from momopay.journal.store import Draft  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
-
         self._payment = request.payment()
         self._call.body = request.to_json()
         self._call.details = PaymentDetails(self._payment.reference, request.amount, request.phone)

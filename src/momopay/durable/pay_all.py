@@ -47,8 +47,7 @@ from momopay.errors import (
 )
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
-from momopay.models.metadata import checked_metadata
-from momopay.models.references import similarity_key
+from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
 
 __all__ = ["PayoutIterator"]

@@ -9,10 +9,8 @@ from pydantic import ConfigDict, Field
 
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
-from momopay.models.masking import MaskedModel
-from momopay.models.payouts import Payout
-from momopay.models.stk import StkTransaction
-from momopay.models.transactions import Transaction
+from momopay.models.records import MaskedModel
+from momopay.models.transactions import Payout, StkTransaction, Transaction
 
 __all__ = ["Payment"]
 

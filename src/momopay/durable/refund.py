@@ -19,7 +19,7 @@ from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.journal import Journal, parts_of
 from momopay.journal.limits import Refundable, refund_reference
-from momopay.models.metadata import checked_metadata
+from momopay.models.arguments import checked_metadata
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount
 

@@ -20,9 +20,8 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay.errors import OutcomeUnknownError, ProtocolError
 from momopay.journal.entries import EntryKind, JournalEntry
-from momopay.models.matching import comparable
 from momopay.models.records import Envelope
-from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery
+from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, TransactionQuery, comparable
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 
 GET: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)

@@ -28,16 +28,15 @@ from momopay.durable.access import JournalAccess
 from momopay.durable.search import outcome_unknown
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import KeyIdentity, report_of
+from momopay.journal.evidence import Draft, KeyIdentity, report_of
 from momopay.journal.lease import Lease
 from momopay.journal.rules import may_have_executed
-from momopay.models.matching import RequestedPayment
-from momopay.models.payouts import Payout
 from momopay.models.records import Envelope
-from momopay.models.stk import StkTransaction
+from momopay.models.requests import RequestedPayment
+from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.store import Draft, Store
+    from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 

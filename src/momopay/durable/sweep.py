@@ -220,13 +220,14 @@ class SweepPass:
             self._is_at_end = page is None or not page.next_cursor
             return page
 
+        before = len(self._missing)
         if self._due.searched:
             await self._search(next_page)
         elif await next_page() is None:
             return
-        while self._last is not None and not self._is_at_end and self._missing:
+        while self._missing and not self._is_at_end and before - len(self._missing) >= _WORTH_A_PAGE:
             before = len(self._missing)
-            if await next_page() is None or before - len(self._missing) < _WORTH_A_PAGE:
+            if await next_page() is None:
                 return
 
     async def _search(self, next_page: Callable[[], Any]) -> None:
@@ -297,6 +298,8 @@ class SweepPass:
         for record in records:
             followed = self._due.followed.get(record.transaction_id)
             if followed is not None:
+                if not isinstance(record, Transaction) and differences(followed.entry, record):
+                    continue  # a page may show another amount, such as one with the fee: it is read by id
                 self._missing.discard(record.transaction_id)
                 self._record(followed, record)
                 if self._is_due_again(record.transaction_id):

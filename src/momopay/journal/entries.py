@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final
 from pydantic import ConfigDict, Field, computed_field
 
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
-from momopay.models.masking import MaskedModel
-from momopay.models.records import Timestamp
+from momopay.models.records import MaskedModel, Timestamp
 
 
 class EntryKind(StrEnum):

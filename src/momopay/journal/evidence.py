@@ -1,4 +1,4 @@
-"""What the journal is told from outside, in its own form: records of the service, and the key of a client. Pure.
+"""What the journal learns from outside, in its own form: drafts and keys of clients, records of the service. Pure.
 
 No text of the service may make a record fail: what cannot be kept, such as a time at the edge of the calendar or a text
 with a NUL, is left out with a WARNING.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from momopay._redaction import redacted_repr
-from momopay.journal.entries import JournalEntry
+from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus, has_settled
-from momopay.models.matching import RequestedPayment
-from momopay.models.payouts import Payout
-from momopay.models.stk import StkTransaction
-from momopay.models.transactions import TransactionSummary
+from momopay.models.requests import RequestedPayment
+from momopay.models.transactions import Payout, StkTransaction, TransactionSummary
 from momopay.money import format_amount
 from momopay.urls import is_loopback
 
@@ -51,6 +51,31 @@ class KeyIdentity:
         host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
         mode: Literal["live", "test"] = "live" if api_key.startswith("pk_live_") else "test"
         return cls(mode, host, hashlib.sha256(api_key.encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A payment that is about to be sent.
+
+    Attributes:
+        kind: Payout or collection.
+        reference: The caller's.
+        amount: KES.
+        phone: In the form that is sent.
+        wire_reference: What the service gets as its reference.
+        body_hash: Of the request's body.
+        metadata: The caller's own.
+        refund_of: The collection of which it pays something back.
+    """
+
+    kind: EntryKind
+    reference: str
+    amount: Decimal
+    phone: str
+    wire_reference: str
+    body_hash: str
+    metadata: Mapping[str, object] | None = None
+    refund_of: str | None = None
 
 
 @dataclass(frozen=True)

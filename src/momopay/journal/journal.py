@@ -18,8 +18,7 @@ from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import EntryKind, Filters, JournalCheck, JournalEntry, JournalState
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
-from momopay.models.payouts import Payout
-from momopay.models.transactions import TransactionSummary
+from momopay.models.transactions import Payout, TransactionSummary
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.journal.callbacks import Callbacks

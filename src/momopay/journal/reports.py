@@ -54,7 +54,8 @@ from momopay.journal.schema import (
     transactions,
     update_one,
 )
-from momopay.journal.store import IN_ACCOUNT, Condition, Store
+from momopay.journal.statements import IN_ACCOUNT, Condition
+from momopay.journal.store import Store
 from momopay.models.enums import FAILURES
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement

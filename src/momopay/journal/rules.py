@@ -78,7 +78,7 @@ RELEASE_AFTER_LEASE: Final = 60.0
 
 def transitions(kind: EntryKind) -> Transitions:
     """Return, for each cause, the states from which it leads to each state; None is "no row"."""
-    free = MAY_BE_SENT | ({_ACCEPTED} if REPEATS[kind] else set())
+    free = MAY_BE_SENT | {_ACCEPTED} if REPEATS[kind] else MAY_BE_SENT
     return {
         Cause.BEGIN: {_SENDING: frozenset({None, *free})},
         # A stored UNKNOWN is not among them: it was written by something that knows more than the call that sent, such

@@ -26,41 +26,29 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
     Connection,
-    Text,
-    TextClause,
     Update,
-    and_,
     bindparam,
-    case,
-    delete,
-    func,
     or_,
     select,
     tuple_,
-    update,
 )
 
 from momopay._redaction import redacted_repr
 from momopay.errors import JournalError, RequestValidationError
+from momopay.journal import statements as sql
 from momopay.journal.accounts import Accounts
 from momopay.journal.database import Database, bounded
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.evidence import KeyIdentity, Report
+from momopay.journal.evidence import Draft, KeyIdentity, Report
 from momopay.journal.lease import Lease, LeaseHolder
 from momopay.journal.limits import Refundable, check_sharing
-from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, Stage, stage_of, transitions
+from momopay.journal.rules import RELEASE_AFTER_LEASE, Stage, stage_of
 from momopay.journal.schema import (
-    TAKE_LEASE,
-    Now,
     insert_new,
     lease_left,
     payments,
@@ -68,7 +56,7 @@ from momopay.journal.schema import (
     update_one,
 )
 from momopay.journal.watermark import Watermark
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import has_settled
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -76,149 +64,10 @@ logger: logging.Logger = logging.getLogger("momopay")
 _AT_ONCE: Final = 500  # databases limit the parameters of a statement
 # A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
 _EARLIER: Final = timedelta(seconds=10)
-# Seconds after a release after which a sweep searches for the payment once more.
-SEARCH_AFTER_RELEASE: Final = 600.0
-
-Condition: TypeAlias = ColumnElement[bool] | TextClause
+_KEPT: Final = tuple(JournalTransaction.model_fields)
 
 _row: Final = payments.c
 _of: Final = transactions.c
-IN_ACCOUNT: Final = _row.account == bindparam("the_account")
-_IS_ROW: Final = and_(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
-_IS_TRANSACTION: Final = and_(
-    _of.account == bindparam("the_account"), _of.transaction_id == bindparam("the_transaction_id")
-)
-_AS_READ: Final = _row.revision == bindparam("the_revision")
-_SAME_CLAIM: Final = _row.claim == bindparam("the_claim")
-
-# Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
-_ENTRIES: Final = select(
-    payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
-).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
-_KEPT: Final = tuple(JournalTransaction.model_fields)
-
-
-def _change(cause: Cause, to: JournalState, kind: EntryKind, *expected: ColumnElement[bool], **values: Any) -> Update:
-    """Return the statement by which a cause changes a row, with the rules' states as its condition."""
-    # Not IN, whose list SQLAlchemy expands anew at each execution.
-    before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
-    return update(payments).where(_IS_ROW, before, *expected).values(state=to, revision=_row.revision + 1, **values)
-
-
-def _new(column: str, table: Any = _row) -> BindParameter[Any]:
-    return bindparam(f"new_{column}", type_=table[column].type)
-
-
-# Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
-_OFFSET: Final = case(
-    (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
-    else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
-)
-_IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
-_BEGIN: Final = {
-    kind: _change(
-        Cause.BEGIN,
-        JournalState.SENDING,
-        kind,
-        _AS_READ,
-        phone=_new("phone"),
-        seen_id=None,
-        code=None,
-        attempts=_row.attempts + 1,
-        # A payout that was refused or released may have been paid the first time after all: a search begins there.
-        sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=Text())),
-        clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
-        metadata=func.coalesce(_new("metadata"), _row.metadata),
-        body_hash=_new("body_hash"),
-        paid_before=_new("paid_before"),
-        **TAKE_LEASE,
-    )
-    for kind in EntryKind
-}
-_OUTCOMES: Final = {
-    (kind, to): _change(
-        Cause.OUTCOME,
-        to,
-        kind,
-        _SAME_CLAIM,
-        seen_id=_new("seen_id"),
-        code=_new("code"),
-        attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
-        clock_offset=_OFFSET,
-    )
-    for kind in EntryKind
-    for to in transitions(kind)[Cause.OUTCOME]
-}
-_ACCEPT: Final = {
-    kind: _change(Cause.ACCEPTANCE, JournalState.ACCEPTED, kind, seen_id=None, code=None, clock_offset=_OFFSET)
-    for kind in EntryKind
-}
-_CONTRADICT: Final = {
-    kind: _change(Cause.CONTRADICTION, JournalState.UNKNOWN, kind, seen_id=None) for kind in EntryKind
-}
-_SIGHT: Final = {kind: _change(Cause.SIGHTING, JournalState.UNKNOWN, kind, _AS_READ) for kind in EntryKind}
-_RELEASE: Final = {
-    kind: _change(
-        Cause.RELEASE,
-        JournalState.NOT_SENT,
-        kind,
-        _AS_READ,
-        released_by=_new("released_by"),
-        released_at=bindparam("now"),
-        search_after=Now() + SEARCH_AFTER_RELEASE,
-    )
-    for kind in EntryKind
-}
-_LOCK: Final = select(_row.revision).where(_IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
-_TOUCH: Final = update(payments).where(_IS_ROW).values(revision=_row.revision + 1)
-
-_REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "unhandled_since", "learned_at_service")
-_IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SUCCESS)
-_IS_OPEN: Final = or_(
-    _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
-)
-_IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
-_reported: Final = {name: _new(name, _of) for name in _REPORTED}
-_added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
-_LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
-# By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
-# list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
-_REPORT: Final[Mapping[Stage, Update]] = {
-    Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
-    Stage.ENDED: update(transactions)
-    .where(_IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
-    .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
-    Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
-}
-# What an end without success reported is not true of a payment.
-_PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
-_ADD_PAID: Final = _REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
-_DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A payment that is about to be sent.
-
-    Attributes:
-        kind: Payout or collection.
-        reference: The caller's.
-        amount: KES.
-        phone: In the form that is sent.
-        wire_reference: What the service gets as its reference.
-        body_hash: Of the request's body.
-        metadata: The caller's own.
-        refund_of: The collection of which it pays something back.
-    """
-
-    kind: EntryKind
-    reference: str
-    amount: Decimal
-    phone: str
-    wire_reference: str
-    body_hash: str
-    metadata: Mapping[str, object] | None = None
-    refund_of: str | None = None
 
 
 class Store:
@@ -258,14 +107,14 @@ class Store:
         with self.database.connection() as connection:
             self.watermark.check(connection)
             is_known = self.accounts.check(connection, identity)
-            found = self.entries(connection, (_IS_ROW,), {"the_kind": kind, "the_reference": reference})
+            found = self.entries(connection, (sql.IS_ROW,), {"the_kind": kind, "the_reference": reference})
         return next(iter(found), None), is_known
 
     # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        return next(iter(self.select(_IS_ROW, the_kind=kind, the_reference=reference)), None)
+        return next(iter(self.select(sql.IS_ROW, the_kind=kind, the_reference=reference)), None)
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
         """Return the entry that has a transaction, as the service accepted it."""
@@ -297,17 +146,17 @@ class Store:
         others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
         return frozenset(identity for each in others for identity in each.transaction_ids)
 
-    def select(self, *where: Condition, **parameters: object) -> list[JournalEntry]:
+    def select(self, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
         with self.database.connection() as connection:
             return self.entries(connection, where, parameters)
 
     def entries(
-        self, connection: Connection, where: Sequence[Condition], parameters: Mapping[str, object]
+        self, connection: Connection, where: Sequence[sql.Condition], parameters: Mapping[str, object]
     ) -> list[JournalEntry]:
         """Do what `select` does, on a connection."""
         # Not ordered by the database: SQLite would read the whole account in the order that it has an index for.
-        statement = _ENTRIES.where(IN_ACCOUNT, *where)
+        statement = sql.ENTRIES.where(sql.IN_ACCOUNT, *where)
         found: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
         for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
             found.setdefault((row["kind"], row["reference"]), []).append(row)
@@ -315,7 +164,7 @@ class Store:
             map(self._entry, found.values()), key=lambda entry: (entry.created_at, entry.kind, entry.reference)
         )
 
-    def having(self, *transaction: Condition, **parameters: object) -> list[JournalEntry]:
+    def having(self, *transaction: sql.Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries with a transaction for which the conditions hold, oldest first."""
         keys = select(_of.kind, _of.reference).where(_of.account == bindparam("the_account"), *transaction)
         return self.select(tuple_(_row.kind, _row.reference).in_(keys), **parameters)
@@ -386,7 +235,7 @@ class Store:
             else:
                 changed = {f"new_{name}": value for name, value in values.items()} | {"the_revision": read.revision}
                 changed = self._values(draft.kind, draft.reference, now=now, **changed, **lease_columns)
-                begun = update_one(connection, _BEGIN[draft.kind], changed)
+                begun = update_one(connection, sql.BEGIN[draft.kind], changed)
         self.watermark.note(mark)
         if begun:
             if not self.leases.holds(lease):
@@ -428,7 +277,7 @@ class Store:
     def _outcome(self, lease: Lease, draft: Draft, state: JournalState, **known: object) -> bool:
         nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
         values = self._values(draft.kind, draft.reference, the_claim=lease.id, **nothing | known)
-        return self._update(_OUTCOMES[draft.kind, state], values)
+        return self._update(sql.OUTCOMES[draft.kind, state], values)
 
     def _check_refund(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if refunds would exceed what was paid; return how much was paid, as text."""
@@ -456,7 +305,7 @@ class Store:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
         values = {"the_kind": EntryKind.COLLECTION, "the_reference": of}
-        order = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
+        order = next(iter(self.entries(connection, (sql.IS_ROW,), values)), None)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, (_row.refund_of == bindparam("the_text"),), {"the_text": of})
@@ -491,11 +340,14 @@ class Store:
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
         values = self._values(entry.kind, entry.reference, the_transaction_id=report.transaction_id)
-        values |= {f"new_{name}": getattr(report, name) for name in _REPORTED if name != "learned_at_service"}
+        values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED if name != "learned_at_service"}
         values |= {"new_clock_offset": clock_offset, "new_learned_at_service": report.service_time}
+        # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
+        if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
+            values["new_unhandled_since"] = None
         with self.database.transaction() as connection:
-            connection.execute(_LOCK, values)
-            before = next(iter(self.entries(connection, (_IS_ROW,), values)), None)
+            connection.execute(sql.LOCK, values)
+            before = next(iter(self.entries(connection, (sql.IS_ROW,), values)), None)
             if before is None:
                 return False
             known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
@@ -504,11 +356,11 @@ class Store:
             is_paid = self._report(connection, report, values)
             remedy = ""
             if known is None and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
-                update_one(connection, _ACCEPT[entry.kind], values)
+                update_one(connection, sql.ACCEPT[entry.kind], values)
             elif known is None or known.status != report.status:
-                connection.execute(_TOUCH, values)
+                connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
-                after = self.entries(connection, (_IS_ROW,), values)[0]
+                after = self.entries(connection, (sql.IS_ROW,), values)[0]
                 remedy = self._remedy(connection, after) if after.paid_twice else ""
         if remedy:
             logger.critical("reference %s was paid more than once: %s", redacted_repr(entry.reference), remedy)
@@ -519,15 +371,15 @@ class Store:
         values = self._values(entry.kind, entry.reference, the_transaction_id=transaction_id)
         is_latest = entry.transactions[-1:] and entry.transactions[-1].transaction_id == transaction_id
         with self.database.transaction() as connection:
-            connection.execute(_LOCK, values)
-            connection.execute(_TOUCH, values)
-            is_deleted = connection.execute(_DELETE_TRANSACTION, values).rowcount == 1
-            return bool(is_deleted and is_latest and update_one(connection, _CONTRADICT[entry.kind], values))
+            connection.execute(sql.LOCK, values)
+            connection.execute(sql.TOUCH, values)
+            is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
+            return bool(is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values))
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
         values = self._values(entry.kind, entry.reference, the_revision=entry.revision)
-        return self._update(_SIGHT[entry.kind], values)
+        return self._update(sql.SIGHT[entry.kind], values)
 
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
@@ -545,8 +397,8 @@ class Store:
         """Change a known transaction by what the service reports, and return whether it is paid only since."""
         stage = stage_of(report.status)
         if stage is Stage.PAID:
-            return update_one(connection, _PAY, values) or (update_one(connection, _ADD_PAID, values) and False)
-        update_one(connection, _REPORT[stage], values)
+            return update_one(connection, sql.PAY, values) or (update_one(connection, sql.ADD_PAID, values) and False)
+        update_one(connection, sql.REPORT[stage], values)
         return False
 
     def _remedy(self, connection: Connection, entry: JournalEntry) -> str:
@@ -568,7 +420,7 @@ class Store:
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
-        statement = select(lease_left(payments)).where(_IS_ROW)
+        statement = select(lease_left(payments)).where(sql.IS_ROW)
         with self.database.connection() as connection:
             left = connection.scalar(statement, self._values(entry.kind, entry.reference))
         return 0.0 if left is None else left + RELEASE_AFTER_LEASE
@@ -577,7 +429,7 @@ class Store:
         """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self._values(entry.kind, entry.reference, the_revision=entry.revision, new_released_by=by, now=now)
-        return entry.state is JournalState.UNKNOWN and self._update(_RELEASE[entry.kind], values)
+        return entry.state is JournalState.UNKNOWN and self._update(sql.RELEASE[entry.kind], values)
 
     def _update(self, change: Update, values: Mapping[str, object]) -> bool:
         with self.database.connection() as connection:

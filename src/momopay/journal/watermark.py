@@ -59,8 +59,10 @@ class Watermark:
 
     def check(self, connection: Connection) -> None:
         """Raise ConfigurationError if the journal went back in time."""
-        mark, kept = _read(connection), self._kept()
+        # Before the database is read: a payment that another call begins in between must not look like a loss.
+        kept = self._kept()
         highest = max(kept, self._highest)
+        mark = _read(connection)
         if mark < highest:
             raise self._gone_back(connection, mark, highest)
         if kept < mark:
@@ -81,8 +83,9 @@ class Watermark:
     def note(self, mark: Mark) -> None:
         """Remember how far the journal came, once that is committed."""
         self._highest = max(mark, self._highest)
-        if self._file is not None:
+        if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
             with database_errors():
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
                 descriptor = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
                 try:
                     line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
@@ -92,8 +95,8 @@ class Watermark:
 
     def accept(self, by: str) -> None:
         """Let the journal be used as it is; see `Journal.accept_restored`."""
-        highest = max(self._kept(), self._highest)
         with self._database.transaction() as connection:
+            highest = max(self._kept(), self._highest)
             mark, days = _read(connection), self._days(connection)
             if mark >= highest:
                 return

@@ -1,16 +1,17 @@
-"""The base class of records from the service, and the types of their fields.
+"""The base classes of models and of records from the service, and the types of their fields.
 
-Records are frozen. They accept unknown fields and values, because the service may add some at any time.
+Phones are masked in repr and str, and whole in the attributes. Records are frozen. They accept unknown fields and
+values, because the service may add some at any time.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,10 +26,38 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from momopay._redaction import mask_phone, redacted_repr
 from momopay.models.enums import ResultCode
-from momopay.models.masking import MaskedModel
 
 __all__ = ["ResponseInfo"]
+
+
+class MaskedModel(BaseModel):
+    """A model whose repr and str may be logged."""
+
+    # Building the validators of all models would take most of the time of the first call.
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            # An id is shown whole, to be searched for: the redaction could take a part of it for a phone.
+            if name is not None and (name == "id" or name.endswith(("_id", "Id"))):
+                yield name, value
+            elif name in {"phone", "phone_number"} and isinstance(value, str):
+                yield name, mask_phone(value)
+            else:
+                yield name, _Masked(value)
+
+
+class _Masked:
+    """A value whose repr is redacted; pydantic calls repr on what `__repr_args__` yields."""
+
+    def __init__(self, value: object) -> None:
+        self._text = redacted_repr(value)
+
+    def __repr__(self) -> str:
+        return self._text
+
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -1,23 +1,147 @@
-"""What is sent to the service: one class for each body or query, and the paths that carry an id."""
+"""What is sent to the service: one class for each body or query, the paths that carry an id.
+
+And how a payment that was requested compares with a record of the service.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import unicodedata
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Annotated, ClassVar, Final, Self
-from urllib.parse import quote
+from typing import Annotated, Any, ClassVar, Final, Protocol, Self
+from urllib.parse import quote, urlencode
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AliasGenerator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
+from typing_extensions import Sentinel
 
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
 from momopay.models.enums import ChannelType, TransactionType
-from momopay.models.matching import RequestedPayment, comparable
-from momopay.models.request_base import UNSET, Request
+from momopay.models.records import MaskedModel
 from momopay.models.transactions import TransactionPage, TransactionSummary
+from momopay.money import format_amount
+from momopay.phones import same_phone
+
+__all__ = ["UNSET"]
+
+
+class PaymentRecord(Protocol):
+    """What a response, a list item or a callback says about a payment; None is what it does not say."""
+
+    @property
+    def amount(self) -> Decimal | None:
+        """KES."""
+        ...
+
+    @property
+    def phone(self) -> str | None:
+        """The phone number, which the service may have masked."""
+        ...
+
+    @property
+    def type(self) -> str | None:
+        """STK, B2C or another type."""
+        ...
+
+
+@dataclass(frozen=True)
+class RequestedPayment:
+    """What identifies a payment. What is None is not compared."""
+
+    reference: str
+    amount: Decimal | None
+    phone: str | None
+    type: str | None
+
+    def differences(self, reference: str | None, record: PaymentRecord) -> list[str]:
+        """Return the names of what the service's record states differently; what it does not state differs in nothing.
+
+        The reference is passed by itself, because records have it under several names.
+        """
+        pairs = {
+            # References are sent in the form NFC. A trimmed one is another one.
+            "reference": not reference or unicodedata.normalize("NFC", reference) == self.reference,
+            "amount": None in {self.amount, record.amount} or self.amount == record.amount,
+            "phone": self.phone is None or record.phone is None or same_phone(self.phone, record.phone),
+            "type": self.type is None or record.type is None or self.type.casefold() == record.type.casefold(),
+        }
+        return [name for name, agrees in pairs.items() if not agrees]
+
+
+def comparable(reference: str | None) -> str:
+    """Return a reference in the form in which two that look the same are equal."""
+    return "" if reference is None else unicodedata.normalize("NFC", reference).strip()
+
+
+UNSET = Sentinel("UNSET")
+"""The default of an argument that was not given, where None means null on the wire."""
+
+
+class Request(MaskedModel):
+    """Arguments that were checked. Only those that were given are sent."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=AliasGenerator(serialization_alias=to_camel),
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,  # a RequestValidationError is chained to pydantic's error
+    )
+
+    absent: ClassVar[object] = None
+    """The value of an argument that was not given."""
+
+    @classmethod
+    def checked(cls, *, on_loopback: bool = False, **arguments: Any) -> Self:
+        """Return the request. Raise RequestValidationError that names all arguments at fault, and never a value."""
+        given = {name: value for name, value in arguments.items() if value is not cls.absent}
+        try:
+            return cls.model_validate(given, context={"on_loopback": on_loopback})
+        except ValidationError as error:
+            problems = {str(each["loc"][0]): _message(each) for each in error.errors(include_url=False)}
+            raise RequestValidationError(problems) from error
+
+    def given(self) -> dict[str, Any]:
+        """Return what is sent, by its name on the wire."""
+        fields = type(self).model_fields
+        return {
+            field.serialization_alias or name: getattr(self, name)
+            for name, field in fields.items()
+            if name in self.model_fields_set and not field.exclude
+        }
+
+    def to_json(self) -> bytes:
+        """Return the body. Written here, because a JSON library would write an amount as a float or as text."""
+        pairs = (f"{json.dumps(name)}:{_json(value)}" for name, value in self.given().items())
+        return f"{{{','.join(pairs)}}}".encode()
+
+    def to_query(self) -> str:
+        """Return the query with its question mark, or an empty string."""
+        pairs = {name: _plain(value) for name, value in self.given().items()}
+        return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
+
+
+def _message(problem: Any) -> str:
+    """Return the message of our own validator, without the "Value error, " that pydantic puts before it."""
+    reason = problem.get("ctx", {}).get("error")
+    return str(reason) if reason is not None else str(problem["msg"])
+
+
+def _json(value: object) -> str:
+    return _plain(value) if isinstance(value, Decimal) else json.dumps(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Decimal):
+        return format_amount(value)
+    # The text of a str, even where it is a member of an enum whose own __str__ gives its name.
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
 
 ACCOUNT_REFERENCE_LENGTH: Final = 12
 # How far the service's clock may be from this machine's when a payment is searched for.

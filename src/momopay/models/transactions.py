@@ -1,4 +1,4 @@
-"""The records of transactions: one, one in the list, and a page of the list.
+"""The records of prompts, payouts and transactions: one, one in the list, and a page of the list.
 
 The service page, "Transaction", states two naming styles. Both parse into the same record.
 """
@@ -24,7 +24,49 @@ from momopay.models.records import (
     note_response,
 )
 
-__all__ = ["Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
+__all__ = ["Payout", "StkTransaction", "Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
+
+
+class StkTransaction(Record):
+    """An accepted STK prompt, PENDING until the customer acts (service page, "Transaction")."""
+
+    transaction_id: Id
+    tenant_id: str | None = None
+    channel_id: str | None = None
+    type: TransactionType = TransactionType.STK
+    status: TransactionStatus
+    amount: Decimal
+    currency: str = "KES"
+    phone: str = Field(validation_alias=PHONE)
+    account_reference: str | None = Field(None, validation_alias=REFERENCE)
+    transaction_desc: str | None = None
+    provider_request_id: str | None = None
+    provider_checkout_id: str | None = None
+    transaction_fee: Decimal | None = None
+    result_code: ProviderCode | None = None
+    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class Payout(Record):
+    """An accepted payout, PENDING until the provider takes it. The B2C wallet is already debited."""
+
+    transaction_id: Id
+    tenant_id: str | None = None
+    channel_id: str | None = None
+    type: TransactionType = TransactionType.B2C
+    status: TransactionStatus
+    amount: Decimal
+    currency: str = "KES"
+    phone: str = Field(validation_alias=PHONE)
+    reference: str | None = Field(None, validation_alias=REFERENCE)
+    description: str | None = None
+    transaction_fee: Decimal | None = None
+    result_code: ProviderCode | None = None
+    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
 class TransactionSummary(Record):

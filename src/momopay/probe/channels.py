@@ -1,7 +1,6 @@
 """What creating, changing and deleting a channel shows. The channel is the probe's own, and is deleted at the end.
 
-Its name says that it is a probe's, so whatever ends a run, the next one finds what was left. It is not to be the
-default channel, and nothing is paid through it.
+Its name says that it is a probe's, so the next run finds what was left. Nothing is paid through it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ Note: TypeAlias = Callable[[str], object]
 # Tills that nobody has: one to create, and one to change to.
 _SHORTCODES: Final = ("999991", "999992")
 _OWN_NAME: Final = re.compile("momopay probe [a-z]{8}")
-_ATTEMPTS: Final = 3
 
 
 def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
@@ -92,7 +90,7 @@ def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> 
     """Delete the channel, by its name since the answer with its id may be lost, and restore the default channel."""
     is_as_it_was = False
     try:
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(3):
             wire.sleep(2.0 * attempt)
             listed = wire.get(CHANNELS)
             left = [channel for channel in listed.items if channel.get("name") == name]

@@ -176,8 +176,7 @@ class Profile:
                 findings[name] = Finding(value, shown["sentence"], tuple(shown["request_ids"]), shown.get("unnamed"))
             return cls(findings, document["probe"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            problem = f"it has no {error}" if isinstance(error, KeyError) else error
-            raise ConfigurationError(f"{path} is no profile of momopay probe: {problem}") from error
+            raise ConfigurationError(f"{path} is no profile of momopay probe: {error!r}") from error
 
 
 def _is_same(name: str, then: Value, now: Value) -> bool:
@@ -187,7 +186,6 @@ def _is_same(name: str, then: Value, now: Value) -> bool:
 
 
 def _table(name: str, values: Mapping[str, object]) -> str:
-    """Return a table of TOML. Names are bare keys: letters, digits, dashes and underscores."""
     lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
     return "\n".join([f"[{name}]", *lines, ""])
 

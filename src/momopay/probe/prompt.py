@@ -54,8 +54,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     earlier = next((entry for entry in unfinished if entry.reference.startswith(_PREFIX)), None)
     if earlier is not None and (earlier.phone, earlier.amount) != (phone, _AMOUNT):
         raise ConfigurationError(
-            f"the prompt {earlier.reference} of an earlier probe, to another phone or for another amount, has not"
-            " ended; nothing was sent"
+            f"the prompt {earlier.reference} of an earlier probe, to another phone, has not ended; nothing was sent"
         )
     # Letters alone: digits could be taken for a phone, and masked.
     new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
@@ -176,7 +175,6 @@ class _Order:
         return is_unpaid
 
     def _conclude(self, last: Transaction, statuses: list[str], answer: Answer) -> None:
-        """Record how a prompt ended."""
         end, code = last.status, last.result_code
         sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, result code {code or 'none'}."
         if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -30,6 +29,10 @@ from momopay.probe.wire import (
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
+_FIRST_ROWS: Final = (
+    *("balance_read", "channels_read", "list_read"),
+    *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
+)
 _NONSENSE: Final = "MOMOPAY_PROBE"
 # What is invalid, or not specified.
 _PARAMETERS: Final = (
@@ -52,7 +55,6 @@ _FORMATS: Final = (
     ("milliseconds", "32472144000000", "946684800000"),
 )
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
-_MOST_READS: Final = 5
 _NAIROBI: Final = 3.0  # hours ahead of UTC
 _FEES: Final = ("transactionFee", "transaction_fee")
 _CURSORS: Final = ("nextCursor", "next_cursor")
@@ -73,25 +75,18 @@ _STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code"
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
-    balance, channels, listed = wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)
-    if {answer.status for answer in wire.reads} == {UNAUTHORIZED}:
+    balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
+    if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
-    missing, malformed = wire.get(f"{LIST}/{uuid4()}"), wire.get(f"{LIST}/momopay-probe")
-    nowhere = wire.get("/momopay-probe")
+    made_up = (f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
+    missing, malformed, nowhere = (wire.get(path) for path in made_up)
     # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
     shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
     if all(answer.is_failure for answer in wire.reads):
         raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
     if not any("success" in answer.envelope for answer in wire.reads):
         raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
-    for name, answer in (
-        ("balance_read", balance),
-        ("channels_read", channels),
-        ("list_read", listed),
-        ("transaction_not_found", missing),
-        ("malformed_transaction_id", malformed),
-        ("unknown_path", nowhere),
-    ):
+    for name, answer in zip(_FIRST_ROWS, (*first, missing, malformed, nowhere), strict=True):
         findings.add_outcome(name, answer)
     is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
@@ -124,8 +119,8 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
     ended_well = [item for item in listed.transactions if item.status in _SHOW_FEES] or listed.transactions
     item = next((each for each in ended_well if each.fee), ended_well[0])
     look_at_read(findings, item, listed, *read_one(wire, item.id))
-    prompts = (each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"})
-    for prompt in islice(prompts, _MOST_READS):
+    prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
+    for prompt in prompts[:5]:
         last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
         if last.status == "CANCELLED" or last.result_code == ResultCode.CANCELLED_BY_USER:
             findings.add("cancel_ends_as", last.status, shown, sentence="A cancelled prompt has that status.")

@@ -1,7 +1,4 @@
-"""What the service page leaves open and a probe asks, as data: the switches of the sandbox, and other facts.
-
-docs/go-live/probe.md describes each of them.
-"""
+"""What the service page leaves open and a probe asks, as data. docs/go-live/probe.md describes each row."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, TypeAlias
-
-Choice: TypeAlias = bool | int | str
+from typing import Final
 
 
 class Cost(Enum):
@@ -37,7 +32,7 @@ class Row:
 
     name: str
     cost: Cost
-    values: tuple[Choice, ...] = ()
+    values: tuple[bool | int | str, ...] = ()
     is_switch: bool = False
 
 

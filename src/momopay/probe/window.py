@@ -1,7 +1,7 @@
 """How the service counts a minute's requests, found by using them up. Times are in seconds.
 
-A few requests go first, and the rest of the limit half a minute later. When the service lets requests through again, a
-fixed window takes a whole limit, and a sliding one only as many as went first.
+A few go first, and the rest of the limit half a minute later. When requests pass again, a fixed window takes a whole
+limit, and a sliding one only as many as went first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from momopay.probe.wire import THROTTLED, WINDOW, Answer, Wire, amount_of, pause
 _HALF: Final = 30.0
 _EARLY: Final = 5
 _MOST: Final = 100  # requests that are sent to find the limit
-_MOMENT: Final = 3.0
 
 
 class _UnclearError(Exception):
@@ -62,7 +61,7 @@ def _find(wire: Wire, findings: Findings) -> None:
 def _conclude(wire: Wire, findings: Findings, passed: int, pause: float, limit: int) -> None:
     again, refused = _send(wire, _MOST)
     # Requests that trickle through before the first ones are a minute old come from a bucket that fills evenly.
-    is_a_minute = _HALF + pause >= WINDOW - _MOMENT
+    is_a_minute = _HALF + pause >= WINDOW - 3
     value = "fixed" if again >= limit else "sliding" if is_a_minute and again <= _EARLY + 1 else "neither"
     sentence = f"{_EARLY} requests, then {passed} after {_HALF:g} s, and {again} after {pause:g} s more passed."
     answers = [] if refused is None else [refused]

@@ -1,21 +1,18 @@
-"""Raw requests, and the answers to them as they came: the SDK's own calls would hide what is asked about.
-
-They have the client's connections, key and rate budget. Any answer is one: nothing here raises for its shape.
-"""
+"""Raw requests and their answers as they came, whatever their shape: the SDK's own calls would hide what is asked."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
-from momopay._core.retry import http_date
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact
@@ -31,6 +28,7 @@ _MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
 _FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
+Body: TypeAlias = Mapping[str, object] | None
 UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
 
@@ -64,15 +62,13 @@ class Wire:
         self._check(answer)
         return answer
 
-    def change(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+    def change(self, method: str, path: str, body: Body = None) -> Answer:
         """Send a request that changes something, once."""
         answer = self._within_budget(method, path, body)
         self._check(answer)
         return answer
 
-    def send(
-        self, method: str, path: str, body: Mapping[str, object] | None = None, *, at_once: bool = False
-    ) -> Answer:
+    def send(self, method: str, path: str, body: Body = None, *, at_once: bool = False) -> Answer:
         """Send a request in a slot of the rate budget, or at once."""
         session = self._session
         if session.limiter is not None and not at_once:
@@ -101,7 +97,7 @@ class Wire:
         if self._session.limiter is not None:
             run_sync(self._session.limiter.pause(seconds))
 
-    def _within_budget(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+    def _within_budget(self, method: str, path: str, body: Body = None) -> Answer:
         """Send a request, and again if another program has used up what the key may send."""
         answer = self.send(method, path, body)
         pause = pause_of(answer) or WINDOW
@@ -133,7 +129,9 @@ class Answer:
         self.status = status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
         self.is_empty = not body.strip()
-        self.envelope = _parsed(body)  # the JSON object that the body is
+        self.envelope: Mapping[str, Any] = {}  # the JSON object that the body is
+        with suppress(ValueError, ArithmeticError, RecursionError):
+            self.envelope = _object(json.loads(body, parse_float=Decimal))
         # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
         is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
         says_no = self.envelope.get("success") is False
@@ -145,7 +143,6 @@ class Answer:
         self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
         items: object = self.data.get("items")
         self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
-        # Newest first.
         self.transactions = [seen for seen in map(Transaction, self.items) if seen.id]
         self.error = _object(self.envelope.get("error"))
         self.details = _object(self.error.get("details"))
@@ -178,13 +175,6 @@ class Transaction:
     def _text(self, *names: str) -> str:
         value = field_of(self.record, *names)
         return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
-
-
-def _parsed(body: bytes) -> Mapping[str, Any]:
-    try:
-        return _object(json.loads(body, parse_float=Decimal))
-    except (ValueError, ArithmeticError, RecursionError):
-        return {}
 
 
 def _object(value: object) -> Mapping[str, Any]:

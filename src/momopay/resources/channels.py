@@ -11,12 +11,11 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
+from momopay.models.account import ChannelItems, PaymentChannel
 from momopay.models.arguments import ChannelRef
-from momopay.models.channels import ChannelItems, PaymentChannel
 from momopay.models.enums import ChannelType
 from momopay.models.records import Envelope, Nothing
-from momopay.models.request_base import UNSET
-from momopay.models.requests import ChannelChanges, ChannelRequest, channel_path
+from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 
 __all__ = ["Channels"]
 
@@ -33,7 +32,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels. Retried as needed. Rests on the service page, "GET /payment-wallet/channels".
+        """List the account's channels. Retried as needed. See the service page, "GET /payment-wallet/channels".
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
@@ -42,7 +41,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
-        """Read one channel. Retried as needed. Rests on the service page, "GET /payment-wallet/channels/{id}".
+        """Read one channel. Retried as needed. See the service page, "GET /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -65,7 +64,7 @@ class Channels(Resource[BackendT]):
         account_number: str | None = None,
         is_default: bool | None = None,
     ) -> PaymentChannel:
-        """Register a shortcode. Sent at most once. Rests on the service page, "POST /payment-wallet/channels".
+        """Register a shortcode. Sent at most once. See the service page, "POST /payment-wallet/channels".
 
         Args:
             name: A label for people.
@@ -97,7 +96,7 @@ class Channels(Resource[BackendT]):
     ) -> PaymentChannel:
         """Change a channel; only what is given changes, and None is sent as null. Retried as needed.
 
-        Active transactions are unaffected. Rests on the service page, "PATCH /payment-wallet/channels/{id}".
+        Active transactions are unaffected. See the service page, "PATCH /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -121,7 +120,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Retried as needed. Rests on the service page, "DELETE /payment-wallet/channels/{id}".
+        """Delete a channel. Retried as needed. See the service page, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.

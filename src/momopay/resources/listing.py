@@ -28,7 +28,7 @@ class Listing(Resource[BackendT]):
 
     @operation
     async def get(self, transaction_id: TransactionRef) -> Transaction:
-        """Read one transaction. Retried as needed. Rests on the service page, "GET /transactions/{id}".
+        """Read one transaction. Retried as needed. See the service page, "GET /transactions/{id}".
 
         Args:
             transaction_id: The id that an initiation returned, or a record that carries it.
@@ -59,7 +59,7 @@ class Listing(Resource[BackendT]):
         """Read one page of the list, newest first. Retried as needed.
 
         The formats of the filters ``from_`` to ``q`` are not specified: times are sent as ISO 8601, amounts as
-        numbers. Rests on the service page, "GET /transactions".
+        numbers. See the service page, "GET /transactions".
 
         Args:
             limit: How many, 1 to 100.
@@ -163,7 +163,7 @@ class Listing(Resource[BackendT]):
         Walks the list back to five minutes before ``since``; further if the ``Date`` of the service's responses shows
         that this machine's clock is ahead. Finding nothing proves nothing: a transaction may appear in the list later.
         What has the reference and another amount, phone, type or time is not returned, and logged at WARNING. The
-        deadline applies to each page. Rests on the service page, "GET /transactions".
+        deadline applies to each page. See the service page, "GET /transactions".
 
         Args:
             reference: The reference that it was sent with, exactly.

@@ -20,11 +20,10 @@ from momopay.durable.release import release
 from momopay.durable.sweep import reconcile_all
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
-from momopay.models.arguments import ChannelRef
-from momopay.models.metadata import checked_metadata
-from momopay.models.payouts import Payout
+from momopay.models.arguments import ChannelRef, checked_metadata
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
+from momopay.models.transactions import Payout
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -54,7 +53,7 @@ class Payouts(Resource[BackendT]):
 
         The B2C wallet is debited as soon as the service accepts, and there is no idempotency key, so the
         request is sent at most once: a failure after which it may have executed is never retried.
-        Rests on the service page, "POST /b2c/payouts".
+        See the service page, "POST /b2c/payouts".
 
         Args:
             amount: KES, at least 10, no more than two decimals.

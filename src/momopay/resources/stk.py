@@ -14,11 +14,10 @@ from momopay._ratelimit.budget import Lane
 from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment
 from momopay.journal import Journal
-from momopay.models.arguments import ChannelRef
-from momopay.models.metadata import checked_metadata
+from momopay.models.arguments import ChannelRef, checked_metadata
 from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
-from momopay.models.stk import StkTransaction
+from momopay.models.transactions import StkTransaction
 
 __all__ = ["Stk"]
 
@@ -44,7 +43,7 @@ class Stk(Resource[BackendT]):
 
         Every call is a new prompt and a new transaction; a failure after which it may have executed is never retried,
         so it is sent at most once. The result arrives at ``callback_url``, or by ``transactions.wait``. The fee is
-        deducted from the service wallet at once. Rests on the service page, "POST /payments/stk" and "Callbacks".
+        deducted from the service wallet at once. See the service page, "POST /payments/stk" and "Callbacks".
 
         Args:
             amount: KES, at least 1, no more than two decimals.

@@ -41,7 +41,7 @@ class Transactions(Listing[BackendT]):
         """Compare a callback, which is not signed, with the service's own record.
 
         Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
-        leaves out. Rests on the service page, "Callbacks" and "GET /transactions/{id}".
+        leaves out. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         One confirmation alone reads the transaction by its id, at once. Those that come while another one on this
         client is reading share a page of the list: what it shows as the callback tells it is confirmed by that, and
@@ -160,7 +160,7 @@ class Transactions(Listing[BackendT]):
         Finds payments that nobody knows, entries that the service does not have, orders paid twice, other amounts,
         money that came back, and what is unresolved. What the service's record says of an entry is recorded in the
         journal, as ``journal.settle`` does. Sends no payment. A payment of the last minutes may not be in the list yet,
-        so reconcile a day when it is over. Rests on the service page, "GET /transactions".
+        so reconcile a day when it is over. See the service page, "GET /transactions".
 
         Args:
             day: Of Nairobi (UTC+3).

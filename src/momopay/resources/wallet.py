@@ -11,9 +11,9 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import IDEMPOTENCY_KEYED
 from momopay._ratelimit.budget import Lane
 from momopay.durable.access import BALANCE
+from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
-from momopay.models.wallet import TopUp, WalletBalance
 
 __all__ = ["Wallet"]
 
@@ -25,7 +25,7 @@ class Wallet(Resource[BackendT]):
 
     @operation
     async def balance(self) -> WalletBalance:
-        """Read the balances, KES. Retried as needed. Rests on the service page, "GET /wallets/service/balance".
+        """Read the balances, KES. Retried as needed. See the service page, "GET /wallets/service/balance".
 
         Returns:
             The spendable balance and the ledger balance.
@@ -45,7 +45,7 @@ class Wallet(Resource[BackendT]):
         """Fill the service wallet by an STK prompt to your own phone.
 
         An ``Idempotency-Key`` is always sent, and kept on every retry, so that an ambiguous failure is retried without
-        a second prompt. Rests on the service page, "POST /wallets/service/topups".
+        a second prompt. See the service page, "POST /wallets/service/topups".
 
         Args:
             amount: KES, at least 1, no more than two decimals.

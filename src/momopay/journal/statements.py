@@ -1,0 +1,147 @@
+"""The SQL statements that change a payment and its transactions, made from the rules.
+
+Parameters: ``the_...`` is what the row must be, ``new_...`` what it becomes, ``now`` the time as text. `TAKE_LEASE` has
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Text,
+    TextClause,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.rules import Cause, Stage, transitions
+from momopay.journal.schema import TAKE_LEASE, Now, lease_left, payments, transactions
+from momopay.models.enums import TransactionStatus
+
+# Seconds after a release after which a sweep searches for the payment once more.
+SEARCH_AFTER_RELEASE: Final = 600.0
+
+Condition: TypeAlias = ColumnElement[bool] | TextClause
+
+_row: Final = payments.c
+_of: Final = transactions.c
+IN_ACCOUNT: Final = _row.account == bindparam("the_account")
+IS_ROW: Final = and_(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
+_IS_TRANSACTION: Final = and_(
+    _of.account == bindparam("the_account"), _of.transaction_id == bindparam("the_transaction_id")
+)
+AS_READ: Final = _row.revision == bindparam("the_revision")
+_SAME_CLAIM: Final = _row.claim == bindparam("the_claim")
+
+# Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
+ENTRIES: Final = select(
+    payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
+).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
+
+
+def _change(cause: Cause, to: JournalState, kind: EntryKind, *expected: ColumnElement[bool], **values: Any) -> Update:
+    """Return the statement by which a cause changes a row, with the rules' states as its condition."""
+    # Not IN, whose list SQLAlchemy expands anew at each execution.
+    before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
+    return update(payments).where(IS_ROW, before, *expected).values(state=to, revision=_row.revision + 1, **values)
+
+
+def _new(column: str, table: Any = _row) -> BindParameter[Any]:
+    return bindparam(f"new_{column}", type_=table[column].type)
+
+
+# Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
+_OFFSET: Final = case(
+    (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
+    else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
+)
+_IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
+BEGIN: Final = {
+    kind: _change(
+        Cause.BEGIN,
+        JournalState.SENDING,
+        kind,
+        AS_READ,
+        phone=_new("phone"),
+        seen_id=None,
+        code=None,
+        attempts=_row.attempts + 1,
+        # A payout that was refused or released may have been paid the first time after all: a search begins there.
+        sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=Text())),
+        clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
+        metadata=func.coalesce(_new("metadata"), _row.metadata),
+        body_hash=_new("body_hash"),
+        paid_before=_new("paid_before"),
+        **TAKE_LEASE,
+    )
+    for kind in EntryKind
+}
+OUTCOMES: Final = {
+    (kind, to): _change(
+        Cause.OUTCOME,
+        to,
+        kind,
+        _SAME_CLAIM,
+        seen_id=_new("seen_id"),
+        code=_new("code"),
+        attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
+        clock_offset=_OFFSET,
+    )
+    for kind in EntryKind
+    for to in transitions(kind)[Cause.OUTCOME]
+}
+ACCEPT: Final = {
+    kind: _change(Cause.ACCEPTANCE, JournalState.ACCEPTED, kind, seen_id=None, code=None, clock_offset=_OFFSET)
+    for kind in EntryKind
+}
+CONTRADICT: Final = {kind: _change(Cause.CONTRADICTION, JournalState.UNKNOWN, kind, seen_id=None) for kind in EntryKind}
+SIGHT: Final = {kind: _change(Cause.SIGHTING, JournalState.UNKNOWN, kind, AS_READ) for kind in EntryKind}
+RELEASE: Final = {
+    kind: _change(
+        Cause.RELEASE,
+        JournalState.NOT_SENT,
+        kind,
+        AS_READ,
+        released_by=_new("released_by"),
+        released_at=bindparam("now"),
+        search_after=Now() + SEARCH_AFTER_RELEASE,
+    )
+    for kind in EntryKind
+}
+LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
+TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
+
+REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "unhandled_since", "learned_at_service")
+_IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SUCCESS)
+_IS_OPEN: Final = or_(
+    _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
+)
+_IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
+_reported: Final = {name: _new(name, _of) for name in REPORTED}
+_added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
+_LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
+# By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
+# list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
+REPORT: Final[Mapping[Stage, Update]] = {
+    Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
+    Stage.ENDED: update(transactions)
+    .where(_IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
+    .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
+    Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
+}
+# What an end without success reported is not true of a payment.
+PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
+ADD_PAID: Final = REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
+DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)

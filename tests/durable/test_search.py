@@ -1,0 +1,139 @@
+"""How far a search walks the list, by which clock, and until when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+import momopay
+from drivers import Driver
+from durable.kit import KEY_CHECK, Service, ago, balance, listed, page, pay, record
+from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
+from momopay import Journal, OutcomeUnknownError
+from momopay.sandbox import Sandbox
+
+
+@pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), ("NULL", 4)])
+def test_a_walk_reaches_back_to_the_oldest_and_no_further(
+    drive: Callable[..., Driver], journal: Journal, offset: object, pages_read: int
+) -> None:
+    """The service's clock and ours may differ by five minutes."""
+    day = timedelta(days=1)
+    for reference in ("yesterday", "today"):
+        put(journal, reference, UNKNOWN)
+    execute(journal, f"UPDATE momopay_payments SET clock_offset = {offset}")
+    execute(journal, f"UPDATE momopay_payments SET sent_at = '{ago(day)}' WHERE reference = 'yesterday'")
+    pages = [
+        [listed("today", transactionId="new"), listed("another", age=timedelta(hours=1))],
+        [listed("yesterday", age=day + timedelta(minutes=4), transactionId="old")],
+        [listed("another", age=2 * day)],
+        [listed("another", age=2 * day + timedelta(minutes=6))],
+        [listed("another", age=3 * day)],
+    ]
+    service = Service(pages=pages)
+    entries = drive(transport=service.transport)(journal.reconcile_all)
+    assert [(each.reference, each.transaction_id) for each in entries] == [("yesterday", "old"), ("today", "new")]
+    assert service.requests == ["GET /transactions"] * pages_read
+
+
+def test_one_that_a_shifting_list_shows_twice_is_one(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    service = Service(pages=[[listed()], [listed()]])
+    assert [each.transaction_id for each in drive(transport=service.transport)(journal.reconcile_all)] == ["t-1"]
+
+
+@pytest.mark.parametrize("attempts", [1, 0])
+def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_list(
+    drive: Callable[..., Driver], journal: Journal, attempts: int
+) -> None:
+    """Nothing is known of the clock that wrote when it was sent."""
+    put(journal, "r", REFUSED)
+    execute(journal, f"UPDATE momopay_payments SET attempts = {attempts}")
+    pages = [[listed("another", age=timedelta(days=days))] for days in (0, 3, 9)] + [[listed(age=timedelta(days=9))]]
+    service = Service(record(reference="r", transactionId="t-2"), pages=pages)
+    sdk = drive(transport=service.transport)
+    if attempts:
+        with pytest.raises(OutcomeUnknownError, match="has its reference"):
+            sdk(pay(journal))
+    else:  # nothing was ever sent, so nothing can be in the list
+        sdk(pay(journal))
+    assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
+
+
+def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", REFUSED)
+    service = Service(pages=[[listed("another", age=timedelta(days=days))] for days in range(60)])
+    budget = momopay.RateBudget(requests=58, window=61.0)
+    with pytest.raises(momopay.BudgetExhaustedError):
+        drive(transport=service.transport, budget=budget, deadline=30)(pay(journal))
+    assert (service.sent, found(journal).state in {REFUSED, NOT_SENT}) == (0, True)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=2)])
+def test_a_time_in_the_services_future_proves_that_a_clock_was_ahead(
+    drive: Callable[..., Driver], journal: Journal, ahead: timedelta
+) -> None:
+    """By the time of the search the clock is right again."""
+    put(journal, "r", UNKNOWN)
+    future = (datetime.now(UTC) + ahead).isoformat()
+    execute(journal, f"UPDATE momopay_payments SET sent_at = '{future}'")
+    others = [listed(f"o{number}", age=timedelta(minutes=1), transactionId=f"o{number}") for number in range(3)]
+    service = Service(pages=[others, [listed(age=timedelta(minutes=2))]])
+    assert not drive(transport=service.transport)(pay(journal)).is_new
+
+
+def test_a_search_ends_with_the_calls_deadline(drive: Callable[..., Driver], journal: Journal) -> None:
+    pages: list[int] = []
+
+    def a_page(request: httpx.Request) -> httpx.Response:
+        if KEY_CHECK.endswith(request.url.path.removeprefix("/v1")):
+            return httpx.Response(200, json=balance())
+        pages.append(len(pages))
+        time.sleep(0.02)
+        return httpx.Response(200, json=page([listed("another")], str(len(pages)) if len(pages) < 200 else None))
+
+    put(journal, "r", UNKNOWN)
+    with pytest.raises(OutcomeUnknownError, match="the search failed") as caught:
+        drive(transport=httpx.MockTransport(a_page), deadline=0.5)(pay(journal))
+    assert caught.value.may_have_executed
+    assert 0 < len(pages) < 200
+
+
+# `transactions.find`
+
+
+def prompt(client: object, reference: str) -> object:
+    return client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)  # type: ignore[attr-defined]
+
+
+def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox) -> None:
+    for number in range(25):
+        sdk(lambda client, number=number: prompt(client, f"OLD-{number}"))
+    sandbox.advance(3600)
+    made = sdk(lambda client: prompt(client, "NEW"))
+    before = len(sandbox.requests)
+    matches = sdk(lambda client: client.transactions.find(reference="NEW", since=made.created_at, type="STK"))
+    assert [item.transaction_id for item in matches] == [made.transaction_id]
+    assert len(sandbox.requests) - before == 1
+
+
+def test_a_search_skips_an_older_payment_of_the_same_reference(sdk: Driver, sandbox: Sandbox) -> None:
+    older = sdk(lambda client: prompt(client, "SAME"))
+    sandbox.advance(301)
+    made = sdk(lambda client: prompt(client, "SAME"))
+    matches = sdk(lambda client: client.transactions.find(reference="SAME", since=made.created_at))
+    assert [item.transaction_id for item in matches] == [made.transaction_id]
+    since = made.created_at - timedelta(seconds=2)
+    both = sdk(lambda client: client.transactions.find(reference="SAME", since=since))
+    assert [item.transaction_id for item in both] == [made.transaction_id, older.transaction_id]
+
+
+def test_a_top_up_can_be_searched_for(sdk: Driver) -> None:
+    made = sdk(lambda client: client.wallet.top_up(amount=500, phone=PHONE, account_reference="TOP"))
+    wanted = {"reference": "TOP", "since": made.created_at, "type": "WALLET_TOPUP"}
+    matches = sdk(lambda client: client.transactions.find(**wanted))
+    assert [item.transaction_id for item in matches] == [made.transaction_id]
