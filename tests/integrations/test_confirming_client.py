@@ -90,7 +90,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'shop.db'}"
 
 
-@pytest.fixture(params=SHOPS.values(), ids=SHOPS)
+@pytest.fixture(params=SHOPS.values(), ids=list(SHOPS))
 def shop(request: pytest.FixtureRequest, url: str) -> Iterator[Shop]:
     make, client_kind, handler_kind = request.param
     shop = Shop(make, client_kind, handler_kind, journal=url)
