@@ -90,7 +90,6 @@ class Shop:
                 return  # the form was sent twice: one prompt is enough
         try:
             self._client.stk.collect_once(
-                journal=self.journal,
                 reference=order_id,
                 amount=PRICES[item],
                 phone=phone,
@@ -124,7 +123,7 @@ class Shop:
 
     def sweep(self) -> SweepReport:
         """Bring the ends that no callback brought."""
-        return self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
+        return self._client.transactions.sweep(handler=self.on_end)
 
 
 def create_app(shop: Shop) -> Flask:

@@ -68,7 +68,7 @@ def pay(client: Client, journal: Journal, salaries: list[Salary], schedule: Poll
     items = [PayoutItem(reference=each.reference, amount=each.amount, phone=each.phone) for each in salaries]
     lines: dict[str, Line] = {}
     waiting: dict[str, str] = {}
-    for outcome in client.payouts.pay_all(items, journal=journal):
+    for outcome in client.payouts.pay_all(items):
         line = lines[outcome.reference] = Line(str(outcome.state), note=outcome.error.message if outcome.error else "")
         if outcome.payout is not None:
             line.state, line.transaction_id = "PENDING", outcome.payout.transaction_id

@@ -26,7 +26,7 @@ NAIROBI = timezone(timedelta(hours=3))
 
 def reconcile(client: Client, day: date, orders: Sequence[BookedOrder], journal: Journal, out: Path) -> int:
     """Write the differences of a day. Return 1 if there are any, else 0."""
-    report = client.transactions.reconcile(journal=journal, day=day, orders=orders)
+    report = client.transactions.reconcile(day=day, orders=orders)
     report.write_csv(out)
     print(f"{day}: {report.transactions} transactions, {len(orders)} orders, {len(report.differences)} differences")
     print(
@@ -82,10 +82,10 @@ def on_the_sandbox() -> int:
             ("STRAY", "0712345606", 500),
         ]:
             client.stk.initiate(amount=amount, phone=phone, account_reference=reference)
-        client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone="0712345607")
+        client.payouts.pay_once(reference="RENT", amount=900, phone="0712345607")
         sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
         try:
-            client.payouts.pay_once(journal=journal, reference="WATER", amount=300, phone="0712345608")
+            client.payouts.pay_once(reference="WATER", amount=300, phone="0712345608")
         except OutcomeUnknownError as error:
             print(f"Outcome unknown: {error.reference}")
         sandbox.advance(120)

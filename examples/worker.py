@@ -96,7 +96,7 @@ def payout(reference: str, amount: str, phone: str) -> None:
     """Pay once. The amount is text, exact to the cent; the reference names what is paid, never the task."""
     try:
         account.client.payouts.pay_once(
-            journal=account.journal, reference=reference, amount=Decimal(amount), phone=phone
+            reference=reference, amount=Decimal(amount), phone=phone
         )
     except OutcomeUnknownError as error:
         # Not again: the sweep looks for it, and what it does not find needs a person.
@@ -106,7 +106,7 @@ def payout(reference: str, amount: str, phone: str) -> None:
 @app.task(name="worker.sweep")
 def sweep() -> None:
     """Look for the payouts whose outcome is unknown, and hand each settled end to `on_end`, once."""
-    report = account.client.transactions.sweep(journal=account.journal, handler=on_end)
+    report = account.client.transactions.sweep(handler=on_end)
     if report.unknown:
         logger.warning("%d payouts are in doubt: `momopay payouts status`", report.unknown)
 

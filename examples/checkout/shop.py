@@ -71,7 +71,7 @@ class Shop:
         """Bring the ends that no callback brought, also those of the time when the shop was closed."""
         while True:
             try:
-                await self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
+                await self._client.transactions.sweep(handler=self.on_end)
             except MomoPayError as error:
                 logger.warning("the next sweep goes on: %s", error)
             await asyncio.sleep(self._every)
@@ -98,7 +98,6 @@ class Shop:
         callback_url = self.signer.url(f"{self._url}/momo", reference=order_id)
         try:
             await self._client.stk.collect_once(
-                journal=self.journal,
                 reference=order_id,
                 amount=amount,
                 phone=phone,

@@ -52,7 +52,7 @@ def main(*, serve: bool) -> None:
             if number == 0:
                 lose_an_answer(client, journal, sandbox)
             wallet.set(float(client.wallet.balance().available_balance))
-        client.transactions.sweep(journal=journal)
+        client.transactions.sweep()
         print(generate_latest().decode())
     meters.shutdown()
 
@@ -60,10 +60,10 @@ def main(*, serve: bool) -> None:
 def pay(client: Client, journal: Journal, number: int) -> None:
     """Collect three orders, of which one is paid, and pay one salary."""
     made: list[TransactionRef] = [
-        client.stk.collect_once(journal=journal, reference=f"{name}-{number}", amount=100, phone=phone)
+        client.stk.collect_once(reference=f"{name}-{number}", amount=100, phone=phone)
         for name, phone in (("paid", PAYS), ("cancelled", CANCELS), ("failed", FAILS))
     ]
-    made.append(client.payouts.pay_once(journal=journal, reference=f"SAL-{number}", amount=10, phone=PAYS))
+    made.append(client.payouts.pay_once(reference=f"SAL-{number}", amount=10, phone=PAYS))
     for _ in client.transactions.wait_all(made, schedule=SOON):
         pass
 
@@ -73,7 +73,7 @@ def lose_an_answer(client: Client, journal: Journal, sandbox: Sandbox) -> None:
     sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit)
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     try:
-        client.payouts.pay_once(journal=journal, reference="SAL-doubt", amount=10, phone=PAYS)
+        client.payouts.pay_once(reference="SAL-doubt", amount=10, phone=PAYS)
     except MomoPayError as doubt:
         print(f"In doubt: {type(doubt).__name__}")
 
