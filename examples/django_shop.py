@@ -67,7 +67,7 @@ journal = Journal(f"sqlite:///{DATABASE}.journal")
 @cache
 def client() -> Client:
     """Return the one client for all threads, created at its first use."""
-    return Client()
+    return Client(journal=journal)
 
 
 class Order(models.Model):
@@ -205,7 +205,7 @@ class Sweep(BaseCommand):
     def handle(self, *_args: object, **_options: Any) -> None:
         """Sweep once. Several at once are safe."""
         report = client().transactions.sweep(handler=on_end)
-        self.stdout.write(f"{report.handled} handled, {report.open} open, {report.unknown} in doubt")
+        self.stdout.write(f"{report.handled} handled, {report.open} open, {report.unknown} unresolved")
 
 
 COMMANDS: dict[str, type[BaseCommand]] = {"refund": Refund, "sweep": Sweep}

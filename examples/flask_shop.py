@@ -64,9 +64,9 @@ class Shop:
 
     def __init__(self, client: Client, database: str, url: str) -> None:
         """Create the tables. The service sends callbacks to `url`."""
-        self._client, self._database, self._url = client, database, url
-        self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
         self.journal = Journal(f"sqlite:///{database}.journal")
+        self._client, self._database, self._url = client.with_options(journal=self.journal), database, url
+        self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
         with self._db() as db:
             db.executescript(SCHEMA)
 

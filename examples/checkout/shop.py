@@ -48,13 +48,13 @@ class Shop:
 
     def __init__(self, database: str, url: str, *, every: float) -> None:
         """Open the database. The service sends callbacks to `url`; the shop sweeps every so many seconds as well."""
-        self._client = AsyncClient()
+        self.journal = Journal(f"sqlite:///{database}.journal")
+        self._client = AsyncClient(journal=self.journal)
         self._url = url
         self._every = every
         self._db = sqlite3.connect(database)  # a local file is fast; use an async driver for a remote database
         self._db.executescript(SCHEMA)
         self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
-        self.journal = Journal(f"sqlite:///{database}.journal")
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
