@@ -1,7 +1,7 @@
 """Count what a durable call passes through: files, calls and depth in this package, warm, with a blocking client.
 
-    python tests/benchmarks/path.py            the counts for both calls
-    python tests/benchmarks/path.py --calls    every call, indented by its depth
+python tests/benchmarks/path.py            the counts for both calls
+python tests/benchmarks/path.py --calls    every call, indented by its depth
 """
 
 from __future__ import annotations
