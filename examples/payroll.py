@@ -68,7 +68,7 @@ def pay(client: Client, journal: Journal, salaries: list[Salary], schedule: Poll
     items = [PayoutItem(reference=each.reference, amount=each.amount, phone=each.phone) for each in salaries]
     lines: dict[str, Line] = {}
     waiting: dict[str, str] = {}
-    for outcome in client.payouts.pay_all(items, journal=journal):
+    for outcome in client.payouts.pay_all(items):
         line = lines[outcome.reference] = Line(str(outcome.state), note=outcome.error.message if outcome.error else "")
         if outcome.payment is not None:
             line.state, line.transaction_id = "PENDING", outcome.payment.transaction_id
@@ -112,7 +112,7 @@ def run(salaries: list[Salary], folder: Path, schedule: PollSchedule) -> int:
     """Pay, wait and report. The report is written even if the run stops."""
     folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, Line] = {}
-    with Client() as client, Journal(f"sqlite:///{folder / 'payouts.db'}") as journal:
+    with Journal(f"sqlite:///{folder / 'payouts.db'}") as journal, Client(journal=journal) as client:
         try:
             lines = pay(client, journal, salaries, schedule)
         except MomoPayError as error:  # the search for what is unknown failed: nothing was sent

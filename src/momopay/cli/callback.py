@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -83,21 +84,19 @@ def group() -> None:
 @command(app)
 def send(
     options: ServiceOptions,
-    end: Annotated[End, typer.Argument(metavar="END", help="success, failed, cancelled or expired.")],
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The application's callback URL.")],
+    end: Annotated[End, Argument(metavar="END", help="success, failed, cancelled or expired.")],
+    to: Annotated[str, Option("--to", metavar="URL", help="The application's callback URL.")],
     transaction: Annotated[
-        str | None, typer.Option("--transaction", metavar="ID", help="Report this one, as read from the service.")
+        str | None, Option("--transaction", metavar="ID", help="Report this one, as read from the service.")
     ] = None,
-    reference: Annotated[str, typer.Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
+    reference: Annotated[str, Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
     amount_: Annotated[
-        Decimal, typer.Option("--amount", metavar="KES", parser=amount, help="Of a made-up payment.")
+        Decimal, Option("--amount", metavar="KES", parser=amount, help="Of a made-up payment.")
     ] = Decimal(100),
-    phone: Annotated[str, typer.Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
-    kind: Annotated[Kind, typer.Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = Kind.STK,
-    times: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")
-    ] = 1,
-    anywhere: Annotated[bool, typer.Option("--anywhere", help="Also to a host that is not this machine.")] = False,
+    phone: Annotated[str, Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
+    kind: Annotated[Kind, Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = Kind.STK,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")] = 1,
+    anywhere: Annotated[bool, Option("--anywhere", help="Also to a host that is not this machine.")] = False,
 ) -> ExitCode:
     """POST a callback as the service would, and show the answer.
 

@@ -23,11 +23,7 @@ def find_key() -> str:
 
 
 def api_key() -> str:
-    """Return the key.
-
-    Raises:
-        CommandError: There is none.
-    """
+    """Return the key, or raise CommandError: there is none."""
     key = find_key()
     if not key:
         raise CommandError("no API key", remedy=KEY_REMEDY, code=ExitCode.CONFIGURATION)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 import momopay
 from momopay.cli.credentials import api_key
@@ -25,18 +25,18 @@ _SECRET = "MOMOPAY_CALLBACK_SECRET"  # noqa: S105  the name of a variable
 
 def listen(
     options: ServiceOptions,
-    forward_to: Annotated[str, typer.Option("--forward-to", metavar="URL", help="The application's callback URL.")],
+    forward_to: Annotated[str, Option("--forward-to", metavar="URL", help="The application's callback URL.")],
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
+        float, Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
     ] = 10.0,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
+        str | None, Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
     ] = None,
     secret_env: Annotated[
-        str, typer.Option("--secret-env", metavar="NAME", help="The variable that holds the secret for signed URLs.")
+        str, Option("--secret-env", metavar="NAME", help="The variable that holds the secret for signed URLs.")
     ] = _SECRET,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Also forward to this host.")
+        list[str] | None, Option("--allow-host", metavar="NAME", help="Also forward to this host.")
     ] = None,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Annotated, TypeAlias
 
 import typer
+from typer import Option
 
 import momopay
 from momopay.cli.credentials import open_client, open_journal
@@ -21,7 +22,6 @@ _DECIMALS = 2
 # A year, in seconds.
 _LONGEST = 366 * 24 * 60 * 60
 _NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
-_SHARED = "Shared options"
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -70,64 +70,54 @@ def finite(seconds: float | None) -> float | None:
     return seconds
 
 
-Amount: TypeAlias = Annotated[Decimal, typer.Option("--amount", metavar="KES", parser=amount)]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.", rich_help_panel=_SHARED)]
+Amount: TypeAlias = Annotated[Decimal, Option("--amount", metavar="KES", parser=amount)]
+Json: TypeAlias = Annotated[bool, Option("--json", help="JSON on stdout, for machines.")]
 BaseUrl: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--base-url",
-        metavar="URL",
-        envvar="MOMOPAY_BASE_URL",
-        help="The service's address, ending in /v1.",
-        rich_help_panel=_SHARED,
-    ),
+    Option("--base-url", metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1."),
 ]
-ShowPhones: TypeAlias = Annotated[
-    bool, typer.Option("--show-phones", help="Show phones whole, not masked.", rich_help_panel=_SHARED)
-]
+ShowPhones: TypeAlias = Annotated[bool, Option("--show-phones", help="Show phones whole, not masked.")]
 Utc: TypeAlias = Annotated[
     bool,
-    typer.Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.", rich_help_panel=_SHARED),
+    Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi."),
 ]
 JournalAt: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--journal",
         metavar="FILE|URL",
         envvar="MOMOPAY_JOURNAL",
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
-        rich_help_panel=_SHARED,
     ),
 ]
 JournalAccount: TypeAlias = Annotated[
     str,
-    typer.Option(
+    Option(
         "--account",
         metavar="NAME",
         envvar="MOMOPAY_JOURNAL_ACCOUNT",
         help="The account's name in the journal, if the journal serves several.",
-        rich_help_panel=_SHARED,
     ),
 ]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="With a test key: do not ask.")]
+Yes: TypeAlias = Annotated[bool, Option("--yes", help="With a test key: do not ask.")]
 ConfirmLive: TypeAlias = Annotated[
     Decimal | None,
-    typer.Option(
+    Option(
         "--confirm-live",
         metavar="TOTAL",
         parser=amount,
         help="For scripts, with a live key too: the exact sum, KES, that may move.",
     ),
 ]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until the money is where it will stay.")]
+Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait until the money is where it will stay.")]
 Timeout: TypeAlias = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long."),
+    Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long."),
 ]
 # The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
 Every: TypeAlias = Annotated[
     float,
-    typer.Option(
+    Option(
         "--every",
         metavar="SECONDS",
         min=0.1,

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -57,36 +58,32 @@ def run(
     options: AccountOptions,
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="FILE.csv",
             exists=True,
             dir_okay=False,
             help="Columns reference, phone, amount; perhaps description.",
         ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what happened to every row, as CSV.")
-    ] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write what happened to every row, as CSV.")] = None,
     allow_similar: Annotated[
-        bool, typer.Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
+        bool, Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
     ] = False,
     max_total: Annotated[
         Decimal | None,
-        typer.Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
+        Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
     ] = None,
     max_each: Annotated[
         Decimal | None,
-        typer.Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
+        Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = 600,
     every: Every = 10,
-    mask_phones: Annotated[
-        bool, typer.Option("--mask-phones", help="Mask phones in --json and in the report too.")
-    ] = False,
+    mask_phones: Annotated[bool, Option("--mask-phones", help="Mask phones in --json and in the report too.")] = False,
 ) -> int:
     """Pay every row of a CSV file once, however often this is run.
 
@@ -217,15 +214,13 @@ def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generato
 @command(app)
 def refund(
     options: AccountOptions,
-    of: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
+    of: Annotated[str, Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
     amount_: Annotated[
         Decimal | None,
-        typer.Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
+        Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A short purpose.")] = None,
+    reference: Annotated[str | None, Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="A short purpose.")] = None,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
 ) -> None:
@@ -256,7 +251,7 @@ def refund(
 @command(app)
 def status(
     options: AccountOptions,
-    look: Annotated[bool, typer.Option("--look", help="Search for them in the service's list first.")] = False,
+    look: Annotated[bool, Option("--look", help="Search for them in the service's list first.")] = False,
 ) -> ExitCode:
     """Show which payouts and orders are in doubt.
 
@@ -319,15 +314,13 @@ def _notes(journal: momopay.Journal, entry: momopay.JournalEntry) -> Iterator[st
 @command(app)
 def release(
     options: AccountOptions,
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who decides; by default your login name.")
-    ] = None,
+    reference: Annotated[str, Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who decides; by default your login name.")] = None,
     kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
+        str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
     ] = None,
     searched_elsewhere: Annotated[
-        bool, typer.Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
+        bool, Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
     ] = False,
 ) -> None:
     """Say that a payment in doubt was NOT made, so that it is sent again.

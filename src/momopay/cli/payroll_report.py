@@ -203,11 +203,7 @@ def _count(rows: list[Row]) -> dict[str, int | Decimal]:
 
 
 def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row, readable by its owner alone.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
+    """Write what happened to every row, readable by its owner alone, or raise CommandError: it cannot be written."""
     # Opened with its mode, since a file that is closed to others only later could be read in between.
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

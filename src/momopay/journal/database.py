@@ -83,23 +83,35 @@ def seconds_left() -> float:
     return left
 
 
+class _Place:
+    """The right to one connection of a pool."""
+
+
 class ConnectionStack(Pool):
     """A pool whose idle connections are a stack, which needs no lock: SQLAlchemy's own pools take some in Python."""
 
     def __init__(self, creator: Any, **options: Any) -> None:
         super().__init__(creator, **options)
         self._idle: deque[ConnectionPoolEntry] = deque()
-        self._alive: WeakSet[ConnectionPoolEntry] = WeakSet()
+        self._alive: WeakSet[_Place] = WeakSet()
 
     def _do_get(self) -> ConnectionPoolEntry:
         while True:
             with suppress(IndexError):
                 return self._idle.pop()
-            # Two threads may pass at once: the bound is a few connections soft.
-            if len(self._alive) < _CONNECTIONS:
-                entry = self._create_connection()
-                self._alive.add(entry)
-                return entry
+            # Taken before it is counted: of threads that come at once, none passes beyond the bound.
+            place = _Place()
+            self._alive.add(place)
+            try:
+                if len(self._alive) <= _CONNECTIONS:
+                    entry = self._create_connection()
+                    info: Any = entry.record_info
+                    info["place"] = place  # for as long as the connection lives
+                    return entry
+            except BaseException:
+                self._alive.discard(place)  # the traceback would keep it
+                raise
+            self._alive.discard(place)
             seconds_left()
             time.sleep(_PAUSE)
 
