@@ -37,6 +37,7 @@ LATE_IMPORTS = {
     "client.py": 1,  # the lazy import boundary
     "_core/retry.py": 1,  # tenacity
     "durable": 1,  # what needs SQLAlchemy, where a journal has loaded it
+    "integrations/_otel_journal.py": 1,  # as above
     "journal": 3,  # SQLAlchemy, also for `backup`; the driver of the one database that is used
     "_ratelimit": 1,  # redis-py
     "pytest_plugin.py": 2,  # the sandbox, an extra; httpx

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from campaign import run, simulation
-from campaign.controls import CAUGHT, CONTROLS, OF_SOCKETS, SURELY_CAUGHT
+from campaign.controls import CAUGHT, CONTROLS, OF_ORDERS, OF_SOCKETS, SURELY_CAUGHT
 from campaign.plan import Plan, Result
 from campaign.simulation import Batch
 from postgresql import required_programs
@@ -50,7 +50,7 @@ def test_a_seed_replays_a_simulation_exactly(client_kind: str, seed: int) -> Non
     [
         pytest.param(name, marks=() if name in FIRST else pytest.mark.whole)
         for name in CONTROLS
-        if name not in OF_SOCKETS
+        if name not in OF_SOCKETS | OF_ORDERS
     ],
 )
 def test_the_simulation_catches_a_safety_that_is_off(control: str) -> None:

@@ -25,10 +25,7 @@ async def release_carelessly(world: World, process: Process) -> None:
         world.bank.style = STYLES[way - 3] if way >= 3 else ""
         end_lease(process.journal, entry.reference)
         try:
-            if way == 1:
-                process.journal.release(entry.reference, by=BY)
-            else:
-                await awaited(process.client.payouts.release(journal=process.journal, reference=entry.reference, by=BY))
+            await _release(process, entry.reference, searched_elsewhere=way == 1)
         except MomoPayError as error:
             world.events[f"careless release: {type(error).__name__}"] += 1
         else:
@@ -70,7 +67,7 @@ async def ask_a_human(world: World, process: Process) -> None:
         if entry.reference not in paid:
             world.events["released by a human"] += 1
             end_lease(process.journal, entry.reference)
-            process.journal.release(entry.reference, by=BY)
+            await _release(process, entry.reference, searched_elsewhere=True)
             await world.pay(process, entry.reference)
 
 
@@ -80,8 +77,15 @@ async def release_frozen(world: World, process: Process, reference: str, _task: 
         return
     end_lease(process.journal, reference)
     try:
-        process.journal.release(reference, by=BY)
+        await _release(process, reference, searched_elsewhere=True)
     except MomoPayError:
         return
     world.events["released while its payer was frozen"] += 1
     await world.pay(process, reference)
+
+
+async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
+    call = process.client.payouts.release(
+        journal=process.journal, reference=reference, by=BY, searched_elsewhere=searched_elsewhere
+    )
+    await awaited(call)

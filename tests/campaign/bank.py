@@ -17,6 +17,7 @@ from campaign.judge import Payment
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"
+WALLET = "/wallets/service/balance"
 HTML = b"<html><body>Bad gateway</body></html>"
 LISTED_LATE = 40.0
 """Virtual seconds for which a payment may be missing from every list."""
@@ -91,6 +92,9 @@ class Bank:
             return self._pay(json.loads(body or b"", parse_float=Decimal), lag=lag, callback=callback)
         if (method, path) == ("GET", "/transactions"):
             return self._list(parse_qs(query), lag=lag, style=style or self.style)
+        if (method, path) == ("GET", WALLET):
+            wallet = {"walletId": "w", "tenantId": "t", "availableBalance": 1, "ledgerBalance": 1}
+            return accepted(wallet | {"updatedAt": self.time.isoformat()})
         record = self._by_id.get(path.rpartition("/")[2])
         return refused(404, "TRANSACTION_NOT_FOUND") if record is None else accepted(_shown(record))
 

@@ -20,6 +20,7 @@ from sqlalchemy import update
 
 from momopay import Journal, JournalError
 from momopay._core import session as service_clock
+from momopay.journal.journal import parts_of
 from momopay.journal.schema import payments
 
 SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
@@ -102,7 +103,7 @@ def hasten() -> list[tuple[Any, str, Any]]:
 def end_lease(journal: Journal, reference: str) -> None:
     """Let a lease and the minute after it be over, as after an hour, or as if the database's clock had jumped."""
     statement = update(payments).where(payments.c.reference == reference)
-    with suppress(JournalError), journal._database.connection() as connection:
+    with suppress(JournalError), parts_of(journal).store.database.connection() as connection:
         connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
 
 

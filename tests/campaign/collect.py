@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import collect_controls, collector
+from campaign import collector, controls
 from campaign.clocks import A_DAY, SKEWS, Clock, end_lease, hasten, unwind, wind
 from campaign.collect_judge import Finding, Verdict, Word, by_order, judge_journal, judge_prompts, judge_words, table
 from campaign.collect_plan import Plan, Result, read_word
@@ -39,8 +39,7 @@ from campaign.settings import LANES, TIMEOUT, Settings
 from campaign.storm import KEY, LIST_CATCHES_UP, SPEED, service_in_storm
 from campaign.till import Customers, PromptStorm, Till
 from campaign.troubles import Troubles
-from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError, OutcomeUnknownError
-from momopay.journal import EntryKind
+from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, MomoPayError, OutcomeUnknownError
 from postgresql import PostgresqlServer, running_postgresql
 
 STORM = 0.7
@@ -57,6 +56,7 @@ TRIES = 6
 """How often every order is asked for in the end."""
 CAUGHT = frozenset({Finding.TWO_OPEN, Finding.TWICE, Finding.UNPAID, Finding.FORGOTTEN})
 """What a control must be caught at."""
+COLLECT_CONTROLS = {*controls.OF_ORDERS, "repeat_on_read_timeout", "send_again_when_absent"}
 
 
 class Shop:
@@ -154,7 +154,7 @@ class Shop:
     def _look(self) -> None:
         """Release what was in doubt for long and, by the service's ledger, was never prompted."""
         entries = self._entries()
-        known = [prompt.transaction_id for entry in entries.values() if entry for prompt in entry.prompts]
+        known = [prompt.transaction_id for entry in entries.values() if entry for prompt in entry.transactions]
         self.till.storm.known_ids = known
         doubtful = [entry for entry in entries.values() if entry and entry.state == "UNKNOWN"]
         due = self._doubts.older_than(WAITS, doubtful)
@@ -165,7 +165,13 @@ class Shop:
 
     def _release(self, reference: str) -> None:
         try:
-            self.journal.release(reference, by="the campaign's human", kind=EntryKind.COLLECTION)
+            self.client.payouts.release(
+                reference=reference,
+                by="the campaign's human",
+                kind=EntryKind.COLLECTION,
+                searched_elsewhere=True,
+                journal=self.journal,
+            )
             self.released["after a look into the ledger"] += 1
         except MomoPayError as error:
             self.released[f"refused: {type(error).__name__}"] += 1
@@ -247,7 +253,7 @@ def campaign(plan: Plan) -> Result:
         till = stack.enter_context(service_in_storm(storm, Till))
         dead = stack.enter_context(dead_port())
         server = stack.enter_context(running_postgresql()) if plan.database == "postgresql" else None
-        stack.enter_context(collect_controls.broken(plan.control) if plan.control else nullcontext())
+        stack.enter_context(controls.broken(plan.control) if plan.control else nullcontext())
         settings = Settings(
             name="parent",
             client_kind="both",
@@ -278,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    parser.add_argument("--control", choices=sorted(collect_controls.CONTROLS), help="break one safety on purpose")
+    parser.add_argument("--control", choices=sorted(COLLECT_CONTROLS), help="break one safety on purpose")
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = vars(parser.parse_args(arguments))
     path = options.pop("result")

@@ -80,7 +80,7 @@ class Verdict:
 
 def by_order(prompts: Iterable[Prompt], entries: Mapping[str, JournalEntry | None]) -> dict[str, list[Prompt]]:
     """Return the prompts of each order; those that no order owns are under the service's own reference."""
-    owners = {entry.wire_reference or entry.reference: entry.reference for entry in entries.values() if entry}
+    owners = {entry.wire_reference: entry.reference for entry in entries.values() if entry}
     found = defaultdict[str, list[Prompt]](list)
     for prompt in prompts:
         found[owners.get(prompt.reference, prompt.reference)].append(prompt)
@@ -158,7 +158,7 @@ def judge_journal(
             verdict.add(Finding.UNPAID, f"{name}: {made}")
         if reads_paid and (entry is None or entry.transaction_id not in paid):
             verdict.add(Finding.WRONG_STATE, f"{name}: {made}")
-        known = {each.transaction_id for each in entry.prompts if each.is_paid} if entry is not None else set[str]()
+        known = {each.transaction_id for each in entry.transactions if each.is_paid} if entry is not None else set[str]()
         for missing in set(paid) - known:
             verdict.add(Finding.FORGOTTEN, f"{name}: {missing} of {made}")
         if entry is not None and len(paid) > 1 and not entry.paid_twice:

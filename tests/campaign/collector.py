@@ -12,15 +12,23 @@ from itertools import count
 from threading import Thread
 from typing import Any
 
-from campaign import collect_controls, receiver
+from campaign import controls, receiver
 from campaign.clocks import SKEWS
 from campaign.collect_judge import Said, Word
 from campaign.orders import Order, make_orders
 from campaign.settings import DEADLINE, LANES, TIMEOUT, Settings, end_with_the_parent
 from campaign.till import BY_HAND
 from campaign.worker import CANCELLED, JUMPS, Worker
-from momopay import AsyncClient, Client, ForgedCallbackError, JournalEntry, JournalError, MomoPayError, parse_callback
-from momopay.journal import EntryKind
+from momopay import (
+    AsyncClient,
+    Client,
+    EntryKind,
+    ForgedCallbackError,
+    JournalEntry,
+    JournalError,
+    MomoPayError,
+    parse_callback,
+)
 
 SWEEPS_EVERY = 0.7
 """Seconds between two passes of a sweep."""
@@ -154,7 +162,7 @@ def run(settings_json: str) -> None:
     _prepare()
     settings = Settings.from_json(settings_json)
     worker = Collector(settings)
-    with collect_controls.broken(settings.control) if settings.control else nullcontext():
+    with controls.broken(settings.control) if settings.control else nullcontext():
         if settings.client_kind == "async":
             asyncio.run(work_async(worker))
         else:
@@ -180,7 +188,7 @@ def sweep(settings_json: str) -> None:
         async with AsyncClient(settings.key, **options) as client:
             return await client.transactions.sweep(journal=worker.journal, handler=_nothing)
 
-    with collect_controls.broken(settings.control) if settings.control else nullcontext():
+    with controls.broken(settings.control) if settings.control else nullcontext():
         while True:
             with Client(settings.key, **options) as client:
                 told(lambda: client.transactions.sweep(journal=worker.journal, handler=lambda _: None))
@@ -212,7 +220,7 @@ def hear(settings_json: str) -> None:
     """Listen, as a process of its own."""
     _prepare()
     settings = Settings.from_json(settings_json)
-    with collect_controls.broken(settings.control) if settings.control else nullcontext():
+    with controls.broken(settings.control) if settings.control else nullcontext():
         receiver.serve(settings, PromptReceiver)
 
 

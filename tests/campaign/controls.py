@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import module_from_spec
@@ -15,25 +15,28 @@ import httpcore
 
 from campaign.judge import Finding
 from campaign.settings import UNWRITTEN
-from momopay import OutcomeUnknownError
+from momopay import EntryKind, JournalEntry, JournalState, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
-from momopay._core.retry import AT_MOST_ONCE, FailureKind
+from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import sockets
 from momopay._transport.attempt import Progress
 from momopay._transport.sockets import AttemptSocket
-from momopay.journal import JournalEntry, JournalState, rules, statements
-from momopay.journal import journal as _journal
+from momopay.durable import known, once, release, send, sweep
+from momopay.durable.known import KnownPayment
+from momopay.durable.once import DurableCall
+from momopay.durable.search import Matches
+from momopay.durable.send import Sender
+from momopay.journal import rules, statements, watermark
 from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.evidence import Draft
 from momopay.journal.lease import Lease
-from momopay.journal.payments import Payments
-from momopay.journal.rules import Cause, Step
-from momopay.journal.sqlite import SqliteDatabase
+from momopay.journal.reports import Reports
+from momopay.journal.rules import Cause, Stage, Step
+from momopay.journal.sqlite import SqliteBackend
+from momopay.journal.store import Store
+from momopay.journal.watermark import Mark, Watermark
 from momopay.models.requests import RequestedPayment
-from momopay.resources import known_payout, pay_once, payouts, reconcile, release
-from momopay.resources.known_payout import KnownPayout
-from momopay.resources.pay_once import PayOnce
-from momopay.resources.search import Matches
 from momopay.resources.transactions import Transactions
 
 Patch = Any
@@ -41,9 +44,11 @@ CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_ST
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
-def _repeating(kind: FailureKind) -> Patch:
-    rule = replace(AT_MOST_ONCE, retries_on=AT_MOST_ONCE.retries_on | {kind})
-    return patch.object(payouts, "PAY_ONCE", replace(payouts.PAY_ONCE, retry_policy=rule))
+def _repeating(kind: FailureKind) -> list[Patch]:
+    rule = replace(SEARCHED_FIRST, retries_on=SEARCHED_FIRST.retries_on | {kind})
+    return [
+        patch.object(send, name, replace(vars(send)[name], retry_policy=rule)) for name in ("_PAYOUT", "_PROMPT")
+    ]
 
 
 def _returning(result: Any) -> Any:
@@ -54,58 +59,62 @@ def _returning(result: Any) -> Any:
 
 
 def repeat_on_read_timeout() -> list[Patch]:
-    """A payout without a reply goes out again."""
-    return [_repeating(FailureKind.NO_REPLY)]
+    """A payment without a reply goes out again."""
+    return _repeating(FailureKind.NO_REPLY)
 
 
 def repeat_on_5xx() -> list[Patch]:
     """A payout that the server failed on is sent again, as the service advises clients."""
-    return [_repeating(FailureKind.SERVER_ERROR)]
+    return _repeating(FailureKind.SERVER_ERROR)
 
 
 def journal_after_send() -> list[Patch]:
     """The row is written when the answer is there."""
-    begin, record, accept = Payments.begin, Payments.record_outcome, Payments.accept
-    waiting: dict[str, dict[str, Any]] = {}
+    begin, record, accept = Store.begin, Store.record_outcome, Store.record
+    waiting: dict[str, tuple[Draft, float, dict[str, Any]]] = {}
 
-    def read(self: Payments, lease: Lease, *, reference: str, **values: Any) -> JournalEntry | None:
-        entry = self.get(reference)
+    def read(self: Store, lease: Lease, draft: Draft, seconds: float, **given: Any) -> JournalEntry | None:
+        entry = self.get(draft.kind, draft.reference)
         if entry is not None and entry.state not in MAY_BE_SENT:
             return entry
-        waiting[lease.id] = values
+        waiting[lease.id] = (draft, seconds, given)
         return None
 
-    def write(self: Payments, lease: Lease, reference: str, state: JournalState, **known: Any) -> None:
+    def write(self: Store, lease: Lease, draft: Draft, state: JournalState, **seen: Any) -> bool:
         values = waiting.pop(lease.id, None)
-        if values is not None and begin(self, lease, reference=reference, **values) is None:
-            record(self, lease, reference, state, **known)
+        if values is None or begin(self, lease, values[0], values[1], **values[2]) is not None:
+            return False
+        return record(self, lease, draft, state, **seen)
 
-    def write_accepted(self: Payments, reference: str, report: Any, *, lease: Lease | None = None, **known: Any) -> Any:
+    def write_accepted(self: Store, entry: Any, report: Any, *, lease: Lease | None = None, **seen: Any) -> bool:
         values = None if lease is None else waiting.pop(lease.id, None)
         if lease is not None and values is not None:
-            begin(self, lease, reference=reference, **values)
-        return accept(self, reference, report, lease=lease, **known)
+            begin(self, lease, values[0], values[1], **values[2])
+        return accept(self, entry, report, lease=lease, **seen)
 
-    def is_sending(_self: Payments, _lease: Lease, _reference: str) -> bool:
+    def is_sending(_self: Store, _lease: Lease, _draft: Draft) -> bool:
         return True
 
-    patched = {"begin": read, "record_outcome": write, "accept": write_accepted, "is_sending": is_sending}
-    return [patch.object(Payments, name, instead) for name, instead in patched.items()]
+    patched = {"begin": read, "record_outcome": write, "record": write_accepted, "is_sending": is_sending}
+    return [patch.object(Store, name, instead) for name, instead in patched.items()]
 
 
 def no_lease() -> list[Patch]:
     """A row that is being sent keeps nobody else from sending."""
 
-    def next_step(state: JournalState | None) -> Step:
-        return Step.SEARCH_THEN_SEND if state is JournalState.SENDING else rules.next_step(state)
+    def next_step(kind: EntryKind, state: JournalState | None, *given: Any, **passed: Any) -> Step:
+        if state is JournalState.SENDING:
+            return Step.SEARCH_THEN_SEND
+        return rules.next_step(kind, state, *given, **passed)
 
     begin = {JournalState.SENDING: MAY_BE_SENT | {None, JournalState.SENDING}}
+    loose = {kind: {**rules.transitions(kind), Cause.BEGIN: begin} for kind in EntryKind}
     assert statements.__spec__ is not None
     assert statements.__spec__.loader is not None
     fresh = module_from_spec(statements.__spec__)
-    with patch.dict(rules.TRANSITIONS, {Cause.BEGIN: begin}):
+    with patch.object(rules, "transitions", loose.__getitem__):
         statements.__spec__.loader.exec_module(fresh)
-    return [patch.object(pay_once, "next_step", next_step), patch.object(Payments, "_begin", fresh.BEGIN)]
+    return [patch.object(once, "next_step", next_step), patch.object(statements, "BEGIN", fresh.BEGIN)]
 
 
 def redirects_followed() -> list[Patch]:
@@ -121,21 +130,41 @@ def redirects_followed() -> list[Patch]:
 
 def send_again_when_absent() -> list[Patch]:
     """What the list does not show counts as not sent."""
-    pay: Any = vars(PayOnce)["pay"]
+    run: Any = vars(DurableCall)["run"]
 
-    async def pay_again(self: Any) -> Any:
+    async def run_again(self: Any, **options: Any) -> Any:
         try:
-            return await pay(self)
+            return await run(self, **options)
         except OutcomeUnknownError as error:
             if error.matches or error.near_matches or error.__cause__ is not None:
                 raise
-        rows: Payments = self._payments
-        entry = rows.get(self._reference)
+        entry = self._store.get(self._kind, self._reference)
         if entry is not None:
-            rows.release(entry, None)
-        return await pay(self)
+            self._store.release(entry, "a control")
+        return await run(self, **options)
 
-    return [patch.object(PayOnce, "pay", pay_again)]
+    return [patch.object(DurableCall, "run", run_again)]
+
+
+def open_prompt_overlooked() -> list[Patch]:
+    """An open prompt does not block the next one."""
+
+    def next_step(
+        kind: EntryKind, state: JournalState | None, stages: Sequence[Stage], attempts: int, **passed: Any
+    ) -> Step:
+        seen = [Stage.ENDED if stage is Stage.OPEN else stage for stage in stages]
+        return rules.next_step(kind, state, seen, attempts, **passed)
+
+    return [patch.object(once, "next_step", next_step)]
+
+
+def end_not_read_again() -> list[Patch]:
+    """A sweep takes an end without success for the last word."""
+
+    def nothing(*_arguments: Any) -> dict[str, Any]:
+        return {}
+
+    return [patch.object(Reports, "ended_prompts", nothing)]
 
 
 def forged_callback_settles() -> list[Patch]:
@@ -149,16 +178,16 @@ def forged_callback_settles() -> list[Patch]:
 
 def row_not_read_again() -> list[Patch]:
     """A payer that was held up does not look whether its row was released meanwhile."""
-    return [patch.object(PayOnce, "_check_row", _returning(None))]
+    return [patch.object(Sender, "_check_row", _returning(None))]
 
 
 def near_matches_ignored() -> list[Patch]:
     """A transaction that has the reference, and differs in something else, counts as absent."""
 
-    def finding(exact: Any, _near: Any) -> Any:
-        return rules.finding(exact, [])
+    def proof(kind: EntryKind, exact: Any, _near: Any) -> Any:
+        return rules.proof(kind, exact, [])
 
-    return [patch.object(module, "finding", finding) for module in (known_payout, reconcile, release)]
+    return [patch.object(module, "proof", proof) for module in (known, release, sweep)]
 
 
 def release_without_search() -> list[Patch]:
@@ -169,10 +198,10 @@ def release_without_search() -> list[Patch]:
 def release_before_the_minute() -> list[Patch]:
     """What a dead or frozen process was paying is released at once."""
 
-    def at_once(*_arguments: Any) -> None:
-        pass
+    def at_once(*_arguments: Any) -> float:
+        return 0.0
 
-    return [patch.object(module, "check_lease_is_over", at_once) for module in (release, _journal)]
+    return [patch.object(Store, "seconds_to_release", at_once)]
 
 
 def unknown_code_believed() -> list[Patch]:
@@ -191,7 +220,7 @@ def acceptance_not_compared() -> list[Patch]:
 
 def no_search_before_a_second_send() -> list[Patch]:
     """A reference that was attempted before is sent without a search."""
-    return [patch.object(KnownPayout, "find_before_sending", _returning(None))]
+    return [patch.object(KnownPayment, "find_before_sending", _returning(None))]
 
 
 def emptied_file_not_noticed() -> list[Patch]:
@@ -200,14 +229,22 @@ def emptied_file_not_noticed() -> list[Patch]:
     def nothing(*_arguments: Any) -> None:
         pass
 
-    init = SqliteDatabase.__init__
+    init = SqliteBackend.__init__
 
-    def without_marker(self: SqliteDatabase, url: Any) -> None:
+    def without_marker(self: SqliteBackend, url: Any) -> None:
         init(self, url)
         self._marker = self._marker.with_name(uuid4().hex)
 
-    unmarked = patch.object(SqliteDatabase, "__init__", without_marker)
-    return [patch.object(SqliteDatabase, "_check_file", nothing), unmarked]
+    def raise_sequence(_self: Watermark, connection: Any) -> Mark:
+        connection.execute(watermark._RAISE)
+        return watermark._read(connection)
+
+    return [
+        patch.object(SqliteBackend, "__init__", without_marker),
+        patch.object(SqliteBackend, "_check_file", nothing),
+        patch.object(Watermark, "check", nothing),
+        patch.object(Watermark, "raise_sequence", raise_sequence),
+    ]
 
 
 def no_fence() -> list[Patch]:
@@ -255,8 +292,12 @@ CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
         emptied_file_not_noticed,
         no_fence,
         late_arrival,
+        open_prompt_overlooked,
+        end_not_read_again,
     )
 }
+OF_ORDERS = frozenset({"open_prompt_overlooked", "end_not_read_again"})
+"""Controls that only the campaign of collections has. It has others by hand, as the campaign of payouts has them."""
 OF_FREEZING: Mapping[str, tuple[tuple[float, float], tuple[str, ...]]] = {
     "row_not_read_again": ((0.4, 0.7), UNWRITTEN),
     "no_fence": ((0.2, 0.4), ("head sent",)),

@@ -16,7 +16,8 @@ from campaign.clocks import A_DAY, Clock, end_lease
 from campaign.doubts import Doubts
 from campaign.settings import Note
 from campaign.storm import Service
-from momopay import Client, Journal, JournalError, MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError, OutcomeUnknownError
+from momopay.journal.journal import parts_of
 
 WAITS = 2.5
 """Seconds for which something is in doubt before the careful one acts: what is still under way has come by then."""
@@ -50,9 +51,8 @@ class Human:
     def look(self) -> None:
         """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
         paid = self.paid()
-        due = [
-            entry for entry in self._doubts.older_than(WAITS, self.journal.unresolved()) if entry.reference not in paid
-        ]
+        doubtful = self._doubts.older_than(WAITS, self.journal.unresolved())
+        due = [entry for entry in doubtful if entry.reference not in paid and self._may_release(entry)]
         for entry in due[:3]:
             reference = entry.reference
             # To pay the one before took seconds, in which somebody may have attempted this one.
@@ -103,9 +103,13 @@ class Human:
         return released
 
     def release_carelessly(self, references: Iterable[str], *, look: bool) -> list[str]:
-        """Release without the ledger, with or without a search by the client; return what was released."""
+        """Release without the ledger, an hour later, with or without a search; return what was released."""
         release = self._release if look else self._release_unseen
-        done = [reference for reference in references if release(reference)]
+        done: list[str] = []
+        for reference in references:
+            end_lease(self.journal, reference)
+            if release(reference):
+                done.append(reference)
         how = "released by the list alone" if look else "released without a look, then found by the search"
         self.events[how] += len(done)
         return done
@@ -128,9 +132,13 @@ class Human:
             for reference in unpaid:
                 end_lease(self.journal, reference)
                 if not self._release(reference):
-                    self.journal.release(reference, by=BY)
+                    self._release_unseen(reference)
         self.events["released at the end"] += len(unpaid)
         return unpaid
+
+    def _may_release(self, entry: JournalEntry) -> bool:
+        """Return whether the lease of its last attempt, and a minute, are over."""
+        return parts_of(self.journal).store.seconds_to_release(entry) <= 0
 
     def _attempts(self, reference: str) -> int:
         entry = self.journal.get(reference)
@@ -140,22 +148,17 @@ class Human:
         """Return what the ledger shows."""
         return {payment.reference for payment in self._service.payments()}
 
-    def _release(self, reference: str) -> bool:
+    def _release(self, reference: str, *, unseen: bool = False) -> bool:
         self.began[reference] = time.monotonic()
         try:
-            self._client.payouts.release(journal=self.journal, reference=reference, by=BY)
+            self._client.payouts.release(
+                journal=self.journal, reference=reference, by=BY, searched_elsewhere=unseen
+            )
         except MomoPayError as error:
-            self.events[f"client.payouts.release: {type(error).__name__}"] += 1
+            how = "without a search" if unseen else "with a search"
+            self.events[f"client.payouts.release, {how}: {type(error).__name__}"] += 1
             return False
         return True
 
     def _release_unseen(self, reference: str) -> bool:
-        self.began[reference] = time.monotonic()
-        try:
-            self.journal.release(reference, by=BY)
-        except RequestValidationError:
-            return False
-        except MomoPayError as error:
-            self.events[f"journal.release: {type(error).__name__}"] += 1
-            return False
-        return True
+        return self._release(reference, unseen=True)

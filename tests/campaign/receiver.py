@@ -1,4 +1,4 @@
-"""A process that hears callbacks over HTTP: checks the token, confirms at the service, needs_reconciliation the row."""
+"""A process that hears callbacks over HTTP: checks the token, confirms at the service, settles the row."""
 
 from __future__ import annotations
 

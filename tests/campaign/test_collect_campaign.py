@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign import collect
-from campaign.collect_controls import BY_HAND, CONTROLS
 from campaign.collect_plan import Plan, Result
+from campaign.controls import OF_ORDERS
 from postgresql import required_programs
 
 pytestmark = pytest.mark.campaign
@@ -44,7 +44,7 @@ def test_orders_are_collected_once(database: str, seed: int, tmp_path: Path) -> 
     assert result.counts["kills"].total(), result.report
 
 
-@pytest.mark.parametrize("control", [name for name in CONTROLS if name not in BY_HAND])
+@pytest.mark.parametrize("control", sorted(OF_ORDERS))
 def test_the_campaign_catches_a_safety_that_is_off(control: str, seed: int, tmp_path: Path) -> None:
     told: list[str] = []
     for storm in range(3):

@@ -8,18 +8,18 @@ from decimal import Decimal
 import pytest
 
 from campaign.doubts import Doubts
-from momopay import JournalEntry, JournalState
+from momopay import EntryKind, JournalEntry, JournalState
 
 ENTRY = JournalEntry(
+    kind=EntryKind.PAYOUT,
     reference="SAL-7",
+    wire_reference="SAL-7",
     amount=Decimal(10),
     phone="254712345678",
     state=JournalState.UNKNOWN,
-    transaction_id=None,
-    code=None,
     attempts=1,
     sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-    body_hash="",
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
 
 

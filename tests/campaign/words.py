@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from campaign.judge import Said, Word
-from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payout, Transaction
+from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payment
 
 
 class Ear:
     """Takes what a call returned."""
 
-    record: Payout | Transaction | None = None
+    record: Payment | None = None
 
 
 @contextmanager

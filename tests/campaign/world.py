@@ -28,6 +28,7 @@ from momopay import (
     JournalState,
     MomoPayError,
 )
+from momopay.journal.journal import parts_of
 from virtual import install_backend
 
 KEY = "pk_test_simulation"
@@ -254,8 +255,8 @@ class World:
 def _bury(process: Process) -> None:
     """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
     process.alive = False
-    opened = process.journal._database
-    opened._closed = True
-    database: Any = opened._own.database
-    if database._lock is not None:
-        database._lock.release()
+    database = parts_of(process.journal).store.database
+    database._closed = True
+    backend: Any = database._own.backend
+    if backend._lock is not None:
+        backend._lock.release()

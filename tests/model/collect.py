@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.collect_rules import CollectRules, CollectWorld
-from model.orders import Call, Order, Prompt, Read, Statements, read_of
+from model.orders import ORDER, Call, Order, Prompt, Statements
 from model.payouts import EXACT, HIDDEN, NEAR
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
-from momopay.journal.collection_rules import (
-    COLLECTION_TRANSITIONS,
-    CollectStep,
-    Stage,
-    next_collect_step,
-    prompts_found,
-)
-from momopay.journal.rules import Cause, Finding
+from momopay.journal.rules import Cause, Proof, Stage, Step, may_follow, next_step, proof
 
 Steps = Iterator[tuple[str, Order]]
 
@@ -100,21 +93,20 @@ class Collector:
         ]
         stages = [Stage.ENDED if stage in overlooked else stage for stage in row.stages]
         state = NOT_SENT if row.state is SENDING and not rules.sending_blocks else row.state
-        left = [number for (number, _), stage in zip(row.known, stages, strict=True) if stage is Stage.OPEN]
-        left = [number for number in left if number not in call.passed]
-        step = next_collect_step(state, stages, row.attempts, abandoned=bool(call.passed) and not left)
-        seen = Call("begin", read_of(row), call.passed)
+        passed = [index for index, (number, _) in enumerate(row.known) if number in call.passed]
+        step = next_step(ORDER, state, stages, row.attempts, passed_over=passed)
+        seen = Call("begin", row, call.passed)
         match step:
-            case CollectStep.RETURN_PAID:
+            case Step.READ if Stage.PAID in stages:
                 yield f"{name} that the order is paid", _end(order, index)
-            case CollectStep.READ_OPEN:
-                number = left[0]
+            case Step.READ:
+                number = next(number for number, stage in row.known if stage is Stage.OPEN and number not in call.passed)
                 stage = order.prompts[number - 1].stage
                 tell = seen._replace(at="tell", prompt=number, stage=stage)
                 yield f"{name} {row.state}, and that prompt {number} is {stage.name}", _put(order, index, tell)
-            case CollectStep.SEND:
+            case Step.SEND:
                 yield f"{name} {row.state}", _put(order, index, seen)
-            case CollectStep.SEARCH_THEN_SEND:
+            case Step.SEARCH_THEN_SEND:
                 then = "search" if rules.search_before_resend else "begin"
                 yield f"{name} {row.state}", _put(order, index, seen._replace(at=then))
             case _:
@@ -126,13 +118,13 @@ class Collector:
         assert row is not None
         exact = [number for number in order.unknown if order.prompts[number - 1].look == EXACT]
         near = [number for number in order.unknown if order.prompts[number - 1].look == NEAR]
-        found = prompts_found(exact, near if self._rules.near_match_blocks else ())
-        if found is Finding.MADE:
+        found = proof(ORDER, exact, near if self._rules.near_match_blocks else ())
+        if found is Proof.MADE:
             for number in exact:
                 order = self.statements.accepted(order, number, order.prompts[number - 1].stage)
             order = _put(order, index, Call(passed=call.passed))
-        elif found is Finding.UNCLEAR:
-            if call.saw == read_of(row) and row.state in COLLECTION_TRANSITIONS[Cause.SIGHTING][UNKNOWN]:
+        elif found is Proof.UNRESOLVED:
+            if call.saw == row and may_follow(ORDER, Cause.SIGHTING, row.state, UNKNOWN):
                 order = order._replace(row=row._replace(state=UNKNOWN), wrong=False)
             order = _end(order, index)
         elif to_send:
@@ -216,7 +208,7 @@ class Collector:
 
     def _person(self, order: Order) -> Steps:
         row = order.row
-        if row is None or row.state not in COLLECTION_TRANSITIONS[Cause.RELEASE][NOT_SENT]:
+        if row is None or not may_follow(ORDER, Cause.RELEASE, row.state, NOT_SENT):
             return
         if self._may_still_send(order, row.claim - 1):
             return
@@ -233,5 +225,5 @@ def _put(order: Order, index: int, call: Call) -> Order:
 
 def _end(order: Order, index: int) -> Order:
     call = order.calls[index]
-    saw = call.saw if call.delayed else Read()
+    saw = call.saw if call.delayed else None
     return _put(order, index, Call("end", saw, delayed=call.delayed, in_flight=call.in_flight))

@@ -14,9 +14,7 @@ class CollectRules:
     begin_is_conditional: bool = True
     """The database decides whether the row may become SENDING, whatever the call read before."""
     begin_needs_the_row_it_read: bool = True
-    """The row becomes SENDING only if it has the claim, state and transaction that the call read."""
-    begin_refuses_what_is_paid: bool = True
-    """The row becomes SENDING only if no prompt of it is known to be paid."""
+    """The row becomes SENDING only if neither it nor a prompt of it changed since the call read it."""
     sending_blocks: bool = True
     """A row in SENDING is never sent by a second call."""
     absence_is_no_proof: bool = True
@@ -39,8 +37,6 @@ class CollectRules:
     """A request without an answer is recorded as UNKNOWN."""
     status_moves_forward: bool = True
     """What the journal knows of a prompt is never replaced by an older read."""
-    first_paid_is_kept: bool = True
-    """The row shows the first prompt that was paid, whatever becomes known later."""
     sweep_searches: bool = True
     """A sweep searches for the prompt of a row in UNKNOWN."""
     sweep_reads_open_prompts: bool = True

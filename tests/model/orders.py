@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 from model.collect_rules import CollectRules, CollectWorld
 from model.payouts import EXACT, HIDDEN
 from model.sender import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
-from momopay.journal.collection_rules import COLLECTION_TRANSITIONS, Stage
-from momopay.journal.entries import JournalState
-from momopay.journal.rules import Cause
+from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.rules import Cause, Stage, may_follow
+
+ORDER: Final = EntryKind.COLLECTION
 
 NOBODY: Final = 0
 
@@ -22,45 +23,29 @@ class Prompt(NamedTuple):
     swept: bool = False
 
 
-class Read(NamedTuple):
-    """What of a row must be as a call read it when the call begins."""
-
-    claim: int = NOBODY
-    state: JournalState | None = None
-    shown: int = NOBODY
-
-
 class Row(NamedTuple):
-    """The journal's row of the order, and its known prompts, each with its number and how far it came.
-
-    `shown` is the prompt whose transaction the row has: the first that was paid, else that of the latest attempt.
-    """
+    """The journal's row of the order, and its known prompts, each with its number and how far it came."""
 
     state: JournalState
     claim: int
     attempts: int = 1
     known: tuple[tuple[int, Stage], ...] = ()
-    shown: int = NOBODY
 
     @property
     def stages(self) -> list[Stage]:
         """How far each known prompt came."""
         return [stage for _, stage in self.known]
 
-    @property
-    def is_paid(self) -> bool:
-        """Whether the row shows a prompt that was paid."""
-        return dict(self.known).get(self.shown) is Stage.PAID
-
 
 class Call(NamedTuple):
     """A call of ``collect_once``: the step that comes next, and what it needs.
 
-    `passed`: the prompts that are open and abandoned. `stage` is what the service said of `prompt`.
+    `saw`: the row as it was read; whatever changes it, the call must decide anew. `passed`: the prompts that are open
+    and abandoned. `stage` is what the service said of `prompt`.
     """
 
     at: str = "read"
-    saw: Read = Read()
+    saw: Row | None = None
     passed: tuple[int, ...] = ()
     delayed: bool = False
     in_flight: bool = False
@@ -98,10 +83,7 @@ class Statements:
         self._rules = rules
         # What a broken rule lets a call send besides what the code's own table allows.
         broken = ((SENDING, rules.sending_blocks), (UNKNOWN, rules.absence_is_no_proof))
-        self._may_begin = {
-            *COLLECTION_TRANSITIONS[Cause.BEGIN][SENDING],
-            *(state for state, kept in broken if not kept),
-        }
+        self._also_sent = {state for state, kept in broken if not kept}
 
     def begun(self, order: Order, index: int) -> Order | None:
         """Return the order after a call's begin statement, None if it changes nothing."""
@@ -109,11 +91,9 @@ class Statements:
         if row is None:
             return order._replace(row=Row(SENDING, index + 1))
         if rules.begin_is_conditional:
-            if row.state not in self._may_begin or saw.state is None:
+            if saw is None or not (may_follow(ORDER, Cause.BEGIN, row.state, SENDING) or row.state in self._also_sent):
                 return None
-            if rules.begin_needs_the_row_it_read and saw != read_of(row):
-                return None
-            if rules.begin_refuses_what_is_paid and rules.paid_blocks and row.is_paid:
+            if rules.begin_needs_the_row_it_read and saw != row:
                 return None
         return order._replace(row=Row(SENDING, index + 1, row.attempts + 1, row.known))
 
@@ -123,7 +103,7 @@ class Statements:
         assert outcome is not None
         if row is None or (row.claim != index + 1 and rules.outcome_needs_the_claim):
             return order
-        if row.state not in COLLECTION_TRANSITIONS[Cause.OUTCOME][outcome] and rules.outcome_needs_an_open_row:
+        if not may_follow(ORDER, Cause.OUTCOME, row.state, outcome) and rules.outcome_needs_an_open_row:
             return order
         attempts = row.attempts - (outcome is NOT_SENT)
         return order._replace(row=row._replace(state=outcome, attempts=attempts))
@@ -136,12 +116,9 @@ class Statements:
         # The answer of an earlier attempt only adds its prompt; so does what is known already.
         is_latest = number not in known and sender in {NOBODY, row.claim}
         is_latest |= not self._rules.known_prompt_keeps_a_later_attempt
-        was_paid = row.is_paid
         before = known.get(number, Stage.OPEN)
         known[number] = max(before, stage) if self._rules.status_moves_forward else stage
         row = row._replace(known=tuple(sorted(known.items())), state=ACCEPTED if is_latest else row.state)
-        if not was_paid or not self._rules.first_paid_is_kept:
-            row = row._replace(shown=number if is_latest or stage is Stage.PAID else row.shown)
         paid = order.paid or (number if known[number] is Stage.PAID else NOBODY)
         order = order._replace(row=row, paid=paid)
         return order._replace(wrong=order.wrong and bool(order.unknown))
@@ -156,15 +133,9 @@ class Statements:
                 if order.prompts[number - 1].look == EXACT:
                     order = self.accepted(order, number, order.prompts[number - 1].stage)
         for number, stage in row.known:
-            if stage is Stage.OPEN and (self._rules.sweep_reads_open_prompts or number == row.shown):
+            if stage is Stage.OPEN and (self._rules.sweep_reads_open_prompts or number == row.known[-1][0]):
                 order = self.accepted(order, number, order.prompts[number - 1].stage)
         return order
-
-
-def read_of(row: Row) -> Read:
-    """Return what a call reads of a row, so far as the row must not change before it begins."""
-    # What reads as UNKNOWN may be stored as SENDING, by a sender that died.
-    return Read(row.claim, UNKNOWN if row.state is SENDING else row.state, row.shown)
 
 
 def violation_in(order: Order, world: CollectWorld, statements: Statements) -> str | None:
@@ -185,7 +156,7 @@ def _of_the_journal(order: Order, world: CollectWorld, statements: Statements) -
     row = order.row
     if row is None:
         return "PROMPTED, and the journal says nothing" if order.prompts else None
-    if order.paid and (row.shown != order.paid or not row.is_paid):
+    if order.paid and dict(row.known).get(order.paid) is not Stage.PAID:
         return "The journal knew that the order is paid, and no longer says so"
     in_doubt = row.state in {SENDING, UNKNOWN} or order.wrong
     if order.unknown and not in_doubt:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from momopay.journal.entries import JournalState
+from momopay.journal.entries import EntryKind, JournalState
+
+PAYOUT: Final = EntryKind.PAYOUT
 
 # How far the time of a call has come since its row was committed.
 FRESH: Final = 0

@@ -62,7 +62,7 @@ class Rules:
     release_searches_by_reference: bool = True
     """It refuses for a near match, too."""
     release_waits_for_lease: bool = True
-    """A release waits for a minute after the lease of a row in SENDING."""
+    """A release waits for a minute after the lease of the latest attempt, whatever its call recorded."""
     release_reads_the_row_first: bool = True
     """It reads the row before it searches."""
     release_compares_the_row: bool = True
@@ -83,8 +83,6 @@ class World:
     """A sender does not freeze between the last check and the write of the body."""
     refusals_are_true: bool = True
     """A refusal with a code of the service's table means that nothing was executed."""
-    people_wait: bool = True
-    """A person releases a row in UNKNOWN no sooner than a minute after its lease. For SENDING it is a rule."""
     clocks_agree: bool = True
     """A person's clock is not ahead of the sender's by more than the lease and a minute."""
     answers_name_their_payment: bool = True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.payouts import EXACT, FOREIGN, FRESH, HELD, LATE, NEAR, NONE, OLDER, Call, Row, State
+from model.payouts import EXACT, FOREIGN, FRESH, HELD, LATE, NEAR, NONE, OLDER, PAYOUT, Call, Row, State
 from model.rules import Rules, World
 from momopay.journal.entries import JournalState
-from momopay.journal.rules import Cause, Finding, Step, finding, may_follow, next_step
+from momopay.journal.rules import Cause, Proof, Stage, Step, may_follow, next_step, proof
 
 SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
     JournalState.SENDING,
@@ -80,7 +80,8 @@ class Sender:
         name, row = f"call {index + 1} reads", state.row
         read = None if row is None else row.state
         # A live sender may look dead, so a row in SENDING is read both ways. Waiting changes nothing.
-        step = Step.RECONCILE if read is SENDING else next_step(read)
+        stages = [Stage.OPEN] if read is ACCEPTED else []
+        step = Step.RECONCILE if read is SENDING else next_step(PAYOUT, read, stages, attempts=1)
         if read in self._also_sent:
             step = Step.SEARCH_THEN_SEND
         claim = 0 if row is None else row.claim
@@ -93,8 +94,8 @@ class Sender:
             case Step.READ:
                 yield from self._verify(state, index)
             case _:
-                found = finding(*_matches(state))
-                after = accepted(state, state.payments.index(EXACT) + 1) if found is Finding.MADE else state
+                found = proof(PAYOUT, *_matches(state))
+                after = accepted(state, state.payments.index(EXACT) + 1) if found is Proof.MADE else state
                 yield f"{name} {read} and searches: {found.name}", ended(after, index)
 
     def _verify(self, state: State, index: int) -> Steps:
@@ -114,7 +115,7 @@ class Sender:
         row, label = state.row, f"call {index + 1} records that the transaction is another payment"
         assert row is not None
         same = row.transaction == state.calls[index].transaction or not self._rules.contradiction_compares_the_id
-        if same and may_follow(Cause.CONTRADICTION, row.state, UNKNOWN):
+        if same and may_follow(PAYOUT, Cause.CONTRADICTION, row.state, UNKNOWN):
             # The list may show the payment itself with another amount. Then the true acceptance is doubted, too.
             doubted = row.transaction > NONE and state.payments[row.transaction - 1] == NEAR
             told = state.told and not doubted
@@ -124,14 +125,14 @@ class Sender:
     def _search(self, state: State, index: int) -> Steps:
         name, row, call = f"call {index + 1} searches", state.row, state.calls[index]
         exact, near = _matches(state)
-        found = finding(exact, near if self._rules.near_match_blocks else ())
-        if found is Finding.ABSENT:
+        found = proof(PAYOUT, exact, near if self._rules.near_match_blocks else ())
+        if found is Proof.ABSENT:
             yield f"{name}: {found.name}", put(state, index, call._replace(at="begin"))
-        elif found is Finding.MADE:
+        elif found is Proof.MADE:
             yield f"{name}: {found.name}", ended(accepted(state, state.payments.index(EXACT) + 1), index)
         else:
             assert row is not None
-            if row.claim == call.saw and may_follow(Cause.SIGHTING, row.state, UNKNOWN):
+            if row.claim == call.saw and may_follow(PAYOUT, Cause.SIGHTING, row.state, UNKNOWN):
                 seen = UNKNOWN if self._rules.sighting_recorded else row.state
                 state = state._replace(row=row._replace(state=seen), wrong=False)
             yield f"{name}: {found.name}", ended(state, index)
@@ -153,7 +154,7 @@ class Sender:
         row, call = state.row, state.calls[index]
         before = None if row is None else row.state
         if self._rules.begin_is_conditional:
-            if not may_follow(Cause.BEGIN, before, SENDING) and before not in self._also_sent:
+            if not may_follow(PAYOUT, Cause.BEGIN, before, SENDING) and before not in self._also_sent:
                 return None
             if self._rules.begin_needs_the_row_it_read and (0 if row is None else row.claim) != call.saw:
                 return None
@@ -195,13 +196,13 @@ class Sender:
         elif outcome is ACCEPTED:
             label = f"{label} as transaction {_name(call.transaction)}"
             if self._rules.transaction_has_one_row and call.transaction == HELD:
-                if own and may_follow(Cause.OUTCOME, row.state, UNKNOWN):
+                if own and may_follow(PAYOUT, Cause.OUTCOME, row.state, UNKNOWN):
                     after = state._replace(row=row._replace(state=UNKNOWN))
             else:
                 after = accepted(state, call.transaction)
         else:
             needs_claim = self._rules.undo_needs_the_claim if call.at == "undo" else self._rules.outcome_needs_the_claim
-            open_row = may_follow(Cause.OUTCOME, row.state, outcome)
+            open_row = may_follow(PAYOUT, Cause.OUTCOME, row.state, outcome)
             if (own or not needs_claim) and (open_row or not self._rules.outcome_needs_an_open_row):
                 after = state._replace(row=row._replace(state=outcome, transaction=NONE))
         return label, ended(after, index)
@@ -222,7 +223,7 @@ def ended(state: State, index: int) -> State:
 def accepted(state: State, transaction: int) -> State:
     """Return the state after an acceptance was recorded, whatever the row said."""
     row = state.row
-    if row is None or row.state is ACCEPTED or not may_follow(Cause.ACCEPTANCE, row.state, ACCEPTED):
+    if row is None or row.state is ACCEPTED or not may_follow(PAYOUT, Cause.ACCEPTANCE, row.state, ACCEPTED):
         return state
     told = state.told or transaction > NONE
     return state._replace(row=row._replace(state=ACCEPTED, transaction=transaction), told=told)

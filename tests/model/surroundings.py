@@ -12,6 +12,7 @@ from model.payouts import (
     HIDDEN,
     NEAR,
     OLDER,
+    PAYOUT,
     PHASES,
     Call,
     Release,
@@ -19,7 +20,7 @@ from model.payouts import (
     State,
 )
 from model.rules import Rules, World
-from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN, Sender, Steps, accepted, put
+from model.sender import ACCEPTED, NOT_SENT, REFUSED, UNKNOWN, Sender, Steps, accepted, put
 from momopay.journal.rules import Cause, may_follow
 
 
@@ -119,7 +120,7 @@ class Surroundings:
         release, row, rules = state.release, state.row, self._rules
         if row is None:
             return
-        ready = may_follow(Cause.RELEASE, row.state, NOT_SENT) and self._waited(state, row)
+        ready = may_follow(PAYOUT, Cause.RELEASE, row.state, NOT_SENT) and self._waited(state, row)
         if release.at == "start":
             yield from self._release_begins(state, row, ready=ready)
         elif release.at == "search" and self._shown(state):
@@ -134,7 +135,7 @@ class Surroundings:
             yield "the release reads the row and changes it", after._replace(release=Release())
         elif release.at == "change":
             as_read = row.claim == release.claim
-            if may_follow(Cause.RELEASE, row.state, NOT_SENT) and (as_read or not rules.release_compares_the_row):
+            if may_follow(PAYOUT, Cause.RELEASE, row.state, NOT_SENT) and (as_read or not rules.release_compares_the_row):
                 after = _released(state, row, wrong=release.wrong)
                 yield "the release changes the row", after._replace(release=Release())
             else:
@@ -158,8 +159,9 @@ class Surroundings:
         return EXACT in state.payments or (self._rules.release_searches_by_reference and NEAR in state.payments)
 
     def _waited(self, state: State, row: Row) -> bool:
-        kept = self._rules.release_waits_for_lease if row.state is SENDING else self._world.people_wait
-        needed = (EXPIRED if self._world.clocks_agree else OLDER) if kept else FRESH
+        needed = FRESH
+        if self._rules.release_waits_for_lease:
+            needed = EXPIRED if self._world.clocks_agree else OLDER
         return state.calls[row.claim - 1].phase >= needed
 
 

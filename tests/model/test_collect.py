@@ -6,20 +6,17 @@ import pytest
 
 from model.collect_rules import CollectRules
 from model.machine import explore
-from model.orders import Order
+from model.orders import ORDER, Order
 from model.scenarios import COLLECTIONS
-from momopay.journal.collection_rules import COLLECTION_TRANSITIONS, CollectStep, Stage, next_collect_step
 from momopay.journal.entries import JournalState
-from momopay.journal.rules import Cause
+from momopay.journal.rules import Cause, Stage, Step, next_step, transitions
 
 # Where the world must be worse, or larger, for a rule to matter.
 WHERE = {
     "begin_needs_the_row_it_read": replace(COLLECTIONS["careless"], calls=3),
-    "begin_refuses_what_is_paid": COLLECTIONS["late PIN"],
     "search_before_resend": COLLECTIONS["careless"],
     "near_match_blocks": COLLECTIONS["careless"],
-    "first_paid_is_kept": COLLECTIONS["late PIN"],
-    "sweep_reads_open_prompts": COLLECTIONS["late PIN"],
+    "sweep_reads_open_prompts": COLLECTIONS["abandoning"],
     "sweep_reads_an_end_again": COLLECTIONS["late PIN"],
 }
 
@@ -60,7 +57,7 @@ def _both_recorded(order: Order) -> str | None:
 def test_the_model_takes_every_transition_and_step_of_the_code() -> None:
     """What the model never does, it does not check."""
     taken = set[tuple[JournalState | None, JournalState | None]]()
-    steps = {CollectStep.WAIT}  # which changes nothing
+    steps = {Step.WAIT}  # which changes nothing
     for name in ("careless", "abandoning"):
         model = COLLECTIONS[name].model()
         seen, left = {model.start}, [model.start]
@@ -68,14 +65,14 @@ def test_the_model_takes_every_transition_and_step_of_the_code() -> None:
             order = left.pop()
             row = order.row
             if row is not None and any(call.at == "read" for call in order.calls):
-                steps.add(next_collect_step(row.state, row.stages, row.attempts))
+                steps.add(next_step(ORDER, row.state, row.stages, row.attempts))
             for _, reached in model.steps(order):
                 taken.add((row and row.state, reached.row and reached.row.state))
                 if reached not in seen:
                     seen.add(reached)
                     left.append(reached)
-    assert steps | {next_collect_step(None, (), 0)} == set(CollectStep)
-    for cause, changes in COLLECTION_TRANSITIONS.items():
+    assert steps | {next_step(ORDER, None, (), 0)} == set(Step)
+    for cause, changes in transitions(ORDER).items():
         for after, befores in changes.items():
             expected = {(before, after) for before in befores - LEFT_OUT.get(cause, set()) if before is not after}
             assert expected <= taken, cause
