@@ -54,7 +54,7 @@ def ask_for_key() -> str:
 class Confirmation:
     """Whether a payment is agreed to: by the options, or else by an answer, typed or piped.
 
-    Whatever is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
+    What is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
     move. Raise CommandError if it is another sum, or it is certain already that nobody will answer.
     """
 
