@@ -70,7 +70,7 @@ def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.Cap
         "Amount KES 9.50",
         "Created 2026-01-05 12:00:00+03:00",
         f"Prompts transaction_id {ID}, status FAILED",
-        "transaction_id t, fee fee 2.00",
+        "transaction_id t, fee 2.00",
     ]
 
 

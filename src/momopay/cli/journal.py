@@ -80,7 +80,7 @@ def show(
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        options.output.record(as_document(entry), "wire_reference", "transaction_ids")
+        options.output.record(as_document(entry), "wire_reference", "transaction_ids", "clock_offset")
         if entry.paid_twice:
             options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 

@@ -214,7 +214,7 @@ def show(
     document |= record.model_dump(exclude={"transaction"})
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
     results = () if record.status.is_terminal else ("result_code", "result_desc", "result_description")
-    output.record(document, "currency", *results)
+    output.record(document, "currency", "kind", "is_new", *(("fee",) if seen is not None else ()), *results)
 
 
 def _show_all(
