@@ -14,10 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from mutants.catalogue import ROOT, SOURCE, mirrored_tests
-
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "momopay"
+TESTS = ROOT / "tests"
 ALWAYS = {"tests/test_architecture.py", "tests/test_repository.py"}
 """Rules for the whole repository, which take a second."""
 
@@ -36,7 +35,7 @@ def select(path: Path) -> set[str]:
     """Return the tests to run after a change of a file: files and folders, relative to the repository."""
     top, *rest = path.relative_to(ROOT).parts
     if path.is_relative_to(SOURCE) and path.suffix == ".py":
-        return set(mirrored_tests(path))
+        return {mirrored_test(path)}
     if top == "tests" and path.name.startswith("test_"):
         return {str(path.relative_to(ROOT))}
     if top == "tests" and len(rest) > 1:
@@ -46,6 +45,13 @@ def select(path: Path) -> set[str]:
     if top in {"docs", "README.md", "CHANGELOG.md", "mkdocs.yml"}:
         return {"tests/docs"}
     return set()
+
+
+def mirrored_test(path: Path) -> str:
+    """Return the test file that mirrors a module, or the folder or suite that covers it."""
+    parts = [part.lstrip("_") for part in path.relative_to(SOURCE).with_suffix("").parts]
+    mirrored = TESTS.joinpath(*parts[:-1], f"test_{parts[-1]}.py")
+    return str((mirrored if mirrored.exists() else mirrored.parent).relative_to(ROOT))
 
 
 def main() -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from check import select
-from mutants.catalogue import ROOT
+from check import ROOT, select
 
 
 @pytest.mark.parametrize(
