@@ -256,6 +256,9 @@ class SuspendingIO(SimulatedIO):
 
     is_async = True
 
+    def bind_to_loop(self) -> None:
+        """Do nothing: there is no event loop."""
+
     async def give_way(self) -> None:
         await another_turn()
 

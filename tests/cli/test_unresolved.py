@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.kit import PAY, Done, PayrollShell, execute, wait_is_over
+from cli.kit import PAY, Done, PayrollShell, wait_is_over
 from momopay import Client
 from momopay.sandbox import Fault
 
@@ -153,15 +153,3 @@ def test_who_released_a_payout_is_kept_and_shown(payroll: PayrollShell, monkeypa
         assert "SAL-0: released at 20" in status.words
         assert release(payroll, *options).code == 0
     assert payroll.paid == {}
-
-
-def test_the_offset_of_a_clock_is_shown_unless_the_service_is_a_sandbox(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    for host in ("loopback", "service.example"):
-        execute(payroll.database, f"UPDATE momopay_accounts SET host = '{host}'")
-        for offset, note in ((3600, "3600 s ahead of"), (-90, "90 s behind"), (59, None)):
-            execute(payroll.database, f"UPDATE momopay_payments SET clock_offset = {offset} WHERE reference = 'SAL-0'")
-            words = payroll.momopay("payouts", "status", *payroll.journal).words
-            is_shown = note is not None and host != "loopback"
-            assert ("the clock of its sender was" in words) == is_shown
-            assert (note or "") in words or not is_shown

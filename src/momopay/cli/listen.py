@@ -59,21 +59,15 @@ def listen(
     begin = None if since is None else moment_of(since, "--since")
     key = api_key()
     with options.client(key=key) as client:
+        signer = momopay.CallbackSigner(secret) if secret else None
         try:
             listener = Listener(
-                client,
-                forward_to,
-                every=every,
-                since=begin,
-                signer=momopay.CallbackSigner(secret) if secret else None,
-                allowed_hosts=allow_host or (),
+                client, forward_to, every=every, since=begin, signer=signer, allowed_hosts=allow_host or ()
             )
         except RequestValidationError as error:
-            problem = error.fields["forward_to"]
-            remedy = "callbacks hold phones and amounts: give --allow-host NAME if the application there is yours"
-            if "this machine" not in problem:
-                remedy = "give a URL such as http://127.0.0.1:8000/callbacks"
-            raise CommandError(f"--forward-to {problem}", remedy=remedy) from error
+            remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
+            problem = f"--forward-to: {error.fields['forward_to']}"
+            raise CommandError(problem, remedy=f"{remedy} a host, if the application there is yours") from error
         if not key.startswith("pk_test_"):
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")

@@ -49,8 +49,6 @@ _BAR_WIDTH = 12
 _FRESH = timedelta(minutes=10)
 # Clocks and time zones may be off by so much: what has the reference and is that much older is shown too.
 _BEFORE = timedelta(days=1)
-# Seconds by which two clocks usually differ.
-_USUAL_OFFSET = 60.0
 
 
 @command(app)
@@ -238,7 +236,9 @@ def refund(
 
     key = api_key()
     # An answer that cannot be right is refused before the first request.
-    confirmation = amount_ and Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
+    confirmation = None
+    if amount_ is not None:
+        confirmation = Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
     with options.open_journal() as journal, options.client(journal, key=key) as client:
         plan = preview_refund(client, journal, of=of, amount=amount_, reference=reference)
         due, phone, name = Decimal(plan.amount), options.output.phone(plan.phone), options.output.text(plan.reference)
@@ -273,12 +273,11 @@ def status(
                     for entry in journal.unresolved()
                 }
         entries = journal.unresolved()
-        notes = [f"{options.output.text(each.reference)}: {note}" for each in entries for note in _notes(journal, each)]
     documents = [
         as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
         for entry in entries
     ]
-    shown = list(_in_doubt(options.output, entries, notes, found)) if entries else ["Nothing is in doubt."]
+    shown = list(_in_doubt(options.output, entries, found)) if entries else ["Nothing is in doubt."]
     options.output.result({"unresolved": documents}, *shown)
     return ExitCode.UNKNOWN if entries else ExitCode.OK
 
@@ -286,11 +285,10 @@ def status(
 def _in_doubt(
     output: Output,
     entries: list[momopay.JournalEntry],
-    notes: list[str],
     found: dict[str, list[momopay.TransactionSummary]] | None,
 ) -> Iterator[object]:
     yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
-    yield from notes
+    yield from (f"{output.text(each.reference)}: {_note(each)}" for each in entries if each.released_at)
     near = [item for items in (found or {}).values() for item in items]
     if near:
         yield output.table(near, TRANSACTIONS, _NEAR)
@@ -301,14 +299,8 @@ def _in_doubt(
     yield Text.assemble(("What to do: ", "bold"), f"{first}, then {RELEASE_HINT}.")
 
 
-def _notes(journal: momopay.Journal, entry: momopay.JournalEntry) -> Iterator[str]:
-    if entry.released_at is not None:
-        yield f"released at {moment(entry.released_at)} by {plain(entry.released_by or 'somebody who gave no name')}"
-    seconds = entry.clock_offset or 0.0
-    # The time of a sandbox is virtual: a difference is no fault of a clock.
-    if abs(seconds) > _USUAL_OFFSET and journal.check().host != "loopback":
-        side = "ahead of" if seconds > 0 else "behind"
-        yield f"the clock of its sender was {abs(seconds):.0f} s {side} the service's"
+def _note(entry: momopay.JournalEntry) -> str:
+    return f"released at {moment(entry.released_at)} by {plain(entry.released_by)}" if entry.released_at else ""
 
 
 @command(app)
@@ -343,7 +335,7 @@ def release(
             known = "not in the journal" if entry is None else f"{entry.state} in the journal, not in doubt"
             raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is in doubt")
         name = by or _login_name()
-        _ask_for_release(output, journal, entry)
+        _ask_for_release(output, entry)
         try:
             with stderr().status("Searching the service's list"):
                 released = client.payouts.release(
@@ -371,13 +363,13 @@ def _login_name() -> str:
         raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed") from error
 
 
-def _ask_for_release(output: Output, journal: momopay.Journal, entry: momopay.JournalEntry) -> None:
+def _ask_for_release(output: Output, entry: momopay.JournalEntry) -> None:
     console = stderr()
     way = "to" if entry.kind == momopay.EntryKind.PAYOUT else "from"
     phone = plain(output.phone(entry.phone))
     console.print(f"KES {kes(entry.amount)} {way} {phone}, sent at {moment(entry.sent_at)}, may have been paid.")
-    for note in _notes(journal, entry):
-        console.print(f"Note: {note}.")
+    if entry.released_at:
+        console.print(f"Note: {_note(entry)}.")
     console.print("The service's list is searched for it next. That it is not there proves nothing.")
     if datetime.now(UTC) - entry.sent_at < _FRESH:
         console.print("It is younger than ten minutes: the list may not show it yet. Better wait.", style="bold red")

@@ -32,11 +32,7 @@ def has_input() -> bool:
 
 
 def read_line() -> str | None:
-    """Read a piped line.
-
-    Returns:
-        The line, without blanks around it; None at the end of the input, or if it cannot be read.
-    """
+    """Return a piped line without blanks around it; None at the end of the input, or if it cannot be read."""
     try:
         line = sys.stdin.readline()
     except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
@@ -84,8 +80,7 @@ class Confirmation:
     def ask(self, question: str, *, to_type: str) -> None:
         """Ask before money moves, unless the options agree; with a live key the answer must be `to_type`.
 
-        Raises:
-            CommandError: The answer was no, or nobody answered. Nothing was sent.
+        Raise CommandError if the answer was no, or nobody answered; nothing was sent.
         """
         if self._is_given:
             return

@@ -210,7 +210,8 @@ def show(
     """Show one transaction."""
     seen: Any = getattr(record, "transaction", None)
     # Of a payment, its transaction says more, unless no request was needed.
-    document: dict[str, Any] = ({} if seen is None else seen.model_dump()) | record.model_dump(exclude={"transaction"})
+    document: dict[str, Any] = {} if seen is None else seen.model_dump()
+    document |= record.model_dump(exclude={"transaction"})
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
     results = () if record.status.is_terminal else ("result_code", "result_desc", "result_description")
     output.record(document, "currency", *results)

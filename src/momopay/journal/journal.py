@@ -69,11 +69,12 @@ class _Parts:
             raise ModuleNotFoundError(remedy, name=missing.name) from missing
         try:
             parsed = make_url(url)
+            name = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
         except (ArgumentError, ValueError):
-            parsed = None
+            parsed, name = None, ""
         if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
             raise ConfigurationError('not the URL of a database; "sqlite:///payments.db" is one')
-        self.name: str = parsed.render_as_string(hide_password=True)
+        self.name: str = name
         self.store: Store = Store(Database(parsed, create=create), account)
         self.recorder: Recorder = Recorder(self.store)
         self.reports: Reports = Reports(self.store)

@@ -88,7 +88,8 @@ class PostgresqlBackend:
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        if self._registration is None or not _works(self._registration):
+        known = self._registration  # another thread may replace it
+        if known is None or not _works(known):
             self._registration = None
             registration = self.engine.connect()
             try:
