@@ -15,6 +15,7 @@ from momopay._polling.wait import Confirmation, Coordinators, TransactionWait, W
 from momopay.callbacks import check_agreement
 from momopay.durable.day_report import BookedOrder, DayReport
 from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
+from momopay.durable.payment import Payment
 from momopay.durable.reconcile_days import reconcile_days
 from momopay.durable.sweep import SweepReport, sweep
 from momopay.journal import Journal
@@ -226,7 +227,8 @@ class Transactions(Listing[BackendT]):
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> TransactionWait:
-        wanted = {transaction_id_of(each): each for each in ids}
+        # A payment that was read anew may have ended: then it is returned without a request, as a transaction is.
+        wanted = {transaction_id_of(each): each.transaction if isinstance(each, Payment) else each for each in ids}
         return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
 
 
