@@ -14,10 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from mutants.catalogue import ROOT, SOURCE, mirrored_tests
-
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE, TESTS = ROOT / "src" / "momopay", ROOT / "tests"
 ALWAYS = {"tests/test_architecture.py", "tests/test_repository.py"}
 """Rules for the whole repository, which take a second."""
 
@@ -32,11 +30,19 @@ def changed_files(base: str) -> list[Path]:
     return sorted({ROOT / name for text in printed for name in text.splitlines()})
 
 
+def mirrored_test(path: Path) -> str:
+    """Return the test file that mirrors a module, or the folder that covers it."""
+    parts = [part.lstrip("_") for part in path.relative_to(SOURCE).with_suffix("").parts]
+    folder = TESTS.joinpath(*parts[:-1])
+    file = folder / f"test_{parts[-1]}.py"
+    return str((file if file.exists() else folder).relative_to(ROOT))
+
+
 def select(path: Path) -> set[str]:
     """Return the tests to run after a change of a file: files and folders, relative to the repository."""
     top, *rest = path.relative_to(ROOT).parts
     if path.is_relative_to(SOURCE) and path.suffix == ".py":
-        return set(mirrored_tests(path))
+        return {mirrored_test(path)}
     if top == "tests" and path.name.startswith("test_"):
         return {str(path.relative_to(ROOT))}
     if top == "tests" and len(rest) > 1:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from check import select
-from mutants.catalogue import ROOT
+from check import ROOT, select
 
 
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
         ("src/momopay/_core/retry.py", {"tests/core/test_retry.py"}),
+        ("src/momopay/durable/__init__.py", {"tests/durable"}),
         ("src/momopay/errors.py", {"tests/test_errors.py"}),
         ("tests/core/test_retry.py", {"tests/core/test_retry.py"}),
         ("tests/cli/kit.py", {"tests/cli"}),

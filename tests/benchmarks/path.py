@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -56,13 +57,10 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         Client("pk_test_path", base_url=sandbox.base_url, journal=f"sqlite:///{folder}/payments.db") as client,
     ):
-        for name, work in (
-            ("pay_once", lambda n: client.payouts.pay_once(reference=f"p{n}", amount=10, phone="0712345678")),
-            ("collect_once", lambda n: client.stk.collect_once(reference=f"c{n}", amount=10, phone="0712345678")),
-        ):
-            for warm in range(3):
-                work(warm)
-            calls = trace(lambda work=work: work(9))  # type: ignore[misc]
+        for name, once in (("pay_once", client.payouts.pay_once), ("collect_once", client.stk.collect_once)):
+            for number in range(3):
+                once(reference=f"{name}-{number}", amount=10, phone="0712345678")
+            calls = trace(partial(once, reference=name, amount=10, phone="0712345678"))
             files = {file for _, file, _ in calls}
             lines = [f"{name}: {len(files)} files, {len(calls)} calls, {max(d for d, _, _ in calls)} levels"]
             if "--calls" in sys.argv:

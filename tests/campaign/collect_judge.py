@@ -158,7 +158,9 @@ def judge_journal(
             verdict.add(Finding.UNPAID, f"{name}: {made}")
         if reads_paid and (entry is None or entry.transaction_id not in paid):
             verdict.add(Finding.WRONG_STATE, f"{name}: {made}")
-        known = {each.transaction_id for each in entry.transactions if each.is_paid} if entry is not None else set[str]()
+        known = (
+            {each.transaction_id for each in entry.transactions if each.is_paid} if entry is not None else set[str]()
+        )
         for missing in set(paid) - known:
             verdict.add(Finding.FORGOTTEN, f"{name}: {missing} of {made}")
         if entry is not None and len(paid) > 1 and not entry.paid_twice:

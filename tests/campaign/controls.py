@@ -46,9 +46,7 @@ CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_ST
 
 def _repeating(kind: FailureKind) -> list[Patch]:
     rule = replace(SEARCHED_FIRST, retries_on=SEARCHED_FIRST.retries_on | {kind})
-    return [
-        patch.object(send, name, replace(vars(send)[name], retry_policy=rule)) for name in ("_PAYOUT", "_PROMPT")
-    ]
+    return [patch.object(send, name, replace(vars(send)[name], retry_policy=rule)) for name in ("_PAYOUT", "_PROMPT")]
 
 
 def _returning(result: Any) -> Any:

@@ -151,9 +151,7 @@ class Human:
     def _release(self, reference: str, *, unseen: bool = False) -> bool:
         self.began[reference] = time.monotonic()
         try:
-            self._client.payouts.release(
-                journal=self.journal, reference=reference, by=BY, searched_elsewhere=unseen
-            )
+            self._client.payouts.release(journal=self.journal, reference=reference, by=BY, searched_elsewhere=unseen)
         except MomoPayError as error:
             how = "without a search" if unseen else "with a search"
             self.events[f"client.payouts.release, {how}: {type(error).__name__}"] += 1

@@ -114,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    parser.add_argument("--control", choices=sorted(controls.CONTROLS.keys() - controls.OF_ORDERS), help="break one safety on purpose")
+    parser.add_argument(
+        "--control", choices=sorted(controls.CONTROLS.keys() - controls.OF_ORDERS), help="break one safety on purpose"
+    )
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = vars(parser.parse_args(arguments))
     path = options.pop("result")

@@ -113,7 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--payouts", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
-    parser.add_argument("--control", choices=sorted(controls.CONTROLS.keys() - controls.OF_ORDERS - controls.OF_SOCKETS), help="break one safety on purpose")
+    parser.add_argument(
+        "--control",
+        choices=sorted(controls.CONTROLS.keys() - controls.OF_ORDERS - controls.OF_SOCKETS),
+        help="break one safety on purpose",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes of this machine; changes no result")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(3))

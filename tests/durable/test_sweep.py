@@ -201,3 +201,12 @@ def test_a_status_that_is_new_stays_open(drive: Callable[..., Driver], journal: 
     service = Service(read=listed(type="STK", status="ON_HOLD", updatedAt=now))
     assert swept(drive(transport=service.transport), journal) == SweepReport(open=1)
     assert found(journal).status == "ON_HOLD"
+
+
+def test_the_id_that_a_broken_response_showed_is_read(drive: Callable[..., Driver], journal: Journal) -> None:
+    service = Service({"transactionId": "queued"}, read=listed(transactionId="queued", status="SUCCESS"))
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert swept(sdk, journal) == SweepReport(settled=1)
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "queued")

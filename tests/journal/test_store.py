@@ -477,6 +477,20 @@ def test_what_an_end_reported_is_not_true_of_a_payment(journal: Journal) -> None
     assert known.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC), "the latest report of a payment counts"
 
 
+def test_a_payment_has_no_code_of_the_end_before_it(journal: Journal) -> None:
+    prompt(journal)
+    for each in (CANCELLED, PAID):
+        assert store_of(journal).record(order(journal), each)
+    assert order(journal).result_code is None
+
+
+def test_an_acceptance_changes_no_other_account(journal: Journal, url: str) -> None:
+    with Journal(url, account="another") as another:
+        put(another, "r", REFUSED)
+        put(journal, "r", ACCEPTED)
+        assert found(another).state is REFUSED
+
+
 @pytest.mark.parametrize("status", ["PENDING", "CANCELLED", "SUCCESS"])
 def test_what_a_later_report_leaves_out_stays(journal: Journal, status: str) -> None:
     prompt(journal, status=status)

@@ -100,7 +100,9 @@ class Collector:
             case Step.READ if Stage.PAID in stages:
                 yield f"{name} that the order is paid", _end(order, index)
             case Step.READ:
-                number = next(number for number, stage in row.known if stage is Stage.OPEN and number not in call.passed)
+                number = next(
+                    number for number, stage in row.known if stage is Stage.OPEN and number not in call.passed
+                )
                 stage = order.prompts[number - 1].stage
                 tell = seen._replace(at="tell", prompt=number, stage=stage)
                 yield f"{name} {row.state}, and that prompt {number} is {stage.name}", _put(order, index, tell)

@@ -135,7 +135,9 @@ class Surroundings:
             yield "the release reads the row and changes it", after._replace(release=Release())
         elif release.at == "change":
             as_read = row.claim == release.claim
-            if may_follow(PAYOUT, Cause.RELEASE, row.state, NOT_SENT) and (as_read or not rules.release_compares_the_row):
+            if may_follow(PAYOUT, Cause.RELEASE, row.state, NOT_SENT) and (
+                as_read or not rules.release_compares_the_row
+            ):
                 after = _released(state, row, wrong=release.wrong)
                 yield "the release changes the row", after._replace(release=Release())
             else:

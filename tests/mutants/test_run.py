@@ -33,6 +33,7 @@ def test_a_mutant_is_noticed_survives_or_was_not_tested(tmp_path: Path) -> None:
     source.parent.mkdir(parents=True)
     tests.parent.mkdir()
     source.with_name("__init__.py").touch()
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:momopay\n")
     source.write_text("x = 1\ny = 1\n")
     tests.write_text("from momopay.a import x\n\n\ndef test_x():\n    assert x == 1\n")
     assert is_noticed(Mutant("x is wrong", "a.py", "x = 1", "x = 2", ("test_a.py",)), tmp_path)
