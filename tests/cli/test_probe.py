@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from momopay._transport.response import RawResponse
 
 from cli.kit import PHONE, Shell
 from momopay import Client, RateBudget
+from momopay._transport.attempt import RawResponse
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 
