@@ -233,7 +233,7 @@ def test_a_journal_in_doubt(momopay: Shell, sandbox: Sandbox, tmp_path: Path) ->
     path = str(tmp_path / "shop.db")
     sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
     assert momopay("collect", "INV-1", "--amount", "100", "--phone", "0712345678", "--journal", path).code == 4
-    assert journal_check(momopay, path) == (0, "warn", "1 entry, 1 in doubt, 0 paid twice")
+    assert journal_check(momopay, path) == (0, "warn", "1 entry, 1 unresolved, 0 paid twice")
 
 
 def test_the_journal_of_another_address(momopay: Shell, tmp_path: Path) -> None:

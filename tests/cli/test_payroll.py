@@ -29,6 +29,7 @@ def outcome(state: str, status: str | None = None) -> RowOutcome:
         amount=ROW.amount,
         phone=ROW.phone,
         is_new=True,
+        transaction=None,
     )
     return RowOutcome(ROW, state, payment)
 

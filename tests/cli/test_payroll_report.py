@@ -106,7 +106,7 @@ def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     show_plan(TEXT, file, plan, Decimal(12))
     shown = words(capsys)
-    for text in ("In the file 9 46,000.00", "Accepted before 1 2,000.00", "In doubt, not sent again 1 3,000.00"):
+    for text in ("In the file 9 46,000.00", "Accepted before 1 2,000.00", "Unresolved, not sent again 1 3,000.00"):
         assert text in shown
     assert "To pay now 6 39,000.00" in shown
     assert "9 SAL-9 2547*****009 9,000.00 8 SAL-8" in shown  # the largest first, five of them

@@ -25,7 +25,7 @@ def test_the_status_needs_no_key_and_makes_no_journal(payroll: PayrollShell) -> 
     payroll.run("--yes")
     before = len(payroll.sandbox.requests)
     status = payroll.momopay("payouts", "status", *payroll.journal, MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
-    assert (status.code, status.out) == (0, "Nothing is in doubt.\n")
+    assert (status.code, status.out) == (0, "Nothing is unresolved.\n")
     assert len(payroll.sandbox.requests) == before
 
 

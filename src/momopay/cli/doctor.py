@@ -237,7 +237,7 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     count = sum(found.counts.values())
     entries = "1 entry" if count == 1 else f"{count} entries"
     if found.needs_attention:
-        waiting = f"{entries}, {len(found.unresolved)} in doubt, {len(found.paid_twice)} paid twice"
+        waiting = f"{entries}, {len(found.unresolved)} unresolved, {len(found.paid_twice)} paid twice"
         return Check("journal", Verdict.warn, waiting, "`momopay journal check` names them, and what to do")
     return Check("journal", Verdict.ok, f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
 

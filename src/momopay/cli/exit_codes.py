@@ -62,7 +62,7 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
     match error:
         case CommandError():
             code = error.code
-        # Before the question whether money may have moved: a wait sent nothing, and the journal keeps what is in doubt.
+        # Before the question whether money moved: a wait sent nothing, and the journal has what is unresolved.
         case WaitTimeoutError():
             code = ExitCode.TRY_LATER
         case RequestValidationError():

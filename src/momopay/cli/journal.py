@@ -122,7 +122,7 @@ def anonymise(
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
 
     With MOMOPAY_ANONYMISE_SECRET in the environment, each phone is replaced by a hash that is keyed with it. What is
-    open or in doubt stays whole. References stay used, so nothing is paid again.
+    open or unresolved stays whole. References stay used, so nothing is paid again.
 
     Examples:
         momopay journal anonymise --before 2025-11-30 --journal shop.db
@@ -146,8 +146,8 @@ def check(options: AccountOptions) -> ExitCode:
     """Check the whole journal: the file, what it belongs to, and what needs a person.
 
     With a key and an address in the environment, also that it is the journal of that account. Exits with 1 if something
-    needs a person: a payment in doubt, an order that was paid twice and not paid back, or a journal that went back in
-    time; with 3 if it is another account's.
+    needs a person: an unresolved payment, an order that was paid twice and not paid back, or a journal that went back
+    in time; with 3 if it is another account's.
 
     Examples:
         momopay journal check --journal shop.db
@@ -162,7 +162,7 @@ def check(options: AccountOptions) -> ExitCode:
     document = {**asdict(found), "counts": counts, "needs_attention": found.needs_attention}
     output.record(document, "went_back")
     if found.unresolved:
-        output.note("What to do: `momopay payouts status --look` searches for what is in doubt")
+        output.note("What to do: `momopay payouts status --look` searches for what is unresolved")
     if found.paid_twice:
         output.note("What to do: `momopay payouts refund REFERENCE` pays back what was paid twice")
     if found.went_back:

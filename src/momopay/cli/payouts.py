@@ -1,4 +1,4 @@
-"""Payouts: pay a payroll from a CSV file, pay back a collection, and decide about what is in doubt."""
+"""Payouts: pay a payroll from a CSV file, pay back a collection, and decide about what is unresolved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationE
 from momopay.money import format_amount
 
 app: typer.Typer = typer.Typer(
-    cls=Group, help="Pay a list of people once, pay back, and see what is in doubt.", no_args_is_help=True
+    cls=Group, help="Pay a list of people once, pay back, and see what is unresolved.", no_args_is_help=True
 )
 
 _DOUBTFUL = {
@@ -93,7 +93,7 @@ def run(
     total of the whole file, so that the same command resumes. With --json, one event a line: plan, row, settled, end.
 
     Exits with 0 if the service accepted all (with --wait: if all were paid), 1 if a payout failed or was reversed, 4 if
-    rows are in doubt, 5 if rows were not paid, 6 if some had not settled in time.
+    rows are unresolved, 5 if rows were not paid, 6 if some had not settled in time.
 
     Examples:
         momopay payouts run salaries.csv --journal shop.db --dry-run
@@ -164,7 +164,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
                         advance()
                         show_row(output, "row", outcome)
             if not run.signals:
-                with stderr().status("Searching for what is in doubt"):
+                with stderr().status("Searching for what is unresolved"):
                     run.search()
             if schedule is not None and not run.signals and (waiting := run.open()):
                 with _progress(output, run, len(waiting), "Waiting for the ends") as advance:
@@ -253,10 +253,10 @@ def status(
     options: AccountOptions,
     look: Annotated[bool, Option("--look", help="Search for them in the service's list first.")] = False,
 ) -> ExitCode:
-    """Show which payouts and orders are in doubt.
+    """Show which payouts and orders are unresolved.
 
     Needs no key and sends nothing, except with --look, which also shows transactions that have the reference and
-    another amount, phone, type or time. Exits with 4 if anything is in doubt.
+    another amount, phone, type or time. Exits with 4 if anything is unresolved.
 
     Examples:
         momopay payouts status --journal shop.db --look
@@ -277,7 +277,7 @@ def status(
         as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
         for entry in entries
     ]
-    shown = list(_in_doubt(options.output, entries, found)) if entries else ["Nothing is in doubt."]
+    shown = list(_in_doubt(options.output, entries, found)) if entries else ["Nothing is unresolved."]
     options.output.result({"unresolved": documents}, *shown)
     return ExitCode.UNKNOWN if entries else ExitCode.OK
 
@@ -315,7 +315,7 @@ def release(
         bool, Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
     ] = False,
 ) -> None:
-    """Say that a payment in doubt was NOT made, so that it is sent again.
+    """Say that an unresolved payment was NOT made, so that it is sent again.
 
     If it was made after all, it is paid twice. Look into the account console first. This command asks you to type the
     reference; no option answers for you. Then it searches the service's whole list, and releases nothing if a
@@ -332,8 +332,8 @@ def release(
             remedy = "give --kind PAYOUT or --kind COLLECTION"
             raise CommandError("a payout and an order have this reference", remedy=remedy) from error
         if entry is None or entry.state != momopay.JournalState.UNKNOWN:
-            known = "not in the journal" if entry is None else f"{entry.state} in the journal, not in doubt"
-            raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is in doubt")
+            known = "not in the journal" if entry is None else f"{entry.state} in the journal, not unresolved"
+            raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is unresolved")
         name = by or _login_name()
         _ask_for_release(output, entry)
         try:

@@ -284,7 +284,7 @@ def _reason_to_stop(error: MomoPayError | None) -> MomoPayError | None:
         return error
     return CommandError(
         "several outcomes in a row are unknown: the service, or the way to it, is in trouble",
-        remedy="run again once it has recovered; what is in doubt is searched for first",
+        remedy="run again once it has recovered; what is unresolved is searched for first",
         code=ExitCode.UNKNOWN,
     )
 

@@ -80,7 +80,7 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
     sums = [
         ("In the file", file.rows),
         ("Accepted before", plan.accepted),
-        (Text("In doubt, not sent again", "bold red"), plan.in_doubt),
+        (Text("Unresolved, not sent again", "bold red"), plan.in_doubt),
         (Text("To pay now", "bold"), plan.to_pay),
     ]
     shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]

@@ -16,7 +16,7 @@ from momopay.cli.options import AccountOptions, finite
 from momopay.cli.output import plain, stderr
 from momopay.errors import MomoPayError
 
-_SWEPT = {"Settled now": "settled", "Open": "open", "In doubt": "unknown"}
+_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 
@@ -42,7 +42,7 @@ def sweep(
         while True:
             try:
                 report = client.transactions.sweep()
-                hint = ["`momopay payouts status` shows what is in doubt."] if report.unknown else []
+                hint = ["`momopay payouts status` shows what is unresolved."] if report.unknown else []
                 output.result(asdict(report), output.table([report], _SWEPT), *hint)
             except MomoPayError as error:
                 if every is None or exit_code_of(error) is not ExitCode.TRY_LATER:
@@ -73,7 +73,7 @@ def reconcile(
     """Compare a day of the service's list with the journal and your orders.
 
     Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
-    does not have, orders paid twice, other amounts, money that came back, what is in doubt. Records in the journal
+    does not have, orders paid twice, other amounts, money that came back, what is unresolved. Records in the journal
     what the service says. Sends no payment. Exits with 1 if there is a difference. Run it when the day is over.
 
     Examples:
