@@ -79,7 +79,7 @@ def test_the_model_takes_every_transition_of_the_code() -> None:
 
 
 def test_the_code_knows_no_step_or_cause_that_the_model_does_not() -> None:
-    known = {next_step(PAYOUT, state, [], 1) for state in (None, *JournalState)}
-    assert known | {next_step(PAYOUT, JournalState.ACCEPTED, [Stage.OPEN], 1)} == set(Step)
+    steps = {next_step(PAYOUT, state, [], 1) for state in (None, *JournalState)}
+    assert steps | {next_step(PAYOUT, JournalState.ACCEPTED, [Stage.OPEN], 1)} == set(Step)
     known = {"BEGIN", "OUTCOME", "ACCEPTANCE", "CONTRADICTION", "SIGHTING", "RELEASE"}
     assert {cause.name for cause in Cause} == known
