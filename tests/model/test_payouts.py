@@ -7,7 +7,7 @@ import pytest
 from model.explore import explored
 from model.machine import explore
 from model.payouts import PAYOUT, State
-from model.rules import Rules, World
+from model.rules import PayoutRules, World
 from model.scenarios import DEEPER, PAYOUTS, deeper
 from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause, Stage, Step, next_step, transitions
@@ -29,10 +29,10 @@ def test_every_property_holds_in_every_state(name: str) -> None:
     assert result.states > 1_000
 
 
-@pytest.mark.parametrize("rule", [field.name for field in fields(Rules)])
+@pytest.mark.parametrize("rule", [field.name for field in fields(PayoutRules)])
 def test_a_rule_that_is_off_breaks_a_property(rule: str) -> None:
     scenario = WHERE.get(rule, PAYOUTS["payouts"])
-    result = explore(scenario.model(replace(Rules(), **{rule: False})))
+    result = explore(scenario.model(replace(PayoutRules(), **{rule: False})))
     print(result)  # noqa: T201  the counterexample
     assert result.broken is not None, f"{rule} is superfluous, or the model is too weak to need it"
 
