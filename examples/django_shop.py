@@ -67,7 +67,7 @@ journal = Journal(f"sqlite:///{DATABASE}.journal")
 @cache
 def client() -> Client:
     """Return the one client for all threads, created at its first use."""
-    return Client()
+    return Client(journal=journal)
 
 
 class Order(models.Model):
@@ -143,7 +143,6 @@ def prompt(order: Order) -> None:
     """Send the prompt. If its outcome is unknown, the order stays WAITING."""
     try:
         client().stk.collect_once(
-            journal=journal,
             reference=order.id,
             amount=order.amount,
             phone=order.phone,
@@ -188,7 +187,6 @@ class Refund(BaseCommand):
             raise CommandError(f"order {order} cannot be refunded")
         try:
             paid = client().payouts.pay_once(
-                journal=journal,
                 reference=f"REFUND-{order.id}",
                 amount=order.amount,
                 phone=order.phone,
@@ -206,8 +204,8 @@ class Sweep(BaseCommand):
 
     def handle(self, *_args: object, **_options: Any) -> None:
         """Sweep once. Several at once are safe."""
-        report = client().transactions.sweep(journal=journal, handler=on_end)
-        self.stdout.write(f"{report.handled} handled, {report.open} open, {report.unknown} in doubt")
+        report = client().transactions.sweep(handler=on_end)
+        self.stdout.write(f"{report.handled} handled, {report.open} open, {report.unknown} unresolved")
 
 
 COMMANDS: dict[str, type[BaseCommand]] = {"refund": Refund, "sweep": Sweep}

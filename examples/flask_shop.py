@@ -64,9 +64,9 @@ class Shop:
 
     def __init__(self, client: Client, database: str, url: str) -> None:
         """Create the tables. The service sends callbacks to `url`."""
-        self._client, self._database, self._url = client, database, url
-        self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
         self.journal = Journal(f"sqlite:///{database}.journal")
+        self._client, self._database, self._url = client.with_options(journal=self.journal), database, url
+        self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
         with self._db() as db:
             db.executescript(SCHEMA)
 
@@ -90,7 +90,6 @@ class Shop:
                 return  # the form was sent twice: one prompt is enough
         try:
             self._client.stk.collect_once(
-                journal=self.journal,
                 reference=order_id,
                 amount=PRICES[item],
                 phone=phone,
@@ -124,7 +123,7 @@ class Shop:
 
     def sweep(self) -> SweepReport:
         """Bring the ends that no callback brought."""
-        return self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
+        return self._client.transactions.sweep(handler=self.on_end)
 
 
 def create_app(shop: Shop) -> Flask:

@@ -19,7 +19,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from momopay import Client, Journal, MomoPayError, Payout, PayoutItem, PollSchedule, normalise_phone, settled
+from momopay import Client, Journal, MomoPayError, PayoutItem, PollSchedule, normalise_phone, settled
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ def pay(client: Client, journal: Journal, salaries: list[Salary], schedule: Poll
     items = [PayoutItem(reference=each.reference, amount=each.amount, phone=each.phone) for each in salaries]
     lines: dict[str, Line] = {}
     waiting: dict[str, str] = {}
-    for outcome in client.payouts.pay_all(items, journal=journal):
+    for outcome in client.payouts.pay_all(items):
         line = lines[outcome.reference] = Line(str(outcome.state), note=outcome.error.message if outcome.error else "")
-        if outcome.payout is not None:
-            line.state, line.transaction_id = "PENDING", outcome.payout.transaction_id
+        if outcome.payment is not None:
+            line.state, line.transaction_id = "PENDING", outcome.payment.transaction_id
             waiting[line.transaction_id] = outcome.reference
-        sent = "sent" if isinstance(outcome.payout, Payout) else "was sent before"
+        sent = "sent" if outcome.payment is not None and outcome.payment.is_new else "was sent before"
         print(f"[{len(lines)}/{len(salaries)}] {outcome.reference}  {line.note or sent}", flush=True)
         if outcome.stops:
             print(f"Stopped: {line.note}\nFix that and run the same command again. Nobody is paid twice.")
@@ -112,7 +112,7 @@ def run(salaries: list[Salary], folder: Path, schedule: PollSchedule) -> int:
     """Pay, wait and report. The report is written even if the run stops."""
     folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, Line] = {}
-    with Client() as client, Journal(f"sqlite:///{folder / 'payouts.db'}") as journal:
+    with Journal(f"sqlite:///{folder / 'payouts.db'}") as journal, Client(journal=journal) as client:
         try:
             lines = pay(client, journal, salaries, schedule)
         except MomoPayError as error:  # the search for what is unknown failed: nothing was sent

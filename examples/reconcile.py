@@ -24,9 +24,9 @@ from momopay import BookedOrder, Client, Journal, OutcomeUnknownError
 NAIROBI = timezone(timedelta(hours=3))
 
 
-def reconcile(client: Client, day: date, orders: Sequence[BookedOrder], journal: Journal, out: Path) -> int:
+def reconcile(client: Client, day: date, orders: Sequence[BookedOrder], out: Path) -> int:
     """Write the differences of a day. Return 1 if there are any, else 0."""
-    report = client.transactions.reconcile(journal=journal, day=day, orders=orders)
+    report = client.transactions.reconcile(day=day, orders=orders)
     report.write_csv(out)
     print(f"{day}: {report.transactions} transactions, {len(orders)} orders, {len(report.differences)} differences")
     print(
@@ -49,8 +49,8 @@ def main() -> int:
         return on_the_sandbox()
     if options.orders is None or options.journal is None:
         parser.error("on the real service, pass the file of orders and --journal")
-    with Client() as client, Journal(f"sqlite:///{options.journal}", create=False) as journal:
-        return reconcile(client, options.day, BookedOrder.read_csv(options.orders), journal, options.out)
+    with Journal(f"sqlite:///{options.journal}", create=False) as journal, Client(journal=journal) as client:
+        return reconcile(client, options.day, BookedOrder.read_csv(options.orders), options.out)
 
 
 def on_the_sandbox() -> int:
@@ -68,8 +68,7 @@ def on_the_sandbox() -> int:
     }
     with (
         Sandbox(speed=0) as sandbox,
-        Client("pk_test_books", base_url=sandbox.base_url) as client,
-        Journal(f"sqlite:///{folder / 'payouts.db'}") as journal,
+        Client("pk_test_books", base_url=sandbox.base_url, journal=f"sqlite:///{folder / 'payouts.db'}") as client,
     ):
         day = sandbox.now.astimezone(NAIROBI).date()
         for reference, phone, amount in [
@@ -82,15 +81,15 @@ def on_the_sandbox() -> int:
             ("STRAY", "0712345606", 500),
         ]:
             client.stk.initiate(amount=amount, phone=phone, account_reference=reference)
-        client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone="0712345607")
+        client.payouts.pay_once(reference="RENT", amount=900, phone="0712345607")
         sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
         try:
-            client.payouts.pay_once(journal=journal, reference="WATER", amount=300, phone="0712345608")
+            client.payouts.pay_once(reference="WATER", amount=300, phone="0712345608")
         except OutcomeUnknownError as error:
             print(f"Outcome unknown: {error.reference}")
         sandbox.advance(120)
         orders = [BookedOrder(reference, Decimal(500), state) for reference, state in books.items()]
-        return reconcile(client, day, orders, journal, folder / "differences.csv")
+        return reconcile(client, day, orders, folder / "differences.csv")
 
 
 if __name__ == "__main__":

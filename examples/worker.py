@@ -60,10 +60,9 @@ logger = get_task_logger(__name__)
 
 
 class Account:
-    """The client and the journal of a worker process."""
+    """The client of a worker process."""
 
     client: Client
-    journal: Journal
 
 
 account = Account()
@@ -71,16 +70,14 @@ account = Account()
 
 @worker_process_init.connect
 def set_up(**_: object) -> None:
-    """Open them after the fork: two processes must not share a client."""
-    account.client = Client(budget=RedisRateBudget(REDIS_URL))
-    account.journal = Journal(JOURNAL_URL)
+    """Open it after the fork: two processes must not share a client."""
+    account.client = Client(journal=JOURNAL_URL, budget=RedisRateBudget(REDIS_URL))
 
 
 @worker_process_shutdown.connect
 def tear_down(**_: object) -> None:
-    """Close them when the process ends in order."""
+    """Close it, and its journal, when the process ends in order."""
     account.client.close()
-    account.journal.close()
 
 
 @app.task(
@@ -95,9 +92,7 @@ def tear_down(**_: object) -> None:
 def payout(reference: str, amount: str, phone: str) -> None:
     """Pay once. The amount is text, exact to the cent; the reference names what is paid, never the task."""
     try:
-        account.client.payouts.pay_once(
-            journal=account.journal, reference=reference, amount=Decimal(amount), phone=phone
-        )
+        account.client.payouts.pay_once(reference=reference, amount=Decimal(amount), phone=phone)
     except OutcomeUnknownError as error:
         # Not again: the sweep looks for it, and what it does not find needs a person.
         logger.warning("%s may have been paid: %s", reference, error)
@@ -106,9 +101,9 @@ def payout(reference: str, amount: str, phone: str) -> None:
 @app.task(name="worker.sweep")
 def sweep() -> None:
     """Look for the payouts whose outcome is unknown, and hand each settled end to `on_end`, once."""
-    report = account.client.transactions.sweep(journal=account.journal, handler=on_end)
+    report = account.client.transactions.sweep(handler=on_end)
     if report.unknown:
-        logger.warning("%d payouts are in doubt: `momopay payouts status`", report.unknown)
+        logger.warning("%d payouts are unresolved: `momopay payouts status`", report.unknown)
 
 
 def on_end(transaction: Transaction) -> None:

@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "momopay"
-TESTS = ROOT / "tests"
+SOURCE, TESTS = ROOT / "src" / "momopay", ROOT / "tests"
 ALWAYS = {"tests/test_architecture.py", "tests/test_repository.py"}
 """Rules for the whole repository, which take a second."""
 
@@ -29,6 +28,14 @@ def changed_files(base: str) -> list[Path]:
     )
     printed = [subprocess.run(each, cwd=ROOT, check=True, capture_output=True, text=True).stdout for each in commands]
     return sorted({ROOT / name for text in printed for name in text.splitlines()})
+
+
+def mirrored_test(path: Path) -> str:
+    """Return the test file that mirrors a module, or the folder that covers it."""
+    parts = [part.lstrip("_") for part in path.relative_to(SOURCE).with_suffix("").parts]
+    folder = TESTS.joinpath(*parts[:-1])
+    file = folder / f"test_{parts[-1]}.py"
+    return str((file if file.exists() else folder).relative_to(ROOT))
 
 
 def select(path: Path) -> set[str]:
@@ -45,13 +52,6 @@ def select(path: Path) -> set[str]:
     if top in {"docs", "README.md", "CHANGELOG.md", "mkdocs.yml"}:
         return {"tests/docs"}
     return set()
-
-
-def mirrored_test(path: Path) -> str:
-    """Return the test file that mirrors a module, or the folder or suite that covers it."""
-    parts = [part.lstrip("_") for part in path.relative_to(SOURCE).with_suffix("").parts]
-    mirrored = TESTS.joinpath(*parts[:-1], f"test_{parts[-1]}.py")
-    return str((mirrored if mirrored.exists() else mirrored.parent).relative_to(ROOT))
 
 
 def main() -> int:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+import httpx
+
 import momopay
 
 KEY = "pk_test_0123456789"
@@ -17,6 +19,16 @@ LOOPBACK = "http://127.0.0.1:1/v1"
 def unique_key() -> str:
     """Give a key whose budget and account nobody else uses."""
     return f"pk_test_{uuid4().hex}"
+
+
+def learn_key(journal: momopay.Journal, base_url: str) -> None:
+    """Have a journal know whose `KEY` is, so that the next durable call begins with what it sends."""
+    wallet = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
+    data = {**wallet, "tenantId": "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"}  # that of tests/wire.py
+    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
+    transport = httpx.MockTransport(lambda _request: answer)
+    with momopay.Client(KEY, base_url=base_url, budget=None, transport=transport) as client:
+        journal.reconcile_all(client)
 
 
 class Driver:

@@ -11,6 +11,7 @@ from check import ROOT, select
     ("changed", "tests"),
     [
         ("src/momopay/_core/retry.py", {"tests/core/test_retry.py"}),
+        ("src/momopay/durable/__init__.py", {"tests/durable"}),
         ("src/momopay/errors.py", {"tests/test_errors.py"}),
         ("tests/core/test_retry.py", {"tests/core/test_retry.py"}),
         ("tests/cli/kit.py", {"tests/cli"}),

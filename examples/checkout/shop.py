@@ -48,13 +48,13 @@ class Shop:
 
     def __init__(self, database: str, url: str, *, every: float) -> None:
         """Open the database. The service sends callbacks to `url`; the shop sweeps every so many seconds as well."""
-        self._client = AsyncClient()
+        self.journal = Journal(f"sqlite:///{database}.journal")
+        self._client = AsyncClient(journal=self.journal)
         self._url = url
         self._every = every
         self._db = sqlite3.connect(database)  # a local file is fast; use an async driver for a remote database
         self._db.executescript(SCHEMA)
         self.signer = CallbackSigner(os.environ.get("SHOP_SECRET") or secrets.token_hex())
-        self.journal = Journal(f"sqlite:///{database}.journal")
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -71,7 +71,7 @@ class Shop:
         """Bring the ends that no callback brought, also those of the time when the shop was closed."""
         while True:
             try:
-                await self._client.transactions.sweep(journal=self.journal, handler=self.on_end)
+                await self._client.transactions.sweep(handler=self.on_end)
             except MomoPayError as error:
                 logger.warning("the next sweep goes on: %s", error)
             await asyncio.sleep(self._every)
@@ -98,7 +98,6 @@ class Shop:
         callback_url = self.signer.url(f"{self._url}/momo", reference=order_id)
         try:
             await self._client.stk.collect_once(
-                journal=self.journal,
                 reference=order_id,
                 amount=amount,
                 phone=phone,

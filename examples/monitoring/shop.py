@@ -44,38 +44,39 @@ def main(*, serve: bool) -> None:
             "pk_test_monitoring",
             base_url=sandbox.base_url,
             budget=RateBudget(requests=10, window=1.0),  # so small that something waits for it
+            journal=journal,
             on_event=observer(meter_provider=meters, journal=journal),
         ) as client,
     ):
         for number in count() if serve else range(2):
-            pay(client, journal, number)
+            pay(client, number)
             if number == 0:
-                lose_an_answer(client, journal, sandbox)
+                lose_an_answer(client, sandbox)
             wallet.set(float(client.wallet.balance().available_balance))
-        client.transactions.sweep(journal=journal)
+        client.transactions.sweep()
         print(generate_latest().decode())
     meters.shutdown()
 
 
-def pay(client: Client, journal: Journal, number: int) -> None:
+def pay(client: Client, number: int) -> None:
     """Collect three orders, of which one is paid, and pay one salary."""
     made: list[TransactionRef] = [
-        client.stk.collect_once(journal=journal, reference=f"{name}-{number}", amount=100, phone=phone)
+        client.stk.collect_once(reference=f"{name}-{number}", amount=100, phone=phone)
         for name, phone in (("paid", PAYS), ("cancelled", CANCELS), ("failed", FAILS))
     ]
-    made.append(client.payouts.pay_once(journal=journal, reference=f"SAL-{number}", amount=10, phone=PAYS))
+    made.append(client.payouts.pay_once(reference=f"SAL-{number}", amount=10, phone=PAYS))
     for _ in client.transactions.wait_all(made, schedule=SOON):
         pass
 
 
-def lose_an_answer(client: Client, journal: Journal, sandbox: Sandbox) -> None:
-    """Leave a payout in doubt, and have a request fail that is then sent again."""
+def lose_an_answer(client: Client, sandbox: Sandbox) -> None:
+    """Leave a payout unresolved, and have a request fail that is then sent again."""
     sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit)
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     try:
-        client.payouts.pay_once(journal=journal, reference="SAL-doubt", amount=10, phone=PAYS)
-    except MomoPayError as doubt:
-        print(f"In doubt: {type(doubt).__name__}")
+        client.payouts.pay_once(reference="SAL-lost", amount=10, phone=PAYS)
+    except MomoPayError as unknown:
+        print(f"Unresolved: {type(unknown).__name__}")
 
 
 if __name__ == "__main__":

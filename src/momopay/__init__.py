@@ -6,7 +6,7 @@ Importing the package imports nothing else. A name's module is loaded when the n
 from importlib import import_module as _import_module
 from os import environ as _environ
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # Type checkers and editors take this name for true, and find the names below it. It is not imported from `typing`,
 # because that import alone takes longer than everything that this package may cost at start-up. The names are imported

@@ -14,6 +14,16 @@ from momopay import Client, RateBudget
 from virtual import envelope, transaction
 
 PHONE: Final = "254712345678"
+WALLET: Final = envelope(
+    {
+        "walletId": "wallet",
+        "tenantId": "tenant",
+        "availableBalance": 5,
+        "ledgerBalance": 5,
+        "updatedAt": "2026-11-20T10:00:00Z",
+    }
+)
+"""What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
 
 
 def unlimited() -> RateBudget:
@@ -35,6 +45,8 @@ class Accepts:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         """Answer a payout."""
+        if request.url.path.endswith("/balance"):
+            return httpx.Response(200, json=WALLET)
         asked = json.loads(request.content)
         fields = {
             "accountReference": asked["reference"],
@@ -69,6 +81,8 @@ class Pages:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         """Answer with the page that the cursor names, or with one transaction."""
+        if request.url.path.endswith("/balance"):
+            return httpx.Response(200, json=WALLET)
         self.requests += 1
         identity = request.url.path.partition("/transactions/")[2]
         if identity:

@@ -1,7 +1,7 @@
 """Count what a durable call passes through: files, calls and depth in this package, warm, with a blocking client.
 
-    python tests/benchmarks/path.py            the counts for both calls
-    python tests/benchmarks/path.py --calls    every call, indented by its depth
+python tests/benchmarks/path.py            the counts for both calls
+python tests/benchmarks/path.py --calls    every call, indented by its depth
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,20 +52,20 @@ def trace(work: Callable[[], object]) -> list[tuple[int, str, str]]:
 
 def main() -> None:
     """Print the counts."""
-    with Sandbox() as sandbox, tempfile.TemporaryDirectory() as folder:
-        with Client("pk_test_path", base_url=sandbox.base_url, journal=f"sqlite:///{folder}/payments.db") as client:
-            for name, work in (
-                ("pay_once", lambda n: client.payouts.pay_once(reference=f"p{n}", amount=10, phone="0712345678")),
-                ("collect_once", lambda n: client.stk.collect_once(reference=f"c{n}", amount=10, phone="0712345678")),
-            ):
-                for warm in range(3):
-                    work(warm)
-                calls = trace(lambda work=work: work(9))  # type: ignore[misc]
-                files = {file for _, file, _ in calls}
-                print(f"{name}: {len(files)} files, {len(calls)} calls, {max(d for d, _, _ in calls)} levels")
-                if "--calls" in sys.argv:
-                    for depth, file, call in calls:
-                        print(f"{'  ' * depth}{file}: {call}")
+    with (
+        Sandbox() as sandbox,
+        tempfile.TemporaryDirectory() as folder,
+        Client("pk_test_path", base_url=sandbox.base_url, journal=f"sqlite:///{folder}/payments.db") as client,
+    ):
+        for name, once in (("pay_once", client.payouts.pay_once), ("collect_once", client.stk.collect_once)):
+            for number in range(3):
+                once(reference=f"{name}-{number}", amount=10, phone="0712345678")
+            calls = trace(partial(once, reference=name, amount=10, phone="0712345678"))
+            files = {file for _, file, _ in calls}
+            lines = [f"{name}: {len(files)} files, {len(calls)} calls, {max(d for d, _, _ in calls)} levels"]
+            if "--calls" in sys.argv:
+                lines += [f"{'  ' * depth}{file}: {call}" for depth, file, call in calls]
+            sys.stdout.write("\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from benchmarks.callback_bodies import BODY
 from benchmarks.measure import Row, Scale
-from benchmarks.mocked import PHONE
+from benchmarks.mocked import PHONE, WALLET
 from momopay import Journal, PollSchedule, RateBudget, parse_callback
 from virtual import envelope, transaction, virtual_client
 
@@ -51,6 +51,8 @@ class Hour:
             overview = {"total": _ITEMS, "completed": _ITEMS, "failed": 0, "pending": 0}
             items = [transaction(f"t-{number}", "SUCCESS") for number in range(_ITEMS)]
             return 200, envelope({"items": items, "overview": overview, "nextCursor": None})
+        if path.endswith("/balance"):
+            return 200, WALLET
         if method == "GET":
             return 200, envelope(transaction(path.rpartition("/")[2], "SUCCESS"))
         number = next(self.numbers)

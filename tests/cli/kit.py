@@ -6,13 +6,14 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -159,6 +160,17 @@ class PayrollShell:
 
     def assert_paid_once(self, rows: int, prefix: str = "SAL") -> None:
         assert self.paid == {f"{prefix}-{row}": 1 for row in range(rows)}
+
+
+def execute(path: Path, statement: str) -> None:
+    """Change what a journal's database has, as time or an accident would."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+
+
+def wait_is_over(path: Path) -> None:
+    """Let the minute pass after which an unresolved payment may be released."""
+    execute(path, "UPDATE momopay_payments SET lease_until = 0")
 
 
 @contextmanager

@@ -25,15 +25,6 @@ def test_an_error_names_its_remedy(momopay: Shell, sandbox: Sandbox, no_backoff:
 
 
 def test_an_error_as_json(momopay: Shell) -> None:
-<<<<<<< HEAD
-    for arguments in (("balance", "--json"), ("--json", "balance")):
-        refused = momopay(*arguments, MOMOPAY_API_KEY="pk_test_")
-        assert (refused.code, refused.out) == (3, "")
-        error = json.loads(refused.err)
-        assert error.pop("request_id")
-        assert "account console" in error.pop("remedy")
-        assert "pk_test_" not in error.pop("message")
-=======
     for arguments in (("transactions", "get", "nonsense", "--json"), ("--json", "transactions", "get", "nonsense")):
         refused = momopay(*arguments)
         assert (refused.code, refused.out) == (1, "")
@@ -41,7 +32,6 @@ def test_an_error_as_json(momopay: Shell) -> None:
         assert error.pop("request_id")
         assert "same account" in error.pop("remedy")
         assert error.pop("message").startswith("TRANSACTION_NOT_FOUND")
->>>>>>> w-cli
         assert error == {
             "error": "TransactionNotFoundError",
             "code": "TRANSACTION_NOT_FOUND",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.kit import Done, Shell
-from docs.pages import waits_scaled
+from docs.pages import let_leases_end, waits_scaled
 from momopay.sandbox import Fault, Sandbox
 from sandbox.kit import Receiver
 
@@ -54,6 +54,8 @@ def test_every_command_as_printed(
     assert len(commands) > 10
     ended: list[tuple[str, int]] = []
     for command, error in commands:
+        if command[:2] == ["payouts", "release"]:
+            let_leases_end("payments.db")  # a person comes later than a minute after the latest attempt
         done = at_a_terminal(shell, command, receiver, moving)
         assert "Traceback" not in done.err
         if error:

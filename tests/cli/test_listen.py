@@ -68,8 +68,8 @@ def test_the_same_for_a_machine_with_a_signed_url(
 def test_only_this_machine(momopay: Shell, sandbox: Sandbox, url: str) -> None:
     refused = momopay("listen", "--forward-to", url)
     assert refused.code == 2
-    assert "--forward-to " in refused.err
-    assert ("--allow-host" if "this machine" in refused.err else "give a URL") in refused.err
+    assert "--forward-to: " in refused.err
+    assert ("--allow-host" if "this machine" in refused.err else "give one") in refused.err
     assert sandbox.requests == []
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from decimal import Decimal
 
 import pytest
 import typer
 
 from momopay import PollSchedule
+from momopay.cli.collect import collect
 from momopay.cli.options import amount
-from momopay.cli.stk import stk
 from momopay.cli.transactions import wait
 
 
@@ -33,8 +34,6 @@ def test_more_decimals_than_cents_are_named(text: str, count: str) -> None:
 
 
 def test_the_defaults_of_a_wait_are_the_librarys() -> None:
-    for command in (stk, wait):
-        defaults = {**command.__kwdefaults__} if command.__kwdefaults__ else {}
-        names = command.__code__.co_varnames[: command.__code__.co_argcount]
-        defaults |= dict(zip(names[::-1], (command.__defaults__ or ())[::-1], strict=False))
-        assert (defaults["every"], defaults["timeout"]) == (PollSchedule().every, PollSchedule().limit)
+    for command in (collect, wait):
+        defaults = [inspect.signature(command).parameters[name].default for name in ("every", "timeout")]
+        assert defaults == [PollSchedule().every, PollSchedule().limit]

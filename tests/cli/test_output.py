@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from cli.kit import NORMALISED
-from momopay.cli.output import Output, fields, moment, table
+from momopay.cli.output import Output, moment, table
 
 WHEN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 ID = "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f"
@@ -59,12 +59,24 @@ def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str]) -
     shown = as_text(capsys, table(("Name", "KES", "At", "None", "Rows"), rows, right=("KES",)))
     assert shown.splitlines()[-1].split() == ["a", "1,234,567.50", "2026-01-05", "12:00:00+03:00", "3"]
     assert moment(WHEN) == "2026-01-05 12:00:00+03:00"
-    assert as_text(capsys, fields({"Fee": Decimal(1), "Result": None})).split() == ["Fee", "1.00"]
+
+
+def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = [{"transaction_id": ID, "status": "FAILED", "fee": None}, {"transaction_id": "t", "fee": Decimal(2)}]
+    document = {"phone": NORMALISED, "amount": Decimal("9.5"), "created_at": WHEN, "receipt": None, "is_paid": False}
+    Output(as_json=False).record({**document, "prompts": prompts, "secret": 1}, "secret")
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "Phone 2547*****678",
+        "Amount KES 9.50",
+        "Created 2026-01-05 12:00:00+03:00",
+        f"Prompts transaction_id {ID}, status FAILED",
+        "transaction_id t, fee 2.00",
+    ]
 
 
 def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     text = "\x1b[2J[red]x[/red]"
-    for shown in (table(("A",), [(text,)]), fields({"A": text})):
+    for shown in (table(("A",), [(text,)]), Output(as_json=False).table([{"a": text}], {"A": "a"})):
         written = as_text(capsys, shown)
         assert "\x1b" not in written
         assert "[red]x[/red]" in written
@@ -101,4 +113,5 @@ def test_a_narrow_terminal_gets_a_line_for_each_cell(
         "KES: 1.00",
         "",
     ]
-    assert as_text(capsys, fields({"Fee": Decimal(1), "Id": ID})).splitlines() == ["Fee: 1.00", f"Id: {ID}"]
+    Output(as_json=False).record({"amount": Decimal(1), "transaction_id": ID})
+    assert capsys.readouterr().out.splitlines() == ["Amount: KES 1.00", f"Transaction: {ID}"]

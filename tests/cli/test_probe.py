@@ -13,7 +13,7 @@ import pytest
 
 from cli.kit import PHONE, Shell
 from momopay import Client, RateBudget
-from momopay._transport.response import RawResponse
+from momopay._transport.attempt import RawResponse
 from momopay.sandbox import Account, Fault, Sandbox
 from patience import until
 

@@ -89,7 +89,7 @@ def test_a_month_that_is_none(momopay: Shell, tmp_path: object) -> None:
 
 
 def test_times_are_shown_of_nairobi_unless_utc(momopay: Shell) -> None:
-    made = momopay("stk", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
+    made = momopay("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
     assert "+03:00" in momopay("transactions", "get", made).out
     in_utc = momopay("transactions", "get", made, "--utc").out
     assert "+00:00" in in_utc

@@ -41,7 +41,7 @@ from momopay.sandbox import Sandbox
         ("transactions find --phone 12", "--phone: must be a Kenyan phone number"),
         ("callback send success --to http://127.0.0.1:1/x --amount -1", "--amount: must be at least KES 1"),
         ("callback send success --to http://127.0.0.1:1/x --amount 1e400", "--amount: must be at least KES 1"),
-        ("listen --forward-to http://[::1", "--forward-to must be a URL"),
+        ("listen --forward-to http://[::1", "--forward-to: must be a URL"),
         ("probe --against none.toml", "--against: file 'none.toml' does not exist"),
         ("collect INV-1 --amount 1 --phone 0712345678", "an order is collected once by its REFERENCE and a journal"),
         ("payouts status", "no journal"),

@@ -175,4 +175,3 @@ UPDATE = Column(
 DELETE = replace(UPDATE, name="delete", call=delete_channel)
 GET = replace(UPDATE, name="get", call=read_balance, may_have_executed=False)
 COLUMNS = (GET, TOP_UP, STK, PAYOUT, CREATE, UPDATE, DELETE)
-NOT_DELETE = tuple(column for column in COLUMNS if column is not DELETE)

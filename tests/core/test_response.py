@@ -24,8 +24,8 @@ from momopay._core.response import (
 )
 from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._transport import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
-from momopay.models.records import Envelope
 from momopay.models.account import WalletBalance
+from momopay.models.records import Envelope
 
 URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}

@@ -39,6 +39,16 @@ def collect(journal: Journal, reference: str = "r", **fields: Any) -> Call:
     return lambda client: client.stk.collect_once(journal=journal, **arguments)
 
 
+def initiate(reference: str, amount: int = 10) -> Call:
+    """Pay without a journal."""
+    return lambda client: client.payouts.initiate(reference=reference, amount=amount, phone=PHONE)
+
+
+def refund(journal: Any, of: Any = "o", **fields: Any) -> Call:
+    """Pay back what was paid of an order, or a part."""
+    return lambda client: client.payouts.refund(journal=journal, of=of, **fields)
+
+
 def release(journal: Journal, reference: str = "r", **fields: Any) -> Call:
     """Release a payment, as a person does."""
     arguments: dict[str, Any] = {"reference": reference, "by": "Njeri", **fields}

@@ -16,6 +16,7 @@ from durable.kit import (
     Service,
     ago,
     collect,
+    initiate,
     listed,
     pay,
     record,
@@ -133,7 +134,7 @@ def test_a_transaction_of_another_reference_is_no_match(drive: Callable[..., Dri
 def test_what_was_refused_and_made_after_all_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     """The refusal was a proxy's."""
     put(journal, "r", REFUSED, code="NO")
-    made = sdk(lambda client: client.payouts.initiate(reference="r", amount=10, phone=PHONE))
+    made = sdk(initiate("r"))
     again = sdk(pay(journal))
     assert (again.is_new, again.transaction_id, found(journal).state) == (False, made.transaction_id, ACCEPTED)
     assert PAYOUTS.paid(sandbox) == ["r"]
@@ -214,7 +215,7 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(
 def test_a_payment_that_the_list_shows_late_is_not_sent_again(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
     PAYOUTS.fail_next(sandbox, Fault.list_lag)
-    sdk(lambda client: client.payouts.initiate(reference="r", amount=10, phone=PHONE))
+    sdk(initiate("r"))
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
     sandbox.advance(3600)

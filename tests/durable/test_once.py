@@ -33,8 +33,7 @@ from durable.kit import (
     record,
     requests,
 )
-from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, just_before, lease_of, put, sender, store_of
-from journal.kit import report as report_of
+from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, lease_of, put, sender
 from momopay import (
     AsyncClient,
     Client,
@@ -290,7 +289,8 @@ def test_an_account_reference_may_not_be_that_of_an_open_order_of_the_same_amoun
     first = sdk(collect(journal, account_reference="SHOP"))
     with pytest.raises(RequestValidationError, match="is that of order 'r'") as caught:
         sdk(collect(journal, "SHOP"))
-    assert (caught.value.fields.keys(), ORDERS.sent(sandbox)) == ({"account_reference"}, 1)
+    assert set(caught.value.fields) == {"account_reference"}
+    assert ORDERS.sent(sandbox) == 1
     assert journal.get("SHOP") is None
     sandbox.cancel(first)
     assert sdk(collect(journal, "SHOP")).is_new
@@ -352,26 +352,6 @@ def test_an_attempt_that_is_unresolved_is_never_abandoned(sdk: Driver, sandbox: 
     assert ORDERS.sent(sandbox) == 1
 
 
-@on_both_databases
-def test_two_prompts_that_were_paid_after_all_are_both_recorded(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = sdk(collect(journal)), sdk(collect(journal, abandon_after=0.001))
-    pay_in(sandbox, first)
-    assert sdk(collect(journal)).transaction_id == first.transaction_id
-    assert not found(journal).paid_twice
-    pay_in(sandbox, second)
-    journal.settle(sdk(lambda client: client.transactions.get(second)))
-    entry = found(journal)
-    assert entry.paid_twice
-    assert entry.transaction_ids == (first.transaction_id, second.transaction_id)
-    assert entry.transaction_id == sdk(collect(journal)).transaction_id == first.transaction_id
-    (critical,) = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
-    for part in ("'r'", first.transaction_id, second.transaction_id, "KES 10", "payouts.refund"):
-        assert part in critical
-    assert ORDERS.sent(sandbox) == 2
-
-
 def test_a_late_pin_pays_an_order_whose_prompt_was_cancelled(
     sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
 ) -> None:
@@ -388,20 +368,6 @@ def test_a_late_pin_pays_an_order_whose_prompt_was_cancelled(
     assert (ORDERS.sent(sandbox), ORDERS.paid(sandbox)) == (2, ["r"])
 
 
-def test_a_payment_that_becomes_known_just_before_the_next_prompt_stops_it(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    first = sdk(collect(journal))
-    sandbox.cancel(first)
-    store = store_of(journal)
-    store.record(found(journal), report_of(first.transaction_id, "CANCELLED"))
-    late = report_of(first.transaction_id, "SUCCESS")
-    with just_before("BEGIN", journal, lambda: store.record(found(journal), late)):
-        again = sdk(collect(journal))
-    assert again.transaction_id == first.transaction_id
-    assert ORDERS.sent(sandbox) == 1
-
-
 # Several calls at once.
 
 
@@ -413,11 +379,11 @@ def test_calls_at_the_same_time_send_once(
     assert account.rate_limit is None
     options: dict[str, Any] = {"api_key": key, "base_url": sandbox.base_url, "budget": None}
 
-    async def tasks() -> list[Payment]:
+    async def tasks() -> list[Any]:
         async with AsyncClient(**options) as client:
             return await asyncio.gather(*(calls.once(journal)(client) for _ in range(8)))
 
-    def threads() -> list[Payment]:
+    def threads() -> list[Any]:
         with Client(**options) as client, ThreadPoolExecutor(8) as pool:
             return list(pool.map(calls.once(journal), [client] * 8))
 
@@ -425,22 +391,6 @@ def test_calls_at_the_same_time_send_once(
     assert sorted(each.is_new for each in results) == [False] * 7 + [True]
     assert len({each.transaction_id for each in results}) == 1
     assert calls.sent(sandbox) == 1
-
-
-@on_both_databases
-def test_of_many_calls_after_an_end_one_prompts(
-    sdk: Driver, sandbox: Sandbox, key: str, journal: Journal, url: str
-) -> None:
-    sandbox.cancel(sdk(collect(journal)))
-
-    def once(_number: int) -> str:
-        with Journal(url) as own, Client(key, base_url=sandbox.base_url, budget=None) as client:
-            payment: Payment = collect(own)(client)
-            return payment.transaction_id
-
-    with ThreadPoolExecutor(5) as pool:
-        assert len(set(pool.map(once, range(5)))) == 1
-    assert ORDERS.sent(sandbox) == 2
 
 
 def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from momopay.resources.payout_items import PayoutLimits, item_of, reference_in
 
 from momopay import JournalState, OutcomeUnknownError, PayoutItem, PayoutOutcome, RequestValidationError
+from momopay.durable.payout_items import PayoutLimits, item_of, reference_in
 from momopay.models.requests import PayoutRequest
 
 ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={"file": "a.csv"})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from drivers import Driver
-from durable.kit import Call, on_both_databases, pay, requests
-from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, TESTS, found, put, put_collection
+from durable.kit import on_both_databases, pay, refund, requests
+from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection
 from momopay import (
     ConfigurationError,
     DuplicatePayoutError,
@@ -21,11 +19,6 @@ from momopay import (
     RequestValidationError,
 )
 from momopay.sandbox import Account, Fault, Sandbox
-
-
-def refund(its_journal: Any, **fields: Any) -> Call:
-    """Refund the collection ``o``."""
-    return lambda client: client.payouts.refund(**{"journal": its_journal, "of": "o", **fields})
 
 
 def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
@@ -124,22 +117,3 @@ def test_a_collection_that_was_anonymised_is_paid_back_to_a_phone_that_the_calle
 def test_what_is_no_journal_is_refused(sdk: Driver) -> None:
     with pytest.raises(ConfigurationError):
         sdk(refund("sqlite:///payouts.db"))
-
-
-@on_both_databases
-def test_processes_that_refund_at_once_never_exceed_what_was_paid(
-    sandbox: Sandbox, key: str, url: str, journal: Journal
-) -> None:
-    put_collection(journal)
-    arguments = [sys.executable, "-m", "durable.refunder", url, sandbox.base_url, key]
-    processes = [
-        subprocess.Popen([*arguments, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TESTS)
-        for name in ("a", "b")
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("!")
-        process.stdin.flush()
-    said = [line for process in processes for line in process.communicate(timeout=60)[0].split()]
-    assert sorted(said) == ["paid"] * 3 + ["refused"] * 5
-    assert sum(paid_back(sandbox).values()) == 90

@@ -11,7 +11,7 @@ import pytest
 
 from drivers import Driver
 from durable.kit import Service, collect, listed, long_ago, pay, record, release
-from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN, begin, found, lease_of, put
+from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN, found, put
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 
@@ -98,23 +98,6 @@ def test_what_is_free_needs_no_release(drive: Callable[..., Driver], journal: Jo
     service = Service()
     assert drive(transport=service.transport)(release(journal)) == entry
     assert service.requests == []
-
-
-@pytest.mark.parametrize("how", [{}, {"searched_elsewhere": True}])
-def test_a_payment_is_released_a_minute_after_the_lease_of_its_last_attempt(
-    drive: Callable[..., Driver], journal: Journal, how: dict[str, Any]
-) -> None:
-    service = Service()
-    sdk = drive(transport=service.transport)
-    with lease_of(journal) as lease:
-        begin(journal, lease, "fresh", seconds=-50)
-        begin(journal, lease, "old", seconds=-61)
-        with pytest.raises(RequestValidationError, match="is being sent"):
-            sdk(release(journal, "old", **how))
-    with pytest.raises(RequestValidationError, match=r"may still reach the service; release it in \d+ s"):
-        sdk(release(journal, "fresh", **how))
-    assert service.requests == []
-    assert sdk(release(journal, "old", **how)).state is NOT_SENT
 
 
 def test_an_order_and_a_payout_with_one_reference_need_a_kind(

@@ -11,7 +11,7 @@ import pytest
 
 import momopay
 from drivers import Driver
-from durable.kit import KEY_CHECK, Service, ago, balance, listed, page, pay, record
+from durable.kit import KEY_CHECK, Call, Service, ago, balance, listed, page, pay, record
 from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
 from momopay import Journal, OutcomeUnknownError
 from momopay.sandbox import Sandbox
@@ -106,15 +106,15 @@ def test_a_search_ends_with_the_calls_deadline(drive: Callable[..., Driver], jou
 # `transactions.find`
 
 
-def prompt(client: object, reference: str) -> object:
-    return client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)  # type: ignore[attr-defined]
+def prompt(reference: str) -> Call:
+    return lambda client: client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)
 
 
 def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox) -> None:
     for number in range(25):
-        sdk(lambda client, number=number: prompt(client, f"OLD-{number}"))
+        sdk(prompt(f"OLD-{number}"))
     sandbox.advance(3600)
-    made = sdk(lambda client: prompt(client, "NEW"))
+    made = sdk(prompt("NEW"))
     before = len(sandbox.requests)
     matches = sdk(lambda client: client.transactions.find(reference="NEW", since=made.created_at, type="STK"))
     assert [item.transaction_id for item in matches] == [made.transaction_id]
@@ -122,9 +122,9 @@ def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox
 
 
 def test_a_search_skips_an_older_payment_of_the_same_reference(sdk: Driver, sandbox: Sandbox) -> None:
-    older = sdk(lambda client: prompt(client, "SAME"))
+    older = sdk(prompt("SAME"))
     sandbox.advance(301)
-    made = sdk(lambda client: prompt(client, "SAME"))
+    made = sdk(prompt("SAME"))
     matches = sdk(lambda client: client.transactions.find(reference="SAME", since=made.created_at))
     assert [item.transaction_id for item in matches] == [made.transaction_id]
     since = made.created_at - timedelta(seconds=2)

@@ -83,9 +83,11 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(
     sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls, fault: Fault
 ) -> None:
     calls.fail_next(sandbox, fault)
-    for _ in range(3):
-        with pytest.raises(OutcomeUnknownError) as caught:
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
             sdk(calls.once(journal))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(calls.once(journal))
     assert (caught.value.reference, caught.value.amount) == ("r", Decimal(10))
     assert (caught.value.phone, caught.value.sent_at) == (found(journal).phone, found(journal).sent_at)
     assert found(journal).state is UNKNOWN
@@ -190,7 +192,7 @@ def test_a_limit_that_lasts_longer_than_the_call_is_raised(drive: Callable[..., 
 def test_a_refusal_that_may_mean_anything_leaves_the_outcome_unknown(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
-    refusal = {"success": False, "error": {"code": "ALREADY_PAID", "message": "", "details": {}}}
+    refusal: dict[str, object] = {"success": False, "error": {"code": "ALREADY_PAID", "message": "", "details": {}}}
     service = Service(record(), pages=[[listed()]])
     service.refusals = [httpx.Response(409, json=refusal)]
     sdk = drive(transport=service.transport)

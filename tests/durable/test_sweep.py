@@ -19,14 +19,13 @@ from durable.kit import (
     Service,
     ago,
     collect,
+    initiate,
     listed,
-    long_ago,
     pay,
-    release,
     requests,
     swept,
 )
-from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PHONE, UNKNOWN, execute, fill, found, put
+from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, execute, fill, found, put
 from momopay import Journal, JournalState, OutcomeUnknownError, SweepReport
 from momopay.sandbox import Account, Fault, Sandbox
 
@@ -84,6 +83,7 @@ def test_a_payout_that_failed_is_open_until_it_is_reversed(sdk: Driver, sandbox:
 def put_many(journal: Journal, count: int) -> list[dict[str, Any]]:
     """Put so many open payouts into the journal; return the service's records of them."""
     fill(journal, count)
+    execute(journal, "UPDATE momopay_transactions SET status = 'PENDING'")
     ids = ["first", *(f"p-{number}" for number in range(1, count + 1))]
     known = {each.reference: each.transaction_id for each in journal.entries()}
     return [listed(each, transactionId=known[each]) for each in ids if each in known]
@@ -110,7 +110,7 @@ def test_what_lies_deep_in_the_list_is_read_by_id_in_some_passes(
         sdk(pay(journal, f"r{number}"))
     sandbox.advance(HOUR)
     for number in range(150):
-        sdk(lambda client, number=number: client.payouts.initiate(reference=f"o{number}", amount=10, phone=PHONE))
+        sdk(initiate(f"o{number}"))
         sandbox.advance(10)
     before = len(sandbox.requests)
     reports = [swept(sdk, journal) for _ in range(3)]
@@ -156,51 +156,13 @@ def test_one_that_is_open_is_read_by_its_id(sdk: Driver, sandbox: Sandbox, journ
     assert requests(sandbox)[-1] == f"GET /transactions/{payment.transaction_id}"
 
 
-# Late PINs, releases, and records that are not what they seem.
-
-
-def test_a_late_pin_is_seen_ten_minutes_after_the_end(
-    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
-) -> None:
-    """The customer pays a prompt that the service had given up. What stays unpaid is read once more only."""
-    account.switches.late_pin = True
-    late, never = sdk(collect(journal, "late")), sdk(collect(journal, "never"))
-    for each in (late, never):
-        sandbox.cancel(each)
-    assert swept(sdk, journal) == SweepReport(settled=2)
-    sandbox.advance(300)
-    sandbox.enter_pin(late)
-    sandbox.advance(60)
-    assert swept(sdk, journal).open == 0
-    sandbox.advance(300)
-    swept(sdk, journal)
-    assert (found(journal, "late").status, found(journal, "never").status) == ("SUCCESS", "CANCELLED")
-    before = len(sandbox.requests)
-    assert swept(sdk, journal) == SweepReport()
-    assert len(sandbox.requests) == before
-
-
-def test_what_was_released_is_searched_for_once_more(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    """Ten minutes later, and no earlier; if nothing was made it stays as it is."""
-    PAYOUTS.fail_next(sandbox, Fault.error_before_commit)
-    with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
-    long_ago(journal)
-    sdk(release(journal))
-    before = len(sandbox.requests)
-    assert swept(sdk, journal) == SweepReport()
-    assert len(sandbox.requests) == before
-    execute(journal, "UPDATE momopay_payments SET search_after = 0")
-    for _ in range(2):
-        assert swept(sdk, journal) == SweepReport()
-        assert len(sandbox.requests) == before + 1
-    assert found(journal).state is NOT_SENT
+# Records that are not what they seem.
 
 
 def test_the_record_of_another_payment_is_not_this_ones_end(
     sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = sdk(lambda client: client.payouts.initiate(reference="other", amount=10, phone=PHONE))
+    other = sdk(initiate("other"))
     put(journal, "r", ACCEPTED, transaction_id=other.transaction_id)
     sandbox.advance(HOUR)
     handler = Handler()
@@ -239,3 +201,12 @@ def test_a_status_that_is_new_stays_open(drive: Callable[..., Driver], journal: 
     service = Service(read=listed(type="STK", status="ON_HOLD", updatedAt=now))
     assert swept(drive(transport=service.transport), journal) == SweepReport(open=1)
     assert found(journal).status == "ON_HOLD"
+
+
+def test_the_id_that_a_broken_response_showed_is_read(drive: Callable[..., Driver], journal: Journal) -> None:
+    service = Service({"transactionId": "queued"}, read=listed(transactionId="queued", status="SUCCESS"))
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert swept(sdk, journal) == SweepReport(settled=1)
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "queued")

@@ -48,7 +48,7 @@ def test_an_order_is_paid_and_refunded_once(service: Service, tmp_path: Path) ->
         service.sandbox.advance(60)
         assert state_of(web, unheard) == "WAITING"
         swept = run("django_shop.py", "sweep", env=env)
-        assert swept.stdout == "1 handled, 1 open, 0 in doubt\n", swept.stderr
+        assert swept.stdout == "1 handled, 1 open, 0 unresolved\n", swept.stderr
         assert state_of(web, unheard) == "PAID"
     assert service.moved("payout") == {f"REFUND-{order_id}": 1}
     assert service.moved("stk") == {order_id: 1, unheard: 1}

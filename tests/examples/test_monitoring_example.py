@@ -25,7 +25,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     ended = run("monitoring/shop.py", env=environment())
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
-    assert "In doubt: OutcomeUnknownError" in ended.stdout
+    assert "Unresolved: OutcomeUnknownError" in ended.stdout
     found: dict[str, dict[str, set[str]]] = {}
     for sample in _SAMPLE.finditer(ended.stdout):
         labels = found.setdefault(sample["name"], {})

@@ -9,8 +9,9 @@ import subprocess
 from decimal import Decimal
 from pathlib import Path
 
+from durable.kit import long_ago
 from examples.runs import Service, command, run
-from momopay import Journal
+from momopay import Client, Journal
 from momopay.sandbox import Fault
 from patience import until
 
@@ -97,8 +98,12 @@ def test_after_missing_funds_and_an_unknown_outcome_it_resumes(service: Service,
     assert report(tmp_path / "kept")[unknown]["state"] == "UNKNOWN"
     assert service.moved("payout") == {f"SALARY-2026-11-E{number:02}": 1 for number in range(1, 5)}
     service.account.b2c_balance = enough
-    with Journal(f"sqlite:///{tmp_path / 'kept' / 'payouts.db'}") as journal:
-        journal.release(unknown)
+    with (
+        Journal(f"sqlite:///{tmp_path / 'kept' / 'payouts.db'}") as journal,
+        Client(service.key, base_url=service.sandbox.base_url) as client,
+    ):
+        long_ago(journal)
+        client.payouts.release(journal=journal, reference=unknown, by="Wanjiku")
     last = run("payroll.py", *arguments(tmp_path), env=service.env())
     assert last.returncode == 0, last.stdout + last.stderr
     assert service.moved("payout") == all_once()

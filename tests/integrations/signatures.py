@@ -12,7 +12,7 @@ from flask import Flask, Response
 from starlette.requests import Request
 from starlette.responses import Response as StarletteResponse
 
-from momopay import Callback, CallbackSigner, Journal
+from momopay import AsyncClient, Callback, CallbackSigner, Client, Journal
 from momopay.integrations import django, fastapi, flask
 
 
@@ -36,6 +36,12 @@ def views(signer: CallbackSigner, journal: Journal) -> None:
         Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]],
     )
     assert_type(django.callback_endpoint(blocking, journal=journal), Callable[[HttpRequest], HttpResponse])
+    for client in (Client(journal=journal), AsyncClient()):
+        fastapi.callback_endpoint(suspending, client=client)
+        assert_type(
+            django.callback_endpoint(suspending, client=client),
+            Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]],
+        )
 
 
 def routes(application: FastAPI, shop: Flask) -> list[object]:
@@ -47,5 +53,6 @@ def routes(application: FastAPI, shop: Flask) -> list[object]:
 def mistakes(signer: CallbackSigner) -> None:
     fastapi.callback_endpoint(of_something_else)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     flask.callback_endpoint(blocking, signer="secret")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fastapi.callback_endpoint(blocking, client="pk_test_x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     django.callback_endpoint(of_something_else)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
     signer.url("https://shop.example/momo", "INV-42")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -107,9 +107,20 @@ class Storm:
         return Counter(responses)
 
     def wrong(self) -> Mapping[Key, int]:
-        """Return the effects that took place too often, too seldom, or without a genuine callback."""
-        counted = self.effects.counted
-        return {key: counted[key] for key in self.genuine | set(counted) if counted[key] != (key in self.genuine)}
+        """Return the effects that took place too often, too seldom, or without a genuine callback.
+
+        FAILED may stay without one if REVERSED, which outranks it, was handled first; and never comes after it.
+        """
+        counted, order = self.effects.counted, list(self.effects.counted)
+        wrong = {key: counted[key] for key in self.genuine | set(counted) if counted[key] != (key in self.genuine)}
+        for identity, status in self.genuine:
+            failed, reversed_ = (identity, "FAILED"), (identity, "REVERSED")
+            if status == "REVERSED" and counted[reversed_] == 1:
+                if failed not in counted:
+                    wrong.pop(failed, None)
+                elif order.index(failed) > order.index(reversed_):
+                    wrong[failed] = counted[failed]
+        return wrong
 
     def _originals(self, size: int) -> list[Sent]:
         """Return what the service sends once: a failed payout may be reported as FAILED and then as REVERSED."""

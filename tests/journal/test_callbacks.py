@@ -8,22 +8,15 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from journal.kit import callback, execute, in_threads, just_before, payout, sender
-from momopay import CallbackError, Journal
+from momopay import Callback, CallbackError, Journal, Transaction
 from patience import until
 
 END_LEASES = "UPDATE momopay_callbacks SET lease_until = 0"
 
 
-@pytest.fixture
-def other(url: str) -> Generator[Journal]:
-    """The journal as another process has it."""
-    with Journal(url) as other:
-        yield other
-
-
-def is_handled(journal: Journal) -> bool:
-    """Return whether the callback was handled; False if it was free to be."""
-    with journal.handling(callback()) as is_new:
+def is_handled(journal: Journal, record: Callback | Transaction | None = None) -> bool:
+    """Return whether an end was handled; False if it was free to be, and handle it then."""
+    with journal.handling(record or callback()) as is_new:
         return not is_new
 
 
@@ -42,22 +35,73 @@ def test_a_callback_is_new_once(journal: Journal, other: Journal) -> None:
     assert not other.first_seen(callback())
 
 
-def test_another_status_of_the_same_transaction_is_new(journal: Journal) -> None:
+def test_ends_of_other_transactions_and_other_ends_are_new(journal: Journal, url: str) -> None:
     assert journal.first_seen(callback(status="FAILED"))
-    assert journal.first_seen(callback(status="SUCCESS"))
+    assert journal.first_seen(callback(status="REVERSED"))
     assert journal.first_seen(callback(identity="another"))
     assert not journal.first_seen(callback(status="FAILED"))
+    with Journal(url, account="another") as another:
+        assert another.first_seen(callback(status="FAILED"))
 
 
 def test_an_end_without_success_is_one_end_whatever_its_name(journal: Journal) -> None:
     """A callback may say CANCELLED, or EXPIRED, where a read says FAILED."""
     assert journal.first_seen(callback(status="CANCELLED"))
     assert not journal.first_seen(callback(status="EXPIRED"))
-    with journal.handling(payout(status="FAILED")) as is_new:
-        assert not is_new
+    assert is_handled(journal, payout(status="FAILED"))
     assert journal.first_seen(payout(status="REVERSED"))
     assert journal.first_seen(payout(status="SUCCESS"))
     assert not journal.first_seen(callback(status="SUCCESS"))
+
+
+# Rank: no end is handled after one that outranks it
+
+
+@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
+@pytest.mark.parametrize("low", ["FAILED", "CANCELLED", "EXPIRED"])
+def test_a_failure_is_not_handled_after_what_outranks_it(journal: Journal, low: str, high: str) -> None:
+    assert not is_handled(journal, callback(status=high))
+    assert is_handled(journal, callback(status=low))
+    assert not journal.first_seen(callback(status=low))
+    assert not is_handled(journal, callback(identity="another", status=low))
+
+
+@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
+def test_what_outranks_a_failure_is_handled_after_it(journal: Journal, high: str) -> None:
+    """A late PIN, or money that came back."""
+    assert not is_handled(journal, callback(status="FAILED"))
+    assert not is_handled(journal, callback(status=high))
+    assert is_handled(journal, callback(status=high))
+
+
+def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journal, other: Journal) -> None:
+    """If that handler fails, the failure is handled when it comes again."""
+    failed = callback(status="FAILED")
+
+    def fail() -> None:
+        with journal.handling(callback()):
+            with pytest.raises(CallbackError, match="another call"), other.handling(failed):
+                pytest.fail("it was handled beside SUCCESS")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert not is_handled(other, failed)
+
+
+@pytest.mark.both_databases
+def test_of_two_ends_that_arrive_at_once_the_lower_one_finds_the_other(journal: Journal, other: Journal) -> None:
+    with just_before("INSERT", journal, lambda: is_handled(other)):
+        assert is_handled(journal, callback(status="FAILED"))
+
+
+def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Journal, other: Journal) -> None:
+    other.first_seen(callback())
+    execute(journal, "UPDATE momopay_callbacks SET lease_until = 0, handled = (1 = 0)")
+    assert not is_handled(journal, callback(status="FAILED"))
+
+
+# Once
 
 
 def test_a_transaction_that_was_handled_is_not_handled_again_as_a_callback(journal: Journal) -> None:

@@ -134,8 +134,7 @@ def test_more_threads_than_connections_all_get_their_turn(journal: Journal) -> N
     put(journal)
     assert len(set(in_threads(3 * CONNECTIONS, lambda: found(journal).reference))) == 1
     connections, idle = (int(word) for word in pool_of(journal).status().split() if word.isdigit())
-    # Two threads may pass at once: the bound is a few connections soft.
-    assert 0 < idle <= connections <= 2 * CONNECTIONS
+    assert 0 < idle <= connections <= CONNECTIONS
 
 
 def test_one_thread_uses_one_connection_again_and_again(journal: Journal) -> None:
@@ -163,6 +162,15 @@ def test_connections_that_are_lost_make_room_for_others(journal: Journal) -> Non
     with bounded(MUCH):
         assert journal.get("r") is None
     assert pool_of(journal).status() == "1 connections, 1 idle"
+
+
+def test_connections_that_cannot_be_made_take_no_place() -> None:
+    kept = list[JournalError]()
+    with Journal("postgresql+psycopg://me@127.0.0.1:1/d") as journal:
+        for _ in range(CONNECTIONS + 1):
+            with pytest.raises(JournalError, match="OperationalError") as caught, bounded(MUCH):
+                journal.get("r")
+            kept.append(caught.value)
 
 
 def test_the_idle_connections_are_closed_with_the_journal(journal: Journal) -> None:

@@ -1,28 +1,40 @@
-"""`Journal`, as its users see it."""
+"""`Journal`, as its users see it. What its methods do is tested with the modules that do it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from journal.kit import PHONE, begin, callback, found, lease_of, payout, put
-from momopay import ConfigurationError, Journal, JournalState, Payout, RequestValidationError
+from journal.kit import COLLECTION, PAYOUT, UNKNOWN, put, put_collection
+from momopay import ConfigurationError, Journal
+from momopay.journal.journal import parts_of
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """SQLite: what differs between the databases has tests of its own."""
-    return f"sqlite:///{tmp_path / 'payouts.db'}"
-
-
-@pytest.mark.parametrize("url", ["mysql://h/d", "payouts.db", "", "sqlite+aiosqlite:///payouts.db", "postgresql://h:x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://h/d",
+        "payouts.db",
+        "",
+        "sqlite+aiosqlite:///payouts.db",
+        "postgresql://h:x",
+        "postgres://u@h/d",
+        "postgresql+asyncpg://u@h/d",
+        "postgresql+pg8000://u@h/d",
+    ],
+)
 def test_what_is_no_url_of_a_journal_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         Journal(url)
+
+
+@pytest.mark.parametrize("account", ["", " ", None, 1])
+def test_an_account_needs_a_name(url: str, account: str) -> None:
+    with pytest.raises(ConfigurationError, match="account"):
+        Journal(url, account=account)
 
 
 WITHOUT = """
@@ -30,7 +42,7 @@ import sys, typing
 sys.modules.update(sqlalchemy=None, filelock=None, psycopg=None)
 from momopay import Client, Journal
 pay_once = Client("pk_test_x", base_url="http://127.0.0.1:1/v1").payouts.pay_once
-assert typing.get_type_hints(pay_once)["journal"] is Journal
+assert "Journal" in str(typing.get_type_hints(pay_once)["journal"])
 try:
     Journal("sqlite:///payouts.db")
 except ModuleNotFoundError as error:
@@ -54,54 +66,23 @@ def test_the_url_of_a_failed_parse_is_not_shown() -> None:
     assert "secret" not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
-def test_a_release_is_logged_and_returns_the_entry(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    put(journal, PHONE, JournalState.UNKNOWN)
-    assert journal.release(PHONE) == found(journal, PHONE)
-    assert found(journal, PHONE).state is JournalState.NOT_SENT
-    assert [each.levelname for each in caplog.records] == ["WARNING"]
-    assert "2547*****678' was released" in caplog.text
-    assert journal.release(PHONE) == found(journal, PHONE)
-    assert len(caplog.records) == 1
+def test_a_reference_is_found_by_itself_unless_there_are_two(journal: Journal) -> None:
+    order = put_collection(journal, "r")
+    assert journal.get("r") == journal.get("r", COLLECTION) == order
+    assert journal.get("r", PAYOUT) is journal.get("s") is None
+    made = put(journal, "r")
+    with pytest.raises(ValueError, match=r"PAYOUT and a COLLECTION.*kind="):
+        journal.get("r")
+    assert (journal.get("r", PAYOUT), journal.get("r", COLLECTION)) == (made, order)
 
 
-def test_what_must_not_be_sent_is_not_released(journal: Journal) -> None:
-    accepted = put(journal, "accepted", JournalState.ACCEPTED, transaction_id="t")
-    with lease_of(journal) as lease:
-        begin(journal, lease, "being sent")
-        for reference, problem in [
-            ("accepted", "accepted as transaction t"),
-            ("being sent", "is being sent"),
-            ("nobody's", "not in the journal"),
-        ]:
-            with pytest.raises(RequestValidationError, match=problem):
-                journal.release(reference)
-    assert found(journal, "accepted") == accepted
+def test_a_journal_is_one_context(url: str) -> None:
+    with Journal(url) as journal:
+        put(journal, "r", UNKNOWN)
+    with pytest.raises(ConfigurationError, match="closed"):
+        journal.unresolved()
 
 
-ANSWER = Payout.model_validate(
-    {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
-    | {"type": "B2C", "createdAt": "2026-11-20T10:00:00Z", "updatedAt": "2026-11-20T10:00:00Z"}
-)
-
-
-@pytest.mark.parametrize("evidence", [payout(), callback(), callback(status="FAILED"), ANSWER])
-@pytest.mark.parametrize("state", [JournalState.UNKNOWN, JournalState.REFUSED])
-def test_a_record_of_the_service_is_recorded_as_accepted(journal: Journal, state: JournalState, evidence: Any) -> None:
-    put(journal, "r", state, code="c")
-    entry = journal.settle(evidence)
-    assert entry is not None
-    assert (entry.state, entry.transaction_id, entry.code) == (JournalState.ACCEPTED, "the-id", None)
-    assert found(journal) == entry
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}, {"accountReference": "s"}, {"accountReference": None}],
-)
-def test_a_record_of_something_else_changes_nothing(
-    journal: Journal, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
-) -> None:
-    entry = put(journal, "r", JournalState.UNKNOWN)
-    assert journal.settle(payout(**fields)) is None
-    assert found(journal) == entry
-    assert len(caplog.records) == len(fields.keys() & {"amount", "phone"})
+def test_what_is_no_journal_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"must be a momopay\.Journal"):
+        parts_of("sqlite:///payouts.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

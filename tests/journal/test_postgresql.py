@@ -1,8 +1,16 @@
-"""PostgreSQL: commits are on disk, an advisory lock shows who is alive, and a journal outlives an outage."""
+"""PostgreSQL: commits are on disk, an advisory lock shows who is alive, and every wait ends in time."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,12 +18,32 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from journal import version_1
-from journal.kit import PHONE, begin, execute, found, lease_of, put, record
-from momopay import AsyncClient, ConfigurationError, Journal, JournalError, JournalState, Payout
-from momopay.journal.journal import payments_of
+from journal.kit import (
+    ACCEPTED,
+    NOT_SENT,
+    PHONE,
+    SENDING,
+    UNKNOWN,
+    begin,
+    execute,
+    found,
+    lease_of,
+    put,
+    record,
+    store_of,
+)
+from momopay import AsyncClient, ConfigurationError, Journal, JournalError
+from momopay.journal.database import bounded
+from momopay.journal.postgresql import BoundedConnection, TooLateError, connect_in_time
 from momopay.sandbox import Sandbox
+from patience import until
 from postgresql import PostgresqlServer
+
+pytestmark = pytest.mark.both_databases
+BOUND = 0.2
+"""Seconds for which the tests wait."""
+MUCH = 8.0
+"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
 
 
 @pytest.fixture
@@ -23,38 +51,47 @@ def url(postgresql: PostgresqlServer) -> str:
     return postgresql.new_database()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgres://u@h/d",
-        "postgresql+asyncpg://u@h/d",
-        "postgresql+psycopg_async://u@h/d",
-        "postgresql+pg8000://u@h/d",
-        "postgresql+psycopg://u@h:x/d",
-    ],
-)
-def test_a_url_for_another_driver_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError):
-        Journal(url)
+@contextmanager
+def connected(url: str) -> Generator[psycopg.Connection]:
+    at = make_url(url)
+    with psycopg.connect(
+        host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True
+    ) as connection:
+        yield connection
+
+
+@contextmanager
+def refused_in_time() -> Generator[None]:
+    """Expect a JournalError when the time is over, and no later."""
+    begun = time.monotonic()
+    with pytest.raises(JournalError), bounded(BOUND):
+        yield
+    assert time.monotonic() - begun < BOUND + MUCH
 
 
 def test_commits_wait_for_the_disk_whatever_the_servers_default(url: str) -> None:
     with Journal(url) as journal:
         execute(journal, f'ALTER DATABASE "{url.rpartition("/")[2]}" SET synchronous_commit = off')
-    with Journal(url) as journal, journal._database.connection() as connection:
-        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+    with Journal(url) as journal:
+        assert execute(journal, "SHOW synchronous_commit") == [("on",)]
+        assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
+    with Journal(url) as journal:
+        execute(journal, f'ALTER DATABASE "{url.rpartition("/")[2]}" SET synchronous_commit = remote_write')
+    with Journal(url) as journal:
+        assert execute(journal, "SHOW synchronous_commit") == [("remote_write",)]
 
 
 def test_a_process_whose_connections_were_cut_registers_again(postgresql: PostgresqlServer, url: str) -> None:
     with Journal(url) as journal, Journal(url) as elsewhere, lease_of(journal) as lease:
         begin(journal, lease, "before")
         postgresql.disconnect_all()
-        assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it looks as if its process had died
+        # It looks as if its process had died.
+        until(lambda: found(elsewhere, "before").state is UNKNOWN, "the server saw the cut")
         assert begin(journal, lease, "after") is None
-        assert found(elsewhere, "after").state is JournalState.SENDING
-        record(journal, lease, JournalState.ACCEPTED, "before")
+        assert found(elsewhere, "after").state is SENDING
+        record(journal, lease, ACCEPTED, "before")
     with Journal(url) as later:
-        assert found(later, "before").state is JournalState.ACCEPTED
+        assert found(later, "before").state is ACCEPTED
 
 
 def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, url: str) -> None:
@@ -65,27 +102,26 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {word}'.encode())
 
     with Journal(url) as journal, Journal(url) as elsewhere:
-        put(journal, "before", JournalState.NOT_SENT)
+        put(journal, "before", NOT_SENT)
         allow("false")
         postgresql.disconnect_all()
         for _ in range(2):
             with pytest.raises(JournalError, match="OperationalError"):
-                put(journal, "during", JournalState.NOT_SENT)
+                put(journal, "during", NOT_SENT)
         allow("true")
         with lease_of(journal) as lease:
             assert begin(journal, lease, "after") is None
-            assert found(elsewhere, "after").state is JournalState.SENDING
+            assert found(elsewhere, "after").state is SENDING
 
 
 def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_it(url: str) -> None:
     with Journal(url) as dead, lease_of(dead) as lease:
         begin(dead, lease)
     with Journal(url) as one, Journal(url) as other:
-        row = payments_of(one)._row("r")
-        assert row is not None
-        with one._database.connection() as connection:
-            connection.exec_driver_sql("SELECT pg_advisory_lock_shared(%s)", (int(row["sender"]),))
-            assert found(other).state is JournalState.UNKNOWN
+        ((sender,),) = execute(one, "SELECT sender FROM momopay_payments")
+        with store_of(one).database.connection() as connection:
+            connection.exec_driver_sql("SELECT pg_advisory_lock_shared(%s)", (int(sender),))
+            assert found(other).state is UNKNOWN
 
 
 @pytest.mark.whole
@@ -100,155 +136,214 @@ def test_two_hundred_payments_at_once_do_not_starve_for_connections(url: str, sa
 
     with Journal(url) as journal:
         results = asyncio.run(main())
-    assert {type(each) for each in results} == {Payout}
+    assert all(each.is_new for each in results)
     paid = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
     assert sorted(map(str, paid)) == sorted(f"r{number}" for number in range(200))
 
 
-class Users:
-    """Two users of a new database, each with a schema of its own that comes first in the search path."""
+def test_without_create_nothing_is_created(url: str) -> None:
+    with Journal(url, create=False) as journal:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="create=False"):
+                journal.get("r")
+    with connected(url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_tables WHERE tablename LIKE 'momopay%'").fetchall() == []
 
-    def __init__(self, postgresql: PostgresqlServer) -> None:
-        self.url = make_url(postgresql.new_database())
-        # Letters only: the redaction would take some digits in a row for a phone.
-        self.names = [uuid4().hex.translate(str.maketrans("0123456789", "ghijklmnop")) for _ in range(2)]
-        for name in self.names:
-            self.execute(f"CREATE ROLE {name} LOGIN")
-            self.execute(f"CREATE SCHEMA {name} AUTHORIZATION {name}")
 
-    def execute(self, *statements: str) -> list[Any]:
-        with psycopg.connect(
-            host=self.url.host, port=self.url.port, user="postgres", dbname=self.url.database, autocommit=True
-        ) as connection:
-            *first, last = [connection.execute(statement.encode()) for statement in statements]
-            assert all(each.description is None for each in first)
-            return last.fetchall() if last.description else []
+def test_a_schema_that_the_url_names_is_used(url: str) -> None:
+    with connected(url) as connection:
+        connection.execute("CREATE SCHEMA branch")
+    branch = make_url(url).update_query_dict({"options": "-csearch_path=branch"}).render_as_string(hide_password=False)
+    with Journal(url) as journal, Journal(branch) as other:
+        put(journal)
+        assert other.get("r") is None
+        put(other, "s")
+        assert journal.get("s") is None
+        # Each connection finds it, not only the first.
+        with store_of(other).database.connection():
+            assert found(other, "s").reference == "s"
 
-    def url_of(self, number: int, schema: str | None = None) -> str:
-        url = self.url.set(username=self.names[number])
-        if schema is not None:
-            url = url.update_query_dict({"options": f"-csearch_path={schema}"})
-        return url.render_as_string()
 
-    def share(self) -> None:
-        """Let the second user write to the tables of the first."""
-        first, second = self.names
-        self.execute(f"GRANT USAGE ON SCHEMA {first} TO {second}")
-        self.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {first} TO {second}")
+def test_a_right_that_is_missing_is_named_and_nothing_is_created(url: str) -> None:
+    name = uuid4().hex.translate(str.maketrans("0123456789", "ghijklmnop"))  # some digits in a row would be masked
+    with connected(url) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN".encode())
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    guest = make_url(url).set(username=name).render_as_string()
+    with Journal(guest) as journal, pytest.raises(JournalError, match="permission denied for schema public"):
+        journal.get("r")
+    with Journal(url) as owner:
+        put(owner)
+    with Journal(guest) as journal, pytest.raises(JournalError, match="permission denied for table momopay_"):
+        journal.get("r")
 
-    def schemas(self) -> list[str]:
-        """Return the schemas that have a journal."""
-        found = self.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'momopay_payments' ORDER BY 1")
-        return [row[0] for row in found]
+
+# Waits
+
+
+def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str) -> None:
+    def backends() -> set[int]:
+        with connected(url) as other:
+            rows = other.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
+            return {row[0] for row in rows} - {other.info.backend_pid}
+
+    with Journal(url) as journal:
+        put(journal, "before", UNKNOWN)
+        before = backends()
+        with connected(url) as other, other.transaction():
+            other.execute("LOCK TABLE momopay_payments IN ACCESS EXCLUSIVE MODE")
+            with refused_in_time():
+                journal.get("before")
+            with refused_in_time():
+                put(journal, "locked")
+        assert backends() == before, "waiting for a lock costs no connection"
+        assert journal.get("locked") is None
+        assert found(journal, "before").state is UNKNOWN
+
+
+def processes(url: str) -> tuple[list[int], int]:
+    """Return the processes that serve the connections to a database, and the one that takes new connections."""
+    with connected(url) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+        parent = Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return [int(row[0]) for row in rows], int(parent)
+
+
+@contextmanager
+def frozen(url: str, *, server: bool) -> Generator[None]:
+    """Stop the processes that serve the connections to a database, or also the server that takes new ones."""
+    backends, parent = processes(url)
+    stopped = [*backends, parent] if server else backends
+    assert stopped
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture
-def users(postgresql: PostgresqlServer) -> Users:
-    return Users(postgresql)
+def linux() -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("it finds the server's processes under /proc")
 
 
-def test_two_users_with_schemas_of_their_own_have_one_journal(users: Users) -> None:
-    with Journal(users.url_of(0)) as first, Journal(users.url_of(1)) as second:
-        put(first, "r", JournalState.ACCEPTED)
-        assert users.schemas() == [users.names[0]]
-        users.share()
-        for _ in range(2):
-            assert found(second).state is JournalState.ACCEPTED
-        put(second, "of the second", JournalState.ACCEPTED)
-        assert found(first, "of the second").state is JournalState.ACCEPTED
-        # Each connection finds it, not only the first.
-        with second._database.connection(), second._database.connection() as another:
-            assert another.exec_driver_sql("SELECT count(*) FROM momopay_payments").scalar() == 2
-    assert users.schemas() == [users.names[0]]
+USES: dict[str, Callable[[Journal], object]] = {
+    "read": lambda journal: journal.get("before"),
+    "write": lambda journal: put(journal, "new", UNKNOWN),
+    "register": lambda journal: store_of(journal).database.register_process(),
+    "ask": lambda journal: store_of(journal).database.is_alive("1"),
+}
 
 
-@pytest.mark.parametrize("path", ["{}", '"$user",{}'])
-def test_a_default_of_the_role_names_no_journal(users: Users, path: str) -> None:
-    with Journal(users.url_of(0)) as first:
-        put(first, "r", JournalState.ACCEPTED)
-    users.share()
-    users.execute(f"ALTER ROLE {users.names[1]} SET search_path = {path.format(users.names[1])}")
-    with Journal(users.url_of(1)) as second:
-        assert found(second).state is JournalState.ACCEPTED
+@pytest.mark.usefixtures("linux")
+@pytest.mark.parametrize(("use", "server"), [*((use, True) for use in USES), ("write", False)])
+def test_a_frozen_server_is_refused_in_time(url: str, use: str, *, server: bool) -> None:
+    with Journal(url) as journal:
+        put(journal, "before", UNKNOWN)
+        with frozen(url, server=server):
+            begun = time.monotonic()
+            try:
+                with bounded(BOUND):
+                    USES[use](journal)
+            except JournalError:
+                pass
+            else:
+                assert not server  # where only the connections are frozen, a new one may do
+            assert time.monotonic() - begun < BOUND + MUCH
+            if server:
+                with Journal(url) as new, refused_in_time():
+                    new.get("before")
+        assert found(journal, "before").state is UNKNOWN
+        put(journal, "after", NOT_SENT)
 
 
-def test_a_schema_that_the_url_names_is_used(users: Users) -> None:
-    first, second = users.names
-    with Journal(users.url_of(0)) as journal:
-        put(journal, "r", JournalState.ACCEPTED)
-    with Journal(users.url_of(1, second)) as journal:
-        assert journal.get("r") is None
-    assert users.schemas() == sorted([first, second])
-    users.share()
-    with Journal(users.url_of(1, first)) as journal:
-        assert found(journal).state is JournalState.ACCEPTED
+@pytest.mark.whole
+@pytest.mark.usefixtures("linux")
+def test_idle_connections_that_are_frozen_are_replaced_within_the_bound(url: str) -> None:
+    with Journal(url) as journal:
+        put(journal, "before", UNKNOWN)
+        with frozen(url, server=False), bounded(MUCH / 2), suppress(JournalError):
+            put(journal, "after", UNKNOWN)
+        put(journal, "later", UNKNOWN)
 
 
-def test_of_several_journals_one_must_be_named(users: Users) -> None:
-    for number, name in enumerate(users.names):
-        with Journal(users.url_of(number, name)) as journal:
+def test_an_address_that_never_answers_is_refused_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"postgresql+psycopg://me@127.0.0.1:{deaf.getsockname()[1]}/d"
+        with Journal(url) as journal, refused_in_time():
             journal.get("r")
-    with Journal(users.url_of(0)) as journal:
-        for _ in range(2):
-            with pytest.raises(ConfigurationError, match=", ".join(sorted(users.names))):
+
+
+def test_a_set_up_that_another_machine_makes(url: str) -> None:
+    with Journal(url) as journal:
+        with connected(url) as other, other.transaction():
+            other.execute("SELECT pg_advisory_xact_lock(%s)", [0x6D6F6D6F70617931])
+            with refused_in_time():
                 journal.get("r")
-    with Journal(users.url_of(0, users.names[0])) as journal:
         assert journal.get("r") is None
 
 
-def test_a_schema_with_an_odd_name_is_found(users: Users) -> None:
-    users.execute(f'CREATE SCHEMA "Pay; outs" AUTHORIZATION {users.names[0]}')
-    users.execute(f"ALTER ROLE {users.names[0]} SET search_path = 'Pay; outs'")
-    with Journal(users.url_of(0)) as journal:
-        put(journal, "r", JournalState.ACCEPTED)
-    assert users.schemas() == ["Pay; outs"]
-    with Journal(users.url_of(0)) as journal:
-        assert found(journal).state is JournalState.ACCEPTED
-
-
-def test_a_right_that_is_missing_is_named_and_nothing_is_created(users: Users) -> None:
-    first, second = users.names
-    with Journal(users.url_of(0)) as journal:
-        put(journal, "r", JournalState.REFUSED)
-    with Journal(users.url_of(1)) as journal:
-        with pytest.raises(JournalError, match=f"GRANT USAGE ON SCHEMA {first} TO {second}"):
+def test_a_short_bound_does_not_stay_with_the_connection(url: str) -> None:
+    with Journal(url) as journal:
+        with bounded(MUCH):
             journal.get("r")
-        users.execute(f"GRANT USAGE ON SCHEMA {first} TO {second}")
-        with pytest.raises(JournalError, match=f"GRANT SELECT, .* ON ALL TABLES IN SCHEMA {first} TO {second}"):
-            journal.get("r")
-        users.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {first} TO {second}")
-        assert found(journal).state is JournalState.REFUSED
-        with pytest.raises(JournalError, match="GRANT SELECT, INSERT"), lease_of(journal) as lease:
-            begin(journal, lease)
-        users.share()
-        with lease_of(journal) as lease:
-            assert begin(journal, lease) is None
-    assert users.schemas() == [first]
+        timeouts = "SELECT setting FROM pg_settings WHERE name IN ('lock_timeout', 'statement_timeout')"
+        assert min(int(row[0]) for row in execute(journal, timeouts)) > 20_000
 
 
-def test_a_user_who_may_create_no_journal_is_told_the_right(users: Users) -> None:
-    users.execute(f"DROP SCHEMA {users.names[0]}", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    with (
-        Journal(users.url_of(0)) as journal,
-        pytest.raises(JournalError, match=f"GRANT CREATE ON SCHEMA public TO {users.names[0]}"),
-    ):
-        journal.get("r")
-    assert users.schemas() == []
+# Single connections
 
 
-def test_only_the_owner_migrates(users: Users) -> None:
-    version_1.make(users.url_of(0))
-    first, second = users.names
-    users.execute(f"GRANT USAGE, CREATE ON SCHEMA {first} TO {second}")
-    users.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {first} TO {second}")
-    with Journal(users.url_of(1)) as journal, pytest.raises(JournalError, match="owner"):
-        journal.get("paid")
-    with Journal(users.url_of(0)) as journal:
-        assert found(journal, "paid").state is JournalState.ACCEPTED
+@pytest.fixture
+def connection(url: str) -> BoundedConnection:
+    at = make_url(url)
+    return BoundedConnection.connect(host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True)
 
 
-def test_without_create_nothing_is_created(users: Users) -> None:
-    with Journal(users.url_of(0), create=False) as journal, pytest.raises(ConfigurationError, match="create=False"):
-        journal.get("r")
-    assert users.schemas() == []
-    assert users.execute("SELECT 1 FROM pg_tables WHERE tablename LIKE 'momopay%'") == []
+def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(connection: BoundedConnection) -> None:
+    begun = time.monotonic()
+    with bounded(BOUND), pytest.raises(TooLateError):
+        connection.execute("SELECT pg_sleep(60)")
+    assert time.monotonic() - begun < BOUND + MUCH
+    assert connection.closed
+
+
+def test_nothing_is_sent_when_the_time_is_over(connection: BoundedConnection) -> None:
+    with bounded(0), pytest.raises(TooLateError, match="no time left"):
+        connection.execute("SELECT 1")
+
+
+def test_an_answer_in_time_leaves_the_connection_open(connection: BoundedConnection) -> None:
+    with bounded(MUCH):
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(psycopg.errors.UndefinedTable), bounded(MUCH):
+        connection.execute("SELECT * FROM missing")
+    assert not connection.closed
+    connection.close()
+
+
+def test_a_connection_that_comes_too_late_is_closed(connection: BoundedConnection) -> None:
+    later = threading.Event()
+
+    def connect() -> BoundedConnection:
+        later.wait(MUCH)
+        return connection
+
+    with bounded(0.05), pytest.raises(TooLateError, match="no connection"):
+        connect_in_time(connect)
+    assert not connection.closed
+    later.set()
+    until(lambda: bool(connection.closed), "the late connection was closed")
+
+
+def test_what_connecting_raises_is_raised() -> None:
+    def connect() -> BoundedConnection:
+        raise psycopg.OperationalError("refused")
+
+    with pytest.raises(psycopg.OperationalError, match="refused"):
+        connect_in_time(connect)

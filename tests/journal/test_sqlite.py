@@ -1,4 +1,4 @@
-"""SQLite: commits are on disk, also after an interrupt; files are private; and lock files show who is alive."""
+"""SQLite: commits are on disk, files are private, locks are waited for in time, and lock files show who is alive."""
 
 from __future__ import annotations
 
@@ -6,27 +6,43 @@ import gc
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
-import traceback
+import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from journal.forking import forks, in_a_fork
-from journal.kit import begin, found, in_threads, just_before, lease_of, put, sender
-from momopay import ConfigurationError, Journal, JournalError, JournalState
-from momopay.journal import bounds
-from momopay.journal.sqlite import SqliteDatabase
+from journal.kit import (
+    ACCEPTED,
+    NOT_SENT,
+    SENDING,
+    TESTS,
+    UNKNOWN,
+    begin,
+    engine_of,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    lease_of,
+    put,
+    sender,
+    store_of,
+)
+from momopay import ConfigurationError, Journal, JournalError
+from momopay.journal.database import bounded
+from momopay.journal.sqlite import TrackedConnection
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "payouts.db"
+BOUND = 0.2
+"""Seconds for which the tests wait."""
+MUCH = 8.0
+"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
 
 
 @pytest.fixture
@@ -41,69 +57,13 @@ def test_a_database_that_ends_with_the_process_is_refused(url: str) -> None:
 
 
 def test_commits_wait_for_the_disk(journal: Journal) -> None:
-    with journal._database.connection() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # some interrupts hit a finaliser
-@pytest.mark.parametrize("event", ["call", "return"])
-def test_what_is_written_after_an_interrupt_is_committed(path: Path, url: str, event: str) -> None:
-    """SQLite commits nothing while a statement that writes is open, and an error that is kept keeps it open."""
-    kept: list[BaseException] = []
-    for moment in count(step=29):
-        with Journal(url) as journal:
-            put(journal, f"interrupted {moment}", JournalState.UNKNOWN)
-            fired: list[int] = []
-            try:
-                with interrupted(moment, event, fired):
-                    journal.release(f"interrupted {moment}")
-            except (KeyboardInterrupt, AssertionError, JournalError) as error:  # the others as an interrupt passes
-                kept.append(error)
-            if not fired:
-                break
-            put(journal, f"after {moment}", JournalState.ACCEPTED)
-            with closing(sqlite3.connect(path)) as other:
-                states = dict(other.execute("SELECT reference, state FROM momopay_payments"))
-            assert f"after {moment}" in states, [traceback.format_exception(each)[-6:] for each in kept[-1:]]
-    assert len(kept) > 10
-    kept.clear()
-    gc.collect()  # what an interrupt left open is closed here, and not in another test
-    assert bounds.seconds_left() == bounds.LONGEST_WAIT
-
-
-@contextmanager
-def interrupted(moment: int, event: str, fired: list[int]) -> Generator[None]:
-    """Interrupt at the n-th time that a function of SQLAlchemy or of the journal begins, or ends."""
-    left = moment
-
-    def trace(frame: FrameType, happened: str, _argument: object) -> Any:
-        nonlocal left
-        file = frame.f_code.co_filename
-        # A tracer that raises ends a generator without its `finally`, which no signal does: a bound would never end.
-        if not ("sqlalchemy" in file or "/momopay/journal/" in file) or file == bounds.__file__:
-            return None
-        if happened == event:
-            left -= 1
-            if left < 0:
-                sys.settrace(None)
-                fired.append(moment)
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    gc.disable()  # it would run other tests' finalisers in here
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-        gc.enable()
+    assert execute(journal, "PRAGMA journal_mode") == [("wal",)]
+    assert execute(journal, "PRAGMA synchronous") == [(2,)]  # FULL
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 def test_only_the_owner_reads_the_phones_in_a_new_journal(journal: Journal, path: Path) -> None:
-    with journal._database.connection():
+    with store_of(journal).database.connection():
         files = [path, *path.parent.glob("payouts.db-*")]
         assert len(files) > 1
         assert {each.stat().st_mode & 0o077 for each in files} == {0}
@@ -123,18 +83,33 @@ def test_a_file_that_is_no_database_is_a_journal_error(path: Path, journal: Jour
         journal.get("r")
 
 
-def test_a_folder_that_does_not_exist_is_a_journal_error(tmp_path: Path) -> None:
-    with Journal(f"sqlite:///{tmp_path / 'no' / 'payouts.db'}") as journal, pytest.raises(JournalError):
+@pytest.mark.parametrize("create", [True, False])
+def test_a_journal_that_cannot_be_opened_is_named_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        Journal("sqlite:///nowhere/payouts.db", create=create) as journal,
+        pytest.raises(ConfigurationError, match=r"nowhere/payouts\.db") as caught,
+    ):
         journal.get("r")
+    assert not caught.value.may_have_executed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_what_cannot_name_a_file_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Journal(f"sqlite:///{name}")
 
 
 def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) -> None:
     with sender(url) as other:
         assert other.says() == "held"
         other.kill()
-    assert found(journal).state is JournalState.UNKNOWN
+    assert found(journal).state is UNKNOWN
     journal.close()
-    assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"set-up.lock", "README"}
+    assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
 
 
 def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path, journal: Journal) -> None:
@@ -143,31 +118,36 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path, journa
     link.symlink_to(path)
     with Journal(f"sqlite:///{link}") as by_link, lease_of(journal) as lease:
         begin(journal, lease)
-        assert found(by_link).state is JournalState.SENDING
+        assert found(by_link).state is SENDING
 
 
 def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: str, journal: Journal) -> None:
     with Journal(url) as elsewhere, lease_of(journal) as lease:
         begin(journal, lease, "before")
         shutil.rmtree(path.with_name("payouts.db-senders"))
-        assert found(elsewhere, "before").state is JournalState.UNKNOWN  # it looks as if its process had died
+        assert found(elsewhere, "before").state is UNKNOWN  # it looks as if its process had died
         begin(journal, lease, "after")
-        assert found(elsewhere, "before").state is JournalState.SENDING
-        assert found(elsewhere, "after").state is JournalState.SENDING
+        assert found(elsewhere, "before").state is SENDING
+        assert found(elsewhere, "after").state is SENDING
 
 
-def test_threads_that_register_at_once_get_one_id(path: Path) -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for number in range(10):
-            with Journal(f"sqlite:///{path.with_name(str(number))}") as journal:
-                journal.get("r")
-                database = journal._database._own.database
-                assert isinstance(database, SqliteDatabase)
-                assert len(set(in_threads(8, database.register_process))) == 1
-    finally:
-        sys.setswitchinterval(before)
+def test_threads_that_register_at_once_get_one_id(journal: Journal) -> None:
+    journal.get("r")
+    database = store_of(journal).database
+    assert len(set(in_threads(8, database.register_process))) == 1
+    assert database.is_alive(database.sender)
+
+
+def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
+    put(journal)
+    link = path.with_name("link.db")
+    link.hardlink_to(path)
+    with Journal(f"sqlite:///{link}") as by_link:
+        for each in (journal, by_link):
+            with pytest.raises(ConfigurationError, match="second name, a hard link: remove it"):
+                each.get("r")
+    link.unlink()
+    assert found(journal).reference == "r"
 
 
 def senders(path: Path) -> Path:
@@ -187,7 +167,7 @@ def cut(path: Path) -> None:
 def test_a_process_notices_that_its_file_is_lost(
     path: Path, journal: Journal, lose: Callable[[Path], object], why: str
 ) -> None:
-    put(journal, "paid", JournalState.ACCEPTED)
+    put(journal, "paid")
     lose(path)
     for _ in range(2):
         with pytest.raises(JournalError, match=f"{why}.*restore"):
@@ -201,7 +181,7 @@ def test_what_was_written_to_a_file_that_was_lost_meanwhile_does_not_count(
     path: Path, journal: Journal, lose: Callable[[Path], object], why: str
 ) -> None:
     journal.get("r")
-    journal._database.register_process()
+    store_of(journal).database.register_process()
     with (
         lease_of(journal) as lease,
         just_before("INSERT", journal, lambda: lose(path)),
@@ -216,7 +196,7 @@ def test_a_later_process_takes_no_lost_file_for_a_new_journal(
     path: Path, url: str, lose: Callable[[Path], object], *, create: bool
 ) -> None:
     with Journal(url) as journal:
-        put(journal, "paid", JournalState.ACCEPTED)
+        put(journal, "paid")
     lose(path)
     for _ in range(2):
         with Journal(url, create=create) as later:
@@ -228,7 +208,7 @@ def test_a_later_process_takes_no_lost_file_for_a_new_journal(
 
 def test_a_file_whose_tables_are_gone_is_no_new_journal(path: Path, url: str) -> None:
     with Journal(url) as journal:
-        put(journal, "paid", JournalState.ACCEPTED)
+        put(journal, "paid")
     path.unlink()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE something (id INTEGER)")
@@ -239,7 +219,7 @@ def test_a_file_whose_tables_are_gone_is_no_new_journal(path: Path, url: str) ->
 
 def test_whoever_deletes_the_folder_too_begins_anew(path: Path, url: str) -> None:
     with Journal(url) as journal:
-        put(journal, "paid", JournalState.ACCEPTED)
+        put(journal, "paid")
     path.unlink()
     shutil.rmtree(senders(path))
     with Journal(url) as later:
@@ -247,42 +227,29 @@ def test_whoever_deletes_the_folder_too_begins_anew(path: Path, url: str) -> Non
 
 
 def test_a_journal_may_be_vacuumed_and_restored_in_place(path: Path, journal: Journal) -> None:
-    put(journal, "old", JournalState.ACCEPTED)
+    put(journal, "old")
     backup = path.with_name("backup.db")
     with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(backup)) as copy:
         other.backup(copy)
-        put(journal, "new", JournalState.ACCEPTED)
+        put(journal, "new")
         other.execute("VACUUM")
-        assert found(journal, "new").state is JournalState.ACCEPTED
+        assert found(journal, "new").state is ACCEPTED
         copy.backup(other)
-    assert found(journal, "old").state is JournalState.ACCEPTED
+    assert found(journal, "old").state is ACCEPTED
     assert journal.get("new") is None
 
 
 def test_a_backup_may_take_the_files_place_between_two_runs(path: Path, url: str) -> None:
     with Journal(url) as journal:
-        put(journal, "paid", JournalState.ACCEPTED)
+        put(journal, "paid")
     replace(path)
     with Journal(url, create=False) as later:
-        assert found(later, "paid").state is JournalState.ACCEPTED
-
-
-@pytest.mark.parametrize("content", [None, "", "tables of something else"])
-def test_without_create_nothing_is_created(path: Path, url: str, content: str | None) -> None:
-    if content == "":
-        path.touch()
-    elif content is not None:
-        with closing(sqlite3.connect(path)) as other:
-            other.execute("CREATE TABLE something (id INTEGER)")
-    before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
-    with Journal(url, create=False) as journal, pytest.raises(ConfigurationError, match="create=False"):
-        journal.get("r")
-    assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
+        assert found(later, "paid").state is ACCEPTED
 
 
 @forks
 def test_a_forked_child_notices_it_too(path: Path, journal: Journal) -> None:
-    put(journal, "paid", JournalState.ACCEPTED)
+    put(journal, "paid")
     path.unlink()
 
     def child() -> None:
@@ -290,3 +257,134 @@ def test_a_forked_child_notices_it_too(path: Path, journal: Journal) -> None:
             journal.get("paid")
 
     assert in_a_fork(child) == 0
+
+
+# Locks
+
+
+@contextmanager
+def exclusive(path: Path) -> Generator[None]:
+    """Hold SQLite's lock for writing."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@contextmanager
+def refused_in_time() -> Generator[None]:
+    """Expect a JournalError when the time is over, and no later."""
+    begun = time.monotonic()
+    with pytest.raises(JournalError), bounded(BOUND):
+        yield
+    assert time.monotonic() - begun < BOUND + MUCH
+
+
+def test_a_locked_file_is_refused_in_time_and_written_when_it_is_free(path: Path, journal: Journal) -> None:
+    journal.get("r")
+    with exclusive(path):
+        with refused_in_time():
+            put(journal, "locked")
+        assert journal.get("locked") is None  # who only reads does not wait
+    assert journal.get("locked") is None
+    put(journal, "free")
+
+
+def test_a_connection_waits_longer_again_after_a_short_bound(path: Path, journal: Journal) -> None:
+    journal.get("r")
+    with exclusive(path), refused_in_time():
+        put(journal, "locked")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        timer = threading.Timer(2 * BOUND, other.execute, ["COMMIT"])
+        timer.start()
+        put(journal, "free")
+        timer.join()
+
+
+def test_a_file_in_another_journal_mode_that_is_locked(path: Path, url: str, journal: Journal) -> None:
+    """Without the write-ahead log, a lock stops readers and new connections, too."""
+    journal.get("r")
+    engine_of(journal).dispose()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode=DELETE")
+        other.execute("BEGIN EXCLUSIVE")
+        with refused_in_time():
+            journal.get("r")
+        with Journal(url) as new, refused_in_time():
+            new.get("r")
+
+
+# Forks: a file that was open is refused in the child, and no other one
+
+
+@forks
+def test_a_child_refuses_a_file_that_was_open_when_it_was_forked(path: Path, url: str, journal: Journal) -> None:
+    put(journal, "r", UNKNOWN)
+    with Journal(url) as another_of_the_file:
+
+        def child() -> None:
+            for each in (journal, another_of_the_file):
+                for _ in range(2):
+                    with pytest.raises(JournalError, match="forked while"):
+                        each.get("r")
+            with pytest.raises(JournalError, match="forked while"), Journal(url) as new:
+                new.get("r")
+            with Journal(f"sqlite:///{path.with_name('other.db')}") as other:
+                put(other, "r", NOT_SENT)
+
+        with store_of(journal).database.connection():
+            assert in_a_fork(child) == 0
+        assert found(journal).state is UNKNOWN
+
+
+@forks
+def test_a_child_uses_a_file_that_was_at_rest(journal: Journal) -> None:
+    put(journal)
+    with pytest.raises(KeyError), store_of(journal).database.connection():
+        raise KeyError
+    in_threads(3, lambda: found(journal))
+    assert in_a_fork(lambda: put(journal, "of the child")) == 0
+    assert found(journal, "of the child").reference == "of the child"
+
+
+@forks
+def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, journal: Journal) -> None:
+    put(journal)
+    connections = [TrackedConnection(str(path)) for _ in range(2)]
+    connections.pop().close()
+    connections.clear()
+    gc.collect()  # a connection and its cache of statements refer to each other
+    assert in_a_fork(lambda: found(journal)) == 0
+
+
+READ = """
+import sys
+from journal.kit import found
+from momopay import Journal
+with Journal(sys.argv[1]) as journal:
+    for reference in ("before", "after"):
+        found(journal, reference)
+"""
+
+
+@forks
+def test_what_a_child_commits_outlasts_its_parents_journal(url: str) -> None:
+    forked = get_context("fork")
+    written, closed = forked.Event(), forked.Event()
+    journal = Journal(url)
+    put(journal, "of the parent")
+
+    def child() -> None:
+        put(journal, "before")
+        written.set()
+        assert closed.wait(30)
+        put(journal, "after")
+        subprocess.run([sys.executable, "-c", READ, url], cwd=TESTS, check=True)
+
+    process = forked.Process(target=child)
+    process.start()
+    assert written.wait(30)
+    journal.close()
+    closed.set()
+    process.join(30)
+    assert process.exitcode == 0

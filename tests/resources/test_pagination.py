@@ -13,7 +13,8 @@ import pytest
 from drivers import KEY, Driver
 from momopay import AsyncClient, ProtocolError, TransactionPage
 from momopay._core.operation import run_sync
-from momopay.resources.pagination import FirstSightings, PageWalk
+from momopay.durable.search import PageWalk
+from momopay.resources.pagination import FirstSightings
 from virtual import envelope, transaction
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Refusal, Sandbox, Switches
-from momopay.sandbox._accounts import key_of, mask_any_key, tenant_id_of
+from momopay.sandbox._accounts import key_of, mask_key, tenant_id_of
 from sandbox.kit import KEY, Service, client, data, refusal
 
 
@@ -164,7 +164,7 @@ def basic(text: str) -> str:
     ],
 )
 def test_a_key_is_shown_by_its_last_four_characters_at_most(key: str, shown: str) -> None:
-    assert mask_any_key(key) == shown
+    assert mask_key(key) == shown
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,12 @@ def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Clie
     assert refusal(control.post("/sandbox/cancel", json={})) == (400, "VALIDATION_ERROR")
 
 
+def test_a_pause_of_stk_from_any_language(service: Service, control: httpx.Client) -> None:
+    act(control, "ban_stk", key=KEY)
+    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
+    assert refusal(control.post("/sandbox/block_stk", json={})) == (400, "VALIDATION_ERROR")
+
+
 def test_a_fault_from_any_language(service: Service, control: httpx.Client) -> None:
     act(control, "fail_next", method="POST", path="/payments/stk", fault=Fault.html_502, times=2)
     assert [service.stk().status_code for _ in range(3)] == [502, 502, 200]

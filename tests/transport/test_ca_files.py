@@ -11,7 +11,7 @@ import pytest
 
 import momopay
 import wire
-from drivers import Driver
+from drivers import Driver, learn_key
 from momopay import Journal, JournalState
 from momopay._transport import connections
 
@@ -81,6 +81,7 @@ def test_the_file_of_certifi_is_named_too(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_payment_is_recorded_as_not_sent(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        learn_key(journal, "https://api.example/v1")
         driver = drive(base_url="https://api.example/v1")
         with pytest.raises(momopay.ConfigurationError):
             driver(

@@ -16,7 +16,7 @@ import pytest
 
 import momopay
 import wire
-from drivers import KEY, Driver
+from drivers import KEY, Driver, learn_key
 from momopay import Client, Journal, JournalState
 from momopay._transport import NoReplyError, NotSentError, clock, sync_backend
 from momopay._transport.blocking import run_blocking
@@ -222,7 +222,8 @@ def journal(tmp_path: Any) -> Any:
 def test_a_bug_in_a_transport_leaves_a_payment_unknown_because_it_may_have_been_sent(
     drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver = drive(transport=httpx.MockTransport(failing(RuntimeError("a bug"))))
+    learn_key(journal, SERVICE)
+    driver = drive(base_url=SERVICE, transport=httpx.MockTransport(failing(RuntimeError("a bug"))))
     with pytest.raises(RuntimeError, match="a bug"):
         driver(pay_once(journal))
     assert state_of(journal) is JournalState.UNKNOWN
@@ -248,8 +249,9 @@ def test_a_transport_that_reports_its_progress_decides_what_a_bug_leaves(
             await request.extensions["trace"](event, {})
             raise RuntimeError("a bug")
 
+    learn_key(journal, SERVICE)
     with pytest.raises(RuntimeError, match="a bug"):
-        drive(transport=Traced())(pay_once(journal))
+        drive(base_url=SERVICE, transport=Traced())(pay_once(journal))
     assert state_of(journal) is state
 
 
@@ -264,6 +266,7 @@ def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
         raise RuntimeError("a bug")
 
     with wire.serve(wire.succeeds()) as server:
+        learn_key(journal, server.base_url)
         for kind in ("SyncNetwork", "AsyncNetwork") if place == "connect_tcp" else ("SyncStream", "AsyncStream"):
             monkeypatch.setattr(f"momopay._transport.network.{kind}.{place}", fail)
         with pytest.raises(RuntimeError, match="a bug"):
@@ -278,6 +281,7 @@ def test_a_bug_before_a_connection_is_made_leaves_a_payment_not_sent(
     def fail() -> None:
         raise RuntimeError("a bug")
 
+    learn_key(journal, SERVICE)
     monkeypatch.setattr("momopay._transport.connections._shared_tls_context", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         drive(base_url=SERVICE)(pay_once(journal))

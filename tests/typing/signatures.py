@@ -18,6 +18,7 @@ from momopay import (
     Journal,
     JournalEntry,
     OutcomeUnknownError,
+    Payment,
     PaymentChannel,
     Payout,
     PollSchedule,
@@ -42,9 +43,14 @@ def blocking(client: Client, channel: PaymentChannel, journal: Journal) -> None:
     assert_type(prompt.status, TransactionStatus)
     assert_type(prompt.response.request_id, str | None)
     assert_type(client.payouts.initiate(amount=Decimal("10.50"), phone="0712345678", reference="A"), Payout)
-    assert_type(
-        client.payouts.pay_once(journal=journal, amount=10, phone="0712345678", reference="A"), Payout | Transaction
-    )
+    paid = client.payouts.pay_once(journal=journal, amount=10, phone="0712345678", reference="A")
+    assert_type((paid, paid.is_paid, paid.transaction_id), tuple[Payment, bool | None, str])
+    assert_type(client.stk.collect_once(amount=10, phone="0712345678", reference="A"), Payment)
+    assert_type(client.payouts.refund(of="A"), Payment)
+    for outcome in client.payouts.pay_all([]):
+        assert_type(outcome.payment, Payment | None)
+    assert_type(client.transactions.wait(paid), Transaction)
+    assert_type(client.journal, Journal | None)
     assert_type(journal.reconcile_all(client), list[JournalEntry])
     assert_type(client.wallet.balance(), WalletBalance)
     assert_type(client.wallet.top_up(amount=1, phone="0712345678"), TopUp)
@@ -71,9 +77,9 @@ async def awaited(client: AsyncClient, callback: Callback, journal: Journal) -> 
     assert_type(prompt, StkTransaction)
     assert_type(await client.payouts.initiate(amount=10, phone="0712345678", reference="A"), Payout)
     again = await client.payouts.pay_once(journal=journal, amount=10, phone="0712345678", reference="A")
-    assert_type(again, Payout | Transaction)
+    assert_type(again, Payment)
     assert_type(await journal.reconcile_all(client), list[JournalEntry])
-    assert_type(journal.settle(again), JournalEntry | None)
+    assert_type(journal.settle(await client.transactions.wait(again)), JournalEntry | None)
     assert_type(await client.wallet.balance(), WalletBalance)
     assert_type(await client.channels.list(), list[PaymentChannel])
     both = await asyncio.gather(client.wallet.balance(), client.transactions.get("t"))

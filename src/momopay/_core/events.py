@@ -120,7 +120,7 @@ class OperationEvents:
         # A record keeps unknown fields of the service, which may have any name.
         if not isinstance(result, Record):
             error = error or getattr(result, "error", None)
-            result = getattr(result, "payout", result)
+            result = getattr(result, "payment", result)
         self._emit(
             CallEnded,
             seconds=self._clock() - self._started,

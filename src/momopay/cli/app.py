@@ -7,6 +7,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from momopay import __version__
 from momopay.cli import (
@@ -70,11 +71,11 @@ def options(
     *,
     debug: Annotated[
         bool,
-        typer.Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error, and the library's log."),
+        Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error, and the library's log."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --json after the command.")] = False,
+    as_json: Annotated[bool, Option("--json", help="The same as --json after the command.")] = False,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Collect payments, pay out, and read transactions, from a terminal."""

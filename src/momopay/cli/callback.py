@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -83,21 +83,19 @@ def group() -> None:
 @command(app)
 def send(
     options: ServiceOptions,
-    end: Annotated[End, typer.Argument(metavar="END", help="success, failed, cancelled or expired.")],
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The application's callback URL.")],
+    end: Annotated[End, Argument(metavar="END", help="success, failed, cancelled or expired.")],
+    to: Annotated[str, Option("--to", metavar="URL", help="The application's callback URL.")],
     transaction: Annotated[
-        str | None, typer.Option("--transaction", metavar="ID", help="Report this one, as read from the service.")
+        str | None, Option("--transaction", metavar="ID", help="Report this one, as read from the service.")
     ] = None,
-    reference: Annotated[str, typer.Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
+    reference: Annotated[str, Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
     amount_: Annotated[
-        Decimal, typer.Option("--amount", metavar="KES", parser=amount, help="Of a made-up payment.")
+        Decimal, Option("--amount", metavar="KES", parser=amount, help="Of a made-up payment.")
     ] = Decimal(100),
-    phone: Annotated[str, typer.Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
-    kind: Annotated[Kind, typer.Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = Kind.STK,
-    times: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")
-    ] = 1,
-    anywhere: Annotated[bool, typer.Option("--anywhere", help="Also to a host that is not this machine.")] = False,
+    phone: Annotated[str, Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
+    kind: Annotated[Kind, Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = Kind.STK,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")] = 1,
+    anywhere: Annotated[bool, Option("--anywhere", help="Also to a host that is not this machine.")] = False,
 ) -> ExitCode:
     """POST a callback as the service would, and show the answer.
 
@@ -163,43 +161,41 @@ def _body(end: End, transaction: momopay.Transaction) -> str:
     return json.dumps(body)
 
 
-@dataclass(frozen=True)
-class _Delivery:
-    status: int | None
-    acknowledged: bool
-    elapsed_seconds: float
-    answer: str
-    problem: str | None
-
-
 def _deliver(output: Output, url: str, body: str) -> ExitCode:
     """Send the callback once, and show what came back."""
-    made = _post(url, body)
-    took = f"{made.elapsed_seconds:.3f} s of {_ANSWER_LIMIT:.0f} s"
-    row = (made.status or "none", took, output.text(made.answer or made.problem))
-    hint = [] if made.acknowledged else [_AGAIN, f"Where to look: {_where_to_look(made)}."]
-    output.result(asdict(made), table(("Status", "Took", "Answer"), [row]), *hint)
-    if made.acknowledged:
-        return ExitCode.OK
-    in_time = made.status is not None and made.elapsed_seconds <= _ANSWER_LIMIT
-    return ExitCode.REFUSED if in_time else ExitCode.TRY_LATER
+    begun = time.monotonic()
+    status, answer, problem = _post(url, body)
+    elapsed = time.monotonic() - begun
+    is_in_time = status is not None and elapsed <= _ANSWER_LIMIT
+    acknowledged = is_in_time and status is not None and status // 100 == 2  # noqa: PLR2004  any 2xx
+    made = {
+        "status": status,
+        "acknowledged": acknowledged,
+        "elapsed_seconds": round(elapsed, 3),
+        "answer": answer,
+        "problem": problem,
+    }
+    row = (status or "none", f"{elapsed:.3f} s of {_ANSWER_LIMIT:.0f} s", output.text(answer or problem))
+    hint = [] if acknowledged else [_AGAIN, f"Where to look: {_where_to_look(status)}."]
+    output.result(made, table(("Status", "Took", "Answer"), [row]), *hint)
+    return ExitCode.OK if acknowledged else ExitCode.REFUSED if is_in_time else ExitCode.TRY_LATER
 
 
-def _where_to_look(made: _Delivery) -> str:
-    if made.status is None:
+def _where_to_look(status: int | None) -> str:
+    if status is None:
         return "is the application running, and does it listen at the host and port of --to"
-    if made.status // 100 == 2:  # noqa: PLR2004  any 2xx
+    if status // 100 == 2:  # noqa: PLR2004  any 2xx
         return "the application answered too late; answer first, and do the work in a queue"
-    return _WHERE_TO_LOOK.get(made.status, "the application's log, at the time of this request")
+    return _WHERE_TO_LOOK.get(status, "the application's log, at the time of this request")
 
 
-def _post(url: str, body: str) -> _Delivery:
+def _post(url: str, body: str) -> tuple[int | None, str, str | None]:
+    """Return the status of the answer, what it begins with, and why there was none."""
     import httpx
 
     headers = {"content-type": "application/json", "user-agent": "momopay"}
     begun = time.monotonic()
-    status: int | None = None
-    answer, problem = "", None
+    status, answer = None, ""
     try:
         # No proxy from the environment: it would see, or fail, what is meant for this machine.
         with (
@@ -213,7 +209,5 @@ def _post(url: str, body: str) -> _Delivery:
                 if len(answer) == _ANSWER_SHOWN or time.monotonic() - begun > _ANSWER_LIMIT:
                     break
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    elapsed = time.monotonic() - begun
-    acknowledged = status is not None and status // 100 == 2 and elapsed <= _ANSWER_LIMIT  # noqa: PLR2004  any 2xx
-    return _Delivery(status, acknowledged, round(elapsed, 3), answer, problem)
+        return status, answer, f"{type(error).__name__}: {error}"
+    return status, answer, None

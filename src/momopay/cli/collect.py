@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from decimal import Decimal
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.credentials import api_key
@@ -19,22 +19,18 @@ from momopay.cli.transactions import end_with, show, wait_for
 
 def collect(
     options: AccountOptions,
-    amount_: Annotated[Decimal, typer.Option("--amount", metavar="KES", parser=amount, help="At least 1.")],
-    phone: Annotated[str, typer.Option(metavar="PHONE", help="The customer's: 07..., 01..., +254... or 254...")],
+    amount_: Annotated[Decimal, Option("--amount", metavar="KES", parser=amount, help="At least 1.")],
+    phone: Annotated[str, Option(metavar="PHONE", help="The customer's: 07..., 01..., +254... or 254...")],
     reference: Annotated[
-        str | None, typer.Argument(metavar="REFERENCE", help="Your own, of the order.", show_default=False)
+        str | None, Argument(metavar="REFERENCE", help="Your own, of the order.", show_default=False)
     ] = None,
-    no_journal: Annotated[
-        bool, typer.Option("--no-journal", help="Send one prompt each time, and record nothing.")
-    ] = False,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="At most 13 characters; on the PIN prompt.")
-    ] = None,
-    callback_url: Annotated[str | None, typer.Option(metavar="URL", help="Public HTTPS; gets the result.")] = None,
-    channel: Annotated[str | None, typer.Option(metavar="ID", help="A channel other than the default.")] = None,
+    no_journal: Annotated[bool, Option("--no-journal", help="Send one prompt each time, and record nothing.")] = False,
+    description: Annotated[str | None, Option(metavar="TEXT", help="At most 13 characters; on the PIN prompt.")] = None,
+    callback_url: Annotated[str | None, Option(metavar="URL", help="Public HTTPS; gets the result.")] = None,
+    channel: Annotated[str | None, Option(metavar="ID", help="A channel other than the default.")] = None,
     abandon_after: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Prompt again although a prompt is still open after this long."),
+        Option(metavar="SECONDS", help="Prompt again although a prompt is still open after this long."),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = 300,

@@ -75,17 +75,24 @@ def _fit(command: Any) -> None:
         command.rich_markup_mode = None
 
 
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
 class Group(TyperGroup):
     """Several commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a type beside them."""
+        return _without_flag_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         _fit(self)
         super().format_help(ctx, formatter)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags without a type beside them."""
-        return _without_flag_types(super().get_params(ctx))
 
 
 class App(Group):
@@ -118,14 +125,14 @@ class Command(TyperCommand):
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
         super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a type beside them."""
+        return _without_flag_types(super().get_params(ctx))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         _fit(self)
         super().format_help(ctx, formatter)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags without a type beside them."""
-        return _without_flag_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -165,13 +172,6 @@ def _paragraphs(docstring: str) -> str:
         lines = [f"  {line.strip()}" for line in examples.splitlines()]
         parts.append("\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines]))
     return "\n\n".join(parts)
-
-
-def _without_flag_types(params: list[Any]) -> list[Any]:
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
 
 
 def _refused_by_parser(error: Any) -> CommandError:

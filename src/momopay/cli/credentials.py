@@ -23,11 +23,7 @@ def find_key() -> str:
 
 
 def api_key() -> str:
-    """Return the key.
-
-    Raises:
-        CommandError: There is none.
-    """
+    """Return the key, or raise CommandError: there is none."""
     key = find_key()
     if not key:
         raise CommandError("no API key", remedy=KEY_REMEDY, code=ExitCode.CONFIGURATION)
@@ -37,12 +33,7 @@ def api_key() -> str:
 def open_client(
     base_url: str | None, *, key: str | None = None, journal: momopay.Journal | None = None
 ) -> momopay.Client:
-    """Return a client, whose durable calls use the journal.
-
-    Raises:
-        CommandError: No key, or no address.
-        ConfigurationError: A key or address that cannot work.
-    """
+    """Return a client, whose durable calls use the journal; raise CommandError if there is no key or no address."""
     if not base_url:
         raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
     # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
@@ -50,12 +41,7 @@ def open_client(
 
 
 def open_journal(where: str, account: str, *, create: bool = False) -> momopay.Journal:
-    """Return the journal of a file or URL; only with `create` is there a new one where there was none.
-
-    Raises:
-        CommandError: There is no such file, or can be none.
-        ConfigurationError: It is neither a file nor a URL.
-    """
+    """Return the journal of a file or URL; only with `create` is there a new one where there was none."""
     # Before the library looks, which refuses it too: only here is it known that an option is wrong.
     if not (create or journal_exists(where)):
         raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)

@@ -49,11 +49,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(MomoPayError):
-    """What a command itself refuses. Nothing was sent.
-
-    Attributes:
-        code: The exit status.
-    """
+    """What a command itself refuses, with the exit status `code`. Nothing was sent."""
 
     def __init__(self, message: str, *, remedy: str, code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -93,23 +89,14 @@ def remedy_of(error: MomoPayError) -> str:
     return remedy + (f" ({pause:.0f} s)" if pause else "")
 
 
-_EXTRAS = {
-    "fastapi": "sandbox",
-    "filelock": "journal",
-    "psycopg": "journal",
-    "sqlalchemy": "journal",
-    "starlette": "sandbox",
-    "uvicorn": "sandbox",
-}
+_JOURNAL, _SANDBOX = {"filelock", "psycopg", "sqlalchemy"}, {"fastapi", "starlette", "uvicorn"}
 
 
 def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
     """Return an error that names the extra which a missing module belongs to; None if it is none of ours."""
-    extra = _EXTRAS.get((error.name or "").partition(".")[0])
-    if extra is None:
+    module = (error.name or "").partition(".")[0]
+    if module not in _JOURNAL | _SANDBOX:
         return None
-    return CommandError(
-        f"this command needs the extra {extra!r}",
-        remedy=f"pip install 'momopay[cli,{extra}]'",
-        code=ExitCode.CONFIGURATION,
-    )
+    extra = "journal" if module in _JOURNAL else "sandbox"
+    remedy = f"pip install 'momopay[cli,{extra}]'"
+    return CommandError(f"this command needs the extra {extra!r}", remedy=remedy, code=ExitCode.CONFIGURATION)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -35,15 +36,13 @@ _ENTRIES = {
 @command(app, "list")
 def list_(
     options: JournalOptions,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="PAYOUT or COLLECTION.")] = None,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help="ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
-    status_: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="SUCCESS, FAILED, REVERSED, ...")
-    ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="First used then or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="First used before.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    kind: Annotated[str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION.")] = None,
+    state: Annotated[str | None, Option(metavar="STATE", help="ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
+    status_: Annotated[str | None, Option("--status", metavar="STATUS", help="SUCCESS, FAILED, REVERSED, ...")] = None,
+    since: Annotated[str | None, Option(metavar="TIME", help="First used then or later.")] = None,
+    until: Annotated[str | None, Option(metavar="TIME", help="First used before.")] = None,
+    limit: Annotated[int, Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
+    everything: Annotated[bool, Option("--all", help="All of them.")] = False,
 ) -> None:
     """List the entries, newest first.
 
@@ -67,7 +66,7 @@ def list_(
 @command(app)
 def show(
     options: JournalOptions,
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of a payout, or of a collection.")],
+    reference: Annotated[str, Argument(metavar="REFERENCE", help="Of a payout, or of a collection.")],
 ) -> None:
     """Show all that the journal has of a reference.
 
@@ -81,7 +80,7 @@ def show(
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        options.output.record(as_document(entry), "wire_reference", "transaction_ids")
+        options.output.record(as_document(entry), "wire_reference", "transaction_ids", "clock_offset")
         if entry.paid_twice:
             options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 
@@ -95,7 +94,7 @@ def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
 
 @command(app)
 def backup(
-    options: JournalOptions, path: Annotated[Path, typer.Argument(metavar="FILE", help="Where nothing is yet.")]
+    options: JournalOptions, path: Annotated[Path, Argument(metavar="FILE", help="Where nothing is yet.")]
 ) -> None:
     """Copy the whole journal into a new SQLite file, while others write to it.
 
@@ -117,8 +116,8 @@ def backup(
 @command(app)
 def anonymise(
     options: JournalOptions,
-    before: Annotated[str, typer.Option(metavar="DATE", help="What ended before this.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    before: Annotated[str, Option(metavar="DATE", help="What ended before this.")],
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
 
@@ -180,7 +179,7 @@ def check_account(client: momopay.Client, journal: momopay.Journal) -> None:
 
 @command(app)
 def accept_restored(
-    options: JournalOptions, by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
+    options: JournalOptions, by: Annotated[str, Option("--by", metavar="NAME", help="Who decides.")]
 ) -> None:
     """Let a journal be used that went back in time, such as a restored copy.
 

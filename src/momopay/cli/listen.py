@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 import momopay
 from momopay.cli.credentials import api_key
@@ -25,18 +25,18 @@ _SECRET = "MOMOPAY_CALLBACK_SECRET"  # noqa: S105  the name of a variable
 
 def listen(
     options: ServiceOptions,
-    forward_to: Annotated[str, typer.Option("--forward-to", metavar="URL", help="The application's callback URL.")],
+    forward_to: Annotated[str, Option("--forward-to", metavar="URL", help="The application's callback URL.")],
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
+        float, Option(metavar="SECONDS", min=1, callback=finite, help="Time between polls of the list.")
     ] = 10.0,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
+        str | None, Option(metavar="TIME", help="Also what ended since then: 2026-11-30, or 2026-11-30T08:00.")
     ] = None,
     secret_env: Annotated[
-        str, typer.Option("--secret-env", metavar="NAME", help="The variable that holds the secret for signed URLs.")
+        str, Option("--secret-env", metavar="NAME", help="The variable that holds the secret for signed URLs.")
     ] = _SECRET,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Also forward to this host.")
+        list[str] | None, Option("--allow-host", metavar="NAME", help="Also forward to this host.")
     ] = None,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
@@ -59,21 +59,15 @@ def listen(
     begin = None if since is None else moment_of(since, "--since")
     key = api_key()
     with options.client(key=key) as client:
+        signer = momopay.CallbackSigner(secret) if secret else None
         try:
             listener = Listener(
-                client,
-                forward_to,
-                every=every,
-                since=begin,
-                signer=momopay.CallbackSigner(secret) if secret else None,
-                allowed_hosts=allow_host or (),
+                client, forward_to, every=every, since=begin, signer=signer, allowed_hosts=allow_host or ()
             )
         except RequestValidationError as error:
-            problem = error.fields["forward_to"]
-            remedy = "callbacks hold phones and amounts: give --allow-host NAME if the application there is yours"
-            if "this machine" not in problem:
-                remedy = "give a URL such as http://127.0.0.1:8000/callbacks"
-            raise CommandError(f"--forward-to {problem}", remedy=remedy) from error
+            remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
+            problem = f"--forward-to: {error.fields['forward_to']}"
+            raise CommandError(problem, remedy=f"{remedy} a host, if the application there is yours") from error
         if not key.startswith("pk_test_"):
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Annotated, TypeAlias
 
 import typer
+from typer import Option
 
 import momopay
 from momopay.cli.credentials import open_client, open_journal
@@ -21,18 +22,10 @@ _DECIMALS = 2
 # A year, in seconds.
 _LONGEST = 366 * 24 * 60 * 60
 _NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
-_SHARED = "Shared options"
 
 
 def amount(value: str | Decimal) -> Decimal:
-    """Parse an amount of KES.
-
-    Args:
-        value: What was typed; or a default, which typer passes through its parser too.
-
-    Raises:
-        typer.BadParameter: It is not a number, or has more decimals than a currency of cents.
-    """
+    """Return an amount of KES as it was typed, or a default, which typer passes through its parser too."""
     text = str(value)
     try:
         # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
@@ -48,11 +41,7 @@ def amount(value: str | Decimal) -> Decimal:
 
 
 def whole_phone(text: str) -> str:
-    """Return a phone number as the service has it.
-
-    Raises:
-        RequestValidationError: It is none; the error names the option.
-    """
+    """Return a phone number as the service has it; raise RequestValidationError if it is none."""
     try:
         return normalise_phone(text)
     except ValueError as error:
@@ -60,74 +49,55 @@ def whole_phone(text: str) -> str:
 
 
 def finite(seconds: float | None) -> float | None:
-    """Return the seconds; the callback of options that wait.
-
-    Raises:
-        typer.BadParameter: They are more than any clock counts.
-    """
+    """Return the seconds; raise BadParameter if they are more than any clock counts. The callback of options."""
     if seconds is not None and seconds > _LONGEST:
         raise typer.BadParameter(f"must be at most {_LONGEST:,} seconds")
     return seconds
 
 
-Amount: TypeAlias = Annotated[Decimal, typer.Option("--amount", metavar="KES", parser=amount)]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON on stdout, for machines.", rich_help_panel=_SHARED)]
+Json: TypeAlias = Annotated[bool, Option("--json", help="JSON on stdout, for machines.")]
 BaseUrl: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--base-url",
-        metavar="URL",
-        envvar="MOMOPAY_BASE_URL",
-        help="The service's address, ending in /v1.",
-        rich_help_panel=_SHARED,
-    ),
+    Option("--base-url", metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1."),
 ]
-ShowPhones: TypeAlias = Annotated[
-    bool, typer.Option("--show-phones", help="Show phones whole, not masked.", rich_help_panel=_SHARED)
-]
-Utc: TypeAlias = Annotated[
-    bool,
-    typer.Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.", rich_help_panel=_SHARED),
-]
+ShowPhones: TypeAlias = Annotated[bool, Option("--show-phones", help="Show phones whole, not masked.")]
+Utc: TypeAlias = Annotated[bool, Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.")]
 JournalAt: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--journal",
         metavar="FILE|URL",
         envvar="MOMOPAY_JOURNAL",
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
-        rich_help_panel=_SHARED,
     ),
 ]
 JournalAccount: TypeAlias = Annotated[
     str,
-    typer.Option(
+    Option(
         "--account",
         metavar="NAME",
         envvar="MOMOPAY_JOURNAL_ACCOUNT",
         help="The account's name in the journal, if the journal serves several.",
-        rich_help_panel=_SHARED,
     ),
 ]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="With a test key: do not ask.")]
+Yes: TypeAlias = Annotated[bool, Option("--yes", help="With a test key: do not ask.")]
 ConfirmLive: TypeAlias = Annotated[
     Decimal | None,
-    typer.Option(
+    Option(
         "--confirm-live",
         metavar="TOTAL",
         parser=amount,
         help="For scripts, with a live key too: the exact sum, KES, that may move.",
     ),
 ]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until the money is where it will stay.")]
+Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait until the money is where it will stay.")]
 Timeout: TypeAlias = Annotated[
-    float,
-    typer.Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long."),
+    float, Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long.")
 ]
 # The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
 Every: TypeAlias = Annotated[
     float,
-    typer.Option(
+    Option(
         "--every",
         metavar="SECONDS",
         min=0.1,
@@ -170,11 +140,7 @@ class JournalOptions(DisplayOptions):
     account: JournalAccount = "default"
 
     def open_journal(self, *, create: bool = False) -> AbstractContextManager[momopay.Journal]:
-        """Return the journal; only with `create` is there a new one where there was none.
-
-        Raises:
-            CommandError: None was given, or there is no such file.
-        """
+        """Return the journal; only with `create` is there a new one where there was none."""
         if not self.journal:
             raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
         return open_journal(self.journal, self.account, create=create)

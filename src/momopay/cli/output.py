@@ -189,7 +189,12 @@ class Output:
 
         def cell(item: object, names: str) -> Text:
             found = ((name, _field(item, name)) for name in names.split())
-            return Text("\n").join(self._cell(name, value) for name, value in found if value not in {None, ""})
+            return Text("\n").join(
+                # Below the amount, and without a heading of its own.
+                Text.assemble("fee " if name.endswith("fee") else "", self._cell(name, value))
+                for name, value in found
+                if value not in {None, ""}
+            )
 
         rows = ([cell(item, names) for names in columns.values()] for item in items)
         right = [heading for heading in columns if heading in _NUMBERS]
@@ -217,8 +222,6 @@ class Output:
                 )
             case list() | tuple():
                 shown = Text("\n").join(self._cell(name, each) for each in cast("Sequence[object]", value))
-            case Decimal() if name.endswith("fee"):
-                shown = Text(f"fee {kes(value)}")
             case str() if name in {"status", "state"}:
                 shown = status(value)
             case str() if name in _PHONE_FIELDS:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -48,8 +49,6 @@ _BAR_WIDTH = 12
 _FRESH = timedelta(minutes=10)
 # Clocks and time zones may be off by so much: what has the reference and is that much older is shown too.
 _BEFORE = timedelta(days=1)
-# Seconds by which two clocks usually differ.
-_USUAL_OFFSET = 60.0
 
 
 @command(app)
@@ -57,36 +56,32 @@ def run(
     options: AccountOptions,
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="FILE.csv",
             exists=True,
             dir_okay=False,
             help="Columns reference, phone, amount; perhaps description.",
         ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what happened to every row, as CSV.")
-    ] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write what happened to every row, as CSV.")] = None,
     allow_similar: Annotated[
-        bool, typer.Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
+        bool, Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
     ] = False,
     max_total: Annotated[
         Decimal | None,
-        typer.Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
+        Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
     ] = None,
     max_each: Annotated[
         Decimal | None,
-        typer.Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
+        Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = 600,
     every: Every = 10,
-    mask_phones: Annotated[
-        bool, typer.Option("--mask-phones", help="Mask phones in --json and in the report too.")
-    ] = False,
+    mask_phones: Annotated[bool, Option("--mask-phones", help="Mask phones in --json and in the report too.")] = False,
 ) -> int:
     """Pay every row of a CSV file once, however often this is run.
 
@@ -217,15 +212,13 @@ def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generato
 @command(app)
 def refund(
     options: AccountOptions,
-    of: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
+    of: Annotated[str, Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
     amount_: Annotated[
         Decimal | None,
-        typer.Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
+        Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A short purpose.")] = None,
+    reference: Annotated[str | None, Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="A short purpose.")] = None,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
 ) -> None:
@@ -243,7 +236,9 @@ def refund(
 
     key = api_key()
     # An answer that cannot be right is refused before the first request.
-    confirmation = amount_ and Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
+    confirmation = None
+    if amount_ is not None:
+        confirmation = Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
     with options.open_journal() as journal, options.client(journal, key=key) as client:
         plan = preview_refund(client, journal, of=of, amount=amount_, reference=reference)
         due, phone, name = Decimal(plan.amount), options.output.phone(plan.phone), options.output.text(plan.reference)
@@ -256,7 +251,7 @@ def refund(
 @command(app)
 def status(
     options: AccountOptions,
-    look: Annotated[bool, typer.Option("--look", help="Search for them in the service's list first.")] = False,
+    look: Annotated[bool, Option("--look", help="Search for them in the service's list first.")] = False,
 ) -> ExitCode:
     """Show which payouts and orders are in doubt.
 
@@ -278,12 +273,11 @@ def status(
                     for entry in journal.unresolved()
                 }
         entries = journal.unresolved()
-        notes = [f"{options.output.text(each.reference)}: {note}" for each in entries for note in _notes(journal, each)]
     documents = [
         as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
         for entry in entries
     ]
-    shown = list(_in_doubt(options.output, entries, notes, found)) if entries else ["Nothing is in doubt."]
+    shown = list(_in_doubt(options.output, entries, found)) if entries else ["Nothing is in doubt."]
     options.output.result({"unresolved": documents}, *shown)
     return ExitCode.UNKNOWN if entries else ExitCode.OK
 
@@ -291,11 +285,10 @@ def status(
 def _in_doubt(
     output: Output,
     entries: list[momopay.JournalEntry],
-    notes: list[str],
     found: dict[str, list[momopay.TransactionSummary]] | None,
 ) -> Iterator[object]:
     yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
-    yield from notes
+    yield from (f"{output.text(each.reference)}: {_note(each)}" for each in entries if each.released_at)
     near = [item for items in (found or {}).values() for item in items]
     if near:
         yield output.table(near, TRANSACTIONS, _NEAR)
@@ -306,28 +299,20 @@ def _in_doubt(
     yield Text.assemble(("What to do: ", "bold"), f"{first}, then {RELEASE_HINT}.")
 
 
-def _notes(journal: momopay.Journal, entry: momopay.JournalEntry) -> Iterator[str]:
-    if entry.released_at is not None:
-        yield f"released at {moment(entry.released_at)} by {plain(entry.released_by or 'somebody who gave no name')}"
-    seconds = entry.clock_offset or 0.0
-    # The time of a sandbox is virtual: a difference is no fault of a clock.
-    if abs(seconds) > _USUAL_OFFSET and journal.check().host != "loopback":
-        side = "ahead of" if seconds > 0 else "behind"
-        yield f"the clock of its sender was {abs(seconds):.0f} s {side} the service's"
+def _note(entry: momopay.JournalEntry) -> str:
+    return f"released at {moment(entry.released_at)} by {plain(entry.released_by)}" if entry.released_at else ""
 
 
 @command(app)
 def release(
     options: AccountOptions,
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who decides; by default your login name.")
-    ] = None,
+    reference: Annotated[str, Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who decides; by default your login name.")] = None,
     kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
+        str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
     ] = None,
     searched_elsewhere: Annotated[
-        bool, typer.Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
+        bool, Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
     ] = False,
 ) -> None:
     """Say that a payment in doubt was NOT made, so that it is sent again.
@@ -350,7 +335,7 @@ def release(
             known = "not in the journal" if entry is None else f"{entry.state} in the journal, not in doubt"
             raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is in doubt")
         name = by or _login_name()
-        _ask_for_release(output, journal, entry)
+        _ask_for_release(output, entry)
         try:
             with stderr().status("Searching the service's list"):
                 released = client.payouts.release(
@@ -378,13 +363,13 @@ def _login_name() -> str:
         raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed") from error
 
 
-def _ask_for_release(output: Output, journal: momopay.Journal, entry: momopay.JournalEntry) -> None:
+def _ask_for_release(output: Output, entry: momopay.JournalEntry) -> None:
     console = stderr()
     way = "to" if entry.kind == momopay.EntryKind.PAYOUT else "from"
     phone = plain(output.phone(entry.phone))
     console.print(f"KES {kes(entry.amount)} {way} {phone}, sent at {moment(entry.sent_at)}, may have been paid.")
-    for note in _notes(journal, entry):
-        console.print(f"Note: {note}.")
+    if entry.released_at:
+        console.print(f"Note: {_note(entry)}.")
     console.print("The service's list is searched for it next. That it is not there proves nothing.")
     if datetime.now(UTC) - entry.sent_at < _FRESH:
         console.print("It is younger than ten minutes: the list may not show it yet. Better wait.", style="bold red")

@@ -26,14 +26,9 @@ NOT_BEGUN: Final = "NOT_BEGUN"
 
 @dataclass(frozen=True)
 class RowOutcome:
-    """What is known of one row.
+    """What is known of one row: a `JournalState` or NOT_BEGUN, and the payment once the service accepted it.
 
-    Attributes:
-        row: The row.
-        state: A `JournalState`, or NOT_BEGUN.
-        payment: As the service last reported it, or as the journal keeps that; None if it was not accepted.
-        error: Why it was not accepted, or is not known to be, as this run saw it.
-        entry: What the journal had; None if this run began it.
+    `error` is why it was not accepted, as this run saw it; `entry` is what the journal had before.
     """
 
     row: Row
@@ -136,14 +131,9 @@ class Plan:
 def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar: bool) -> Plan:
     """Compare a file's rows with the journal; without one, all are new.
 
-    Args:
-        payroll: The file.
-        journal: Of the account.
-        similar: Whether rows may look like other payouts.
-
     Raises:
-        FaultyFileError: A reference is in the journal with another amount or phone, or looks like another one.
-        JournalError: The journal cannot be read.
+        FaultyFileError: A reference is in the journal with another amount or phone; or, unless `similar`, it looks like
+            another one.
     """
     from momopay.durable.pay_all import find_similar  # loads pydantic
 
@@ -173,20 +163,7 @@ def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar:
 
 
 class PayrollRun:
-    """Pays rows, one after another, and follows them.
-
-    Args:
-        client: Of the account, with its journal.
-        journal: Of the account.
-        payroll: The file.
-        plan: What of it was there before.
-        similar: Whether rows may look like other payouts.
-
-    Attributes:
-        outcomes: Of all rows, by reference.
-        signals: Which signals came, by number.
-        stopped_by: The error that stopped the run, if one did.
-    """
+    """Pays rows, one after another, and follows them. `outcomes` has all rows, by reference, as they are known."""
 
     def __init__(
         self, client: momopay.Client, journal: momopay.Journal, payroll: PayrollFile, plan: Plan, *, similar: bool
@@ -213,11 +190,7 @@ class PayrollRun:
             raise KeyboardInterrupt
 
     def pay(self) -> Iterator[RowOutcome]:
-        """Pay until all is done or there is a reason to stop; rows without an outcome were not begun.
-
-        Yields:
-            What happened to each row.
-        """
+        """Pay until all is done or there is a reason to stop, and yield what happened to each row."""
         rows = {row.reference: row for row in self._to_pay}
         metadata = self._metadata()
         items = (
@@ -258,15 +231,7 @@ class PayrollRun:
         return [each for each in self.outcomes.values() if each.is_open]
 
     def follow(self, schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
-        """Wait until accepted rows have settled, and record their ends in the journal.
-
-        Yields:
-            Each row that has settled.
-
-        Raises:
-            WaitTimeoutError: Some have not settled in time.
-            MomoPayError: What else ends a wait; or the journal failed.
-        """
+        """Wait until accepted rows have settled, record their ends in the journal, and yield each."""
         from momopay.durable.payment import payment_of
 
         waiting = {each.payment.transaction_id: each.row for each in self.open() if each.payment is not None}
@@ -279,12 +244,9 @@ class PayrollRun:
             yield outcome
 
     def read_rest(self) -> Iterator[RowOutcome]:
-        """Read what the journal has now of rows that this run did not end: one may have been under way, here or there.
+        """Read what the journal has now of rows that this run did not end, and yield those of which it says more.
 
         An interrupt ends a payout in the middle; another process may be sending rows of the same file.
-
-        Yields:
-            Each row of which the journal says something new.
         """
         for reference, each in self.outcomes.items():
             if each.state not in {NOT_BEGUN, momopay.JournalState.SENDING}:

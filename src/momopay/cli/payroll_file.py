@@ -21,15 +21,7 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 
 @dataclass(frozen=True)
 class Row:
-    """One payout of the file.
-
-    Attributes:
-        line: Where it begins in the file.
-        reference: Unique in the file.
-        phone: ``254XXXXXXXXX``.
-        amount: KES.
-        description: A short purpose.
-    """
+    """One payout of the file, which begins on this line; the phone as ``254XXXXXXXXX``, the amount in KES."""
 
     line: int
     reference: str
@@ -50,11 +42,7 @@ class Fault:
 
 
 class FaultyFileError(CommandError):
-    """The file cannot be paid from; nothing was sent.
-
-    Attributes:
-        faults: All of them, by line.
-    """
+    """The file cannot be paid from; nothing was sent. `faults` are all of them, by line."""
 
     def __init__(self, message: str, faults: list[Fault], *, remedy: str) -> None:
         super().__init__(f"{message}; nothing was sent", remedy=remedy)
@@ -63,14 +51,7 @@ class FaultyFileError(CommandError):
 
 @dataclass(frozen=True)
 class PayrollFile:
-    """A file in which every row can be sent.
-
-    Attributes:
-        rows: In the file's order.
-        ignored: Columns that are not used.
-        name: Of the file, without its folder.
-        sha256: Of its content, in hexadecimal digits.
-    """
+    """A file in which every row can be sent, in the file's order; `ignored` are columns that are not used."""
 
     rows: list[Row]
     ignored: list[str]
@@ -99,12 +80,7 @@ def people(rows: Sequence[Row]) -> str:
 
 
 def read_payroll(path: Path) -> PayrollFile:
-    """Read a payroll file: CSV in UTF-8 with a heading, commas between the columns.
-
-    Raises:
-        FaultyFileError: Something is wrong with it.
-        CommandError: It cannot be read.
-    """
+    """Read a payroll file: CSV in UTF-8 with a heading; raise FaultyFileError with all that is wrong with it."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -119,16 +95,10 @@ def read_payroll(path: Path) -> PayrollFile:
 def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     """Return the rows that can be sent, and every fault of the others."""
     payroll = PayrollFile([], [])
-    records: list[tuple[int, list[str]]] = []
     try:
-        # Spreadsheets begin UTF-8 files with a byte order mark.
-        for record in _records(content.decode("utf-8-sig")):
-            records.append(record)  # noqa: PERF402  the last one says where the next one begins
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        return payroll, [Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")]
-    except _NotCsvError as error:
-        return payroll, [Fault(error.line, "", f"is not CSV: {error}")]
+        records = _records(content)
+    except FaultyFileError as error:
+        return payroll, error.faults
     heading_line, heading = records[0] if records else (1, [])
     columns = [name.strip().lower() for name in heading]
     faults = list(_faults_of_heading(heading_line, columns))
@@ -158,23 +128,24 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
     return payroll, faults
 
 
-class _NotCsvError(Exception):
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(problem)
-        self.line = line
-
-
-def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not empty, with the line that it begins on."""
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+def _records(content: bytes) -> list[tuple[int, list[str]]]:
+    """Return each record that is not empty, with the line that it begins on."""
+    records: list[tuple[int, list[str]]] = []
     begins = 1
     try:
+        # Spreadsheets begin UTF-8 files with a byte order mark.
+        reader = csv.reader(content.decode("utf-8-sig").splitlines(keepends=True), strict=True)
         for cells in reader:
             if any(cell.strip() for cell in cells):
-                yield begins, cells
+                records.append((begins, cells))
             begins = reader.line_num + 1  # a quoted cell may hold line breaks
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        fault = Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")
+        raise FaultyFileError("not text", [fault], remedy="") from error
     except csv.Error as error:
-        raise _NotCsvError(begins, str(error)) from error
+        raise FaultyFileError("not CSV", [Fault(begins, "", f"is not CSV: {error}")], remedy="") from error
+    return records
 
 
 def _faults_of_heading(line: int, columns: list[str]) -> Iterator[Fault]:

@@ -122,11 +122,7 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
 def show_end(output: Output, run: PayrollRun, *, accepted_before: frozenset[str], code: int) -> None:
     """Show what happened to all rows, and what to do about those that were not paid.
 
-    Args:
-        output: Where to show it.
-        run: Which has ended.
-        accepted_before: The references that were accepted before this run, which moved no money of theirs.
-        code: The exit status.
+    This run moved no money of those that were `accepted_before`.
     """
     outcomes = list(run.outcomes.values())
     rows_by_state: dict[str, list[Row]] = {}
@@ -203,11 +199,7 @@ def _count(rows: list[Row]) -> dict[str, int | Decimal]:
 
 
 def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row, readable by its owner alone.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
+    """Write what happened to every row, readable by its owner alone, or raise CommandError: it cannot be written."""
     # Opened with its mode, since a file that is closed to others only later could be read in between.
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

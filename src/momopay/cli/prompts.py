@@ -32,11 +32,7 @@ def has_input() -> bool:
 
 
 def read_line() -> str | None:
-    """Read a piped line.
-
-    Returns:
-        The line, without blanks around it; None at the end of the input, or if it cannot be read.
-    """
+    """Return a piped line without blanks around it; None at the end of the input, or if it cannot be read."""
     try:
         line = sys.stdin.readline()
     except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
@@ -58,14 +54,8 @@ def ask_for_key() -> str:
 class Confirmation:
     """Whether a payment is agreed to: by the options, or else by an answer, typed or piped.
 
-    Args:
-        key: The API key; whatever is not a test key counts as live.
-        may_move: KES.
-        yes: Agrees for test keys alone.
-        confirm_live: KES; agrees if it is exactly `may_move`.
-
-    Raises:
-        CommandError: The options name another sum, or it is certain already that nobody will answer. Nothing was sent.
+    What is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
+    move. Raise CommandError if it is another sum, or it is certain already that nobody will answer.
     """
 
     def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
@@ -84,8 +74,7 @@ class Confirmation:
     def ask(self, question: str, *, to_type: str) -> None:
         """Ask before money moves, unless the options agree; with a live key the answer must be `to_type`.
 
-        Raises:
-            CommandError: The answer was no, or nobody answered. Nothing was sent.
+        Raise CommandError if the answer was no, or nobody answered; nothing was sent.
         """
         if self._is_given:
             return

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
@@ -24,7 +24,7 @@ def sweep(
     options: AccountOptions,
     every: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", min=1, callback=finite, help="Sweep again and again, until Ctrl-C."),
+        Option("--every", metavar="SECONDS", min=1, callback=finite, help="Sweep again and again, until Ctrl-C."),
     ] = None,
 ) -> None:
     """Record how the journal's payments ended, also those whose answer or callback was lost.
@@ -55,20 +55,20 @@ def sweep(
 
 def reconcile(
     options: AccountOptions,
-    day: Annotated[str, typer.Option(metavar="DAY", help="2026-11-30, or 2026-11 for the whole month.")],
+    day: Annotated[str, Option(metavar="DAY", help="2026-11-30, or 2026-11 for the whole month.")],
     last_day: Annotated[
-        str | None, typer.Option("--last-day", metavar="DAY", help="The last of several days, or months.")
+        str | None, Option("--last-day", metavar="DAY", help="The last of several days, or months.")
     ] = None,
     orders: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE.csv",
             exists=True,
             dir_okay=False,
             help="Columns reference, amount, state: PAID, WAITING, FAILED.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
 ) -> ExitCode:
     """Compare a day of the service's list with the journal and your orders.
 

@@ -28,11 +28,7 @@ def local(when: datetime) -> datetime:
 
 
 def moment_of(text: str, option: str) -> datetime:
-    """Parse a time; a date is its beginning, and a time without a zone is in the zone of this command.
-
-    Raises:
-        CommandError: It is neither; the message begins with the name of the option.
-    """
+    """Parse a time; a date is its beginning, and a time without a zone is in the zone of this command."""
     try:
         parsed = datetime.fromisoformat(text)
         parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
@@ -45,11 +41,7 @@ def moment_of(text: str, option: str) -> datetime:
 
 
 def end_of(text: str, option: str) -> datetime:
-    """Parse a time as `moment_of` does; a date is its last moment, because people mean the whole day.
-
-    Raises:
-        CommandError: It is neither.
-    """
+    """Parse a time as `moment_of` does; a date is its last moment, because people mean the whole day."""
     begin = moment_of(text, option)
     if len(text) > len("2026-11-30"):
         return begin

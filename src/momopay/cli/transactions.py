@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
@@ -29,15 +30,11 @@ TRANSACTIONS = {
 }
 
 EnumT = TypeVar("EnumT", bound=Enum)
-TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
+TransactionId = Annotated[str, Argument(metavar="ID", help="The transaction's id.")]
 
 
 def one_of(values: type[EnumT], word: str | None, option: str) -> EnumT | None:
-    """Return the member for a word in any case, None for none.
-
-    Raises:
-        CommandError: There is no such member.
-    """
+    """Return the member for a word in any case, None for none, or raise CommandError: there is no such member."""
     # The library passes on any word, since the service may learn new ones; here it is most likely mistyped, and an
     # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
     members = {str(each.value): each for each in values}
@@ -51,23 +48,21 @@ def one_of(values: type[EnumT], word: str | None, option: str) -> EnumT | None:
 @command(app, "list")
 def list_(
     options: ServiceOptions,
-    status_: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="PENDING, SUCCESS, FAILED, ...")
-    ] = None,
-    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="STK or B2C.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="A date, or 2026-11-30T08:00.")] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The same; the whole day of a date.")] = None,
-    channel: Annotated[str | None, typer.Option("--channel", metavar="ID", help="Through this channel.")] = None,
+    status_: Annotated[str | None, Option("--status", metavar="STATUS", help="PENDING, SUCCESS, FAILED, ...")] = None,
+    type_: Annotated[str | None, Option("--type", metavar="TYPE", help="STK or B2C.")] = None,
+    from_: Annotated[str | None, Option("--from", metavar="TIME", help="A date, or 2026-11-30T08:00.")] = None,
+    to: Annotated[str | None, Option("--to", metavar="TIME", help="The same; the whole day of a date.")] = None,
+    channel: Annotated[str | None, Option("--channel", metavar="ID", help="Through this channel.")] = None,
     amount_min: Annotated[
-        Decimal | None, typer.Option("--min", metavar="KES", parser=amount, help="This amount and more.")
+        Decimal | None, Option("--min", metavar="KES", parser=amount, help="This amount and more.")
     ] = None,
     amount_max: Annotated[
-        Decimal | None, typer.Option("--max", metavar="KES", parser=amount, help="This amount and less.")
+        Decimal | None, Option("--max", metavar="KES", parser=amount, help="This amount and less.")
     ] = None,
-    q: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Search text, as the service takes it.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Transactions in a page.")] = 20,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="The next_cursor of the previous page.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All pages, not one; 100 to a request.")] = False,
+    q: Annotated[str | None, Option("--q", metavar="TEXT", help="Search text, as the service takes it.")] = None,
+    limit: Annotated[int, Option(metavar="N", min=1, max=100, help="Transactions in a page.")] = 20,
+    cursor: Annotated[str | None, Option(metavar="CURSOR", help="The next_cursor of the previous page.")] = None,
+    everything: Annotated[bool, Option("--all", help="All pages, not one; 100 to a request.")] = False,
 ) -> None:
     """List transactions, newest first.
 
@@ -118,12 +113,10 @@ def get(options: ServiceOptions, transaction_id: TransactionId) -> None:
 @command(app)
 def find(
     options: AccountOptions,
-    reference: Annotated[str | None, typer.Option(metavar="TEXT", help="That it was sent with.")] = None,
-    phone: Annotated[str | None, typer.Option(metavar="PHONE", help="The customer's or the recipient's.")] = None,
-    receipt: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the provider; needs --journal.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only later ones. By default the last 30 days.")
-    ] = None,
+    reference: Annotated[str | None, Option(metavar="TEXT", help="That it was sent with.")] = None,
+    phone: Annotated[str | None, Option(metavar="PHONE", help="The customer's or the recipient's.")] = None,
+    receipt: Annotated[str | None, Option(metavar="TEXT", help="Of the provider; needs --journal.")] = None,
+    since: Annotated[str | None, Option(metavar="TIME", help="Only later ones. By default the last 30 days.")] = None,
 ) -> ExitCode:
     """Find transactions by reference, by phone, or by the receipt that a customer quotes.
 
@@ -178,7 +171,7 @@ def wait(
     options: ServiceOptions,
     transaction_id: TransactionId,
     until_settled: Annotated[
-        bool, typer.Option("--settled", help="For payouts: wait on from FAILED until REVERSED.")
+        bool, Option("--settled", help="For payouts: wait on from FAILED until REVERSED.")
     ] = False,
     timeout: Timeout = 300,
     every: Every = 10,
@@ -217,10 +210,11 @@ def show(
     """Show one transaction."""
     seen: Any = getattr(record, "transaction", None)
     # Of a payment, its transaction says more, unless no request was needed.
-    document: dict[str, Any] = ({} if seen is None else seen.model_dump()) | record.model_dump(exclude={"transaction"})
+    document: dict[str, Any] = {} if seen is None else seen.model_dump()
+    document |= record.model_dump(exclude={"transaction"})
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.
     results = () if record.status.is_terminal else ("result_code", "result_desc", "result_description")
-    output.record(document, "currency", *results)
+    output.record(document, "currency", "kind", "is_new", *(("fee",) if seen is not None else ()), *results)
 
 
 def _show_all(

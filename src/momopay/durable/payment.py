@@ -44,7 +44,7 @@ class Payment(MaskedModel):
     fee: Decimal | None = None
     receipt: str | None = None
     is_new: bool
-    transaction: Payout | StkTransaction | Transaction | None = Field(None, repr=False)
+    transaction: Payout | StkTransaction | Transaction | None = Field(default=None, repr=False)
 
     @property
     def type(self) -> TransactionType:
@@ -100,5 +100,4 @@ def payment_in(entry: JournalEntry) -> Payment | None:
         fee=known.fee,
         receipt=known.receipt,
         is_new=False,
-        transaction=None,
     )

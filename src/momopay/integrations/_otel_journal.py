@@ -15,7 +15,6 @@ from momopay._transport import clock
 from momopay.errors import MomoPayError
 from momopay.events import SweepEnded
 from momopay.journal import Journal
-from momopay.journal.database import bounded
 from momopay.journal.journal import parts_of
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -79,6 +78,8 @@ class JournalGauges:
 
 def _read(journal: Journal) -> _Counts | None:
     """Return what the database says; None if it fails, so that the gauges end rather than show what was."""
+    from momopay.journal.database import bounded  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
+
     try:
         with bounded(_LONGEST):
             count, oldest = parts_of(journal).reports.count_open()

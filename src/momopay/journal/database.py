@@ -36,9 +36,23 @@ LONGEST_WAIT: Final = 30.0
 _CONNECTIONS: Final = 15
 _PAUSE: Final = 0.002
 _TOO_LATE: Final = "the journal's database did not answer in time"
-# Until when a thread waits, on the monotonic clock. The thread that uses a connection does all the waiting: for a
-# connection, to connect, for locks, for each statement.
-_bounds: Final = threading.local()
+
+
+class _Bounds(threading.local):
+    """Until when a thread waits, on the monotonic clock: the times of the contexts that it is in."""
+
+    # The thread that uses a connection does all the waiting: for a connection, to connect, for locks, for each
+    # statement. After an interrupt the contexts may end in any order, so each removes its own time and restores none.
+
+    def __init__(self) -> None:
+        self.times: dict[object, float] = {}
+
+    @property
+    def until(self) -> float | None:
+        return min(self.times.values(), default=None)
+
+
+_bounds: Final = _Bounds()
 
 
 # A generator and not a class: an interrupt may come just before a context ends, and a generator that nobody holds any
@@ -46,28 +60,31 @@ _bounds: Final = threading.local()
 @contextmanager
 def bounded(seconds: float) -> Generator[None]:
     """Let everything within the context end in so many seconds, and no later than the contexts around it."""
-    outer = getattr(_bounds, "until", None)
-    until = time.monotonic() + seconds
+    times, key = _bounds.times, object()
     try:
-        _bounds.until = until if outer is None else min(until, outer)
+        times[key] = time.monotonic() + seconds
         yield
     finally:
-        _bounds.until = outer
+        times.pop(key, None)
 
 
 def is_over() -> bool:
     """Return whether this thread must wait no more."""
-    until = getattr(_bounds, "until", None)
+    until = _bounds.until
     return until is not None and time.monotonic() >= until
 
 
 def seconds_left() -> float:
     """Return for how long this thread may still wait; raise JournalError if its time is over."""
-    until = getattr(_bounds, "until", None)
+    until = _bounds.until
     left = LONGEST_WAIT if until is None else until - time.monotonic()
     if left <= 0:
         raise JournalError(_TOO_LATE)
     return left
+
+
+class _Place:
+    """The right to one connection of a pool."""
 
 
 class ConnectionStack(Pool):
@@ -76,17 +93,25 @@ class ConnectionStack(Pool):
     def __init__(self, creator: Any, **options: Any) -> None:
         super().__init__(creator, **options)
         self._idle: deque[ConnectionPoolEntry] = deque()
-        self._alive: WeakSet[ConnectionPoolEntry] = WeakSet()
+        self._alive: WeakSet[_Place] = WeakSet()
 
     def _do_get(self) -> ConnectionPoolEntry:
         while True:
             with suppress(IndexError):
                 return self._idle.pop()
-            # Two threads may pass at once: the bound is a few connections soft.
-            if len(self._alive) < _CONNECTIONS:
-                entry = self._create_connection()
-                self._alive.add(entry)
-                return entry
+            # Taken before it is counted: of threads that come at once, none passes beyond the bound.
+            place = _Place()
+            self._alive.add(place)
+            try:
+                if len(self._alive) <= _CONNECTIONS:
+                    entry = self._create_connection()
+                    info: Any = entry.record_info
+                    info["place"] = place  # for as long as the connection lives
+                    return entry
+            except BaseException:
+                self._alive.discard(place)  # the traceback would keep it
+                raise
+            self._alive.discard(place)
             seconds_left()
             time.sleep(_PAUSE)
 

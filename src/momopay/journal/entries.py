@@ -138,13 +138,13 @@ class JournalEntry(MaskedModel):
     metadata: dict[str, Any] | None = None
     wire_reference: str
     refund_of: str | None = None
-    paid_before: Decimal | None = Field(None, repr=False)
+    paid_before: Decimal | None = Field(default=None, repr=False)
     transactions: tuple[JournalTransaction, ...] = ()
-    seen_id: str | None = Field(None, repr=False)
-    clock_offset: float | None = Field(None, repr=False)
-    body_hash: str = Field("", repr=False)
-    claim: str = Field("", repr=False)
-    revision: int = Field(0, repr=False)
+    seen_id: str | None = Field(default=None, repr=False)
+    clock_offset: float | None = Field(default=None, repr=False)
+    body_hash: str = Field(default="", repr=False)
+    claim: str = Field(default="", repr=False)
+    revision: int = Field(default=0, repr=False)
 
     @property
     def transaction(self) -> JournalTransaction | None:

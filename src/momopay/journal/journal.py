@@ -69,11 +69,12 @@ class _Parts:
             raise ModuleNotFoundError(remedy, name=missing.name) from missing
         try:
             parsed = make_url(url)
+            name = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
         except (ArgumentError, ValueError):
-            parsed = None
+            parsed, name = None, ""
         if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
             raise ConfigurationError('not the URL of a database; "sqlite:///payments.db" is one')
-        self.name: str = parsed.render_as_string(hide_password=True)
+        self.name: str = name
         self.store: Store = Store(Database(parsed, create=create), account)
         self.recorder: Recorder = Recorder(self.store)
         self.reports: Reports = Reports(self.store)
@@ -310,7 +311,7 @@ class Journal:
 
     # Looking after it
 
-    def accept_restored(self, *, by: str) -> None:
+    def accept_restored(self, *, by: str) -> str:
         """Let a journal be used that went back in time: a restored copy, a cut log, a failover to an older standby.
 
         Such a journal does not know what was paid since, and each durable call refuses it. Reconcile the days between
@@ -320,12 +321,15 @@ class Journal:
         Args:
             by: Who decides.
 
+        Returns:
+            Which days to reconcile, as a sentence; "" if nothing was lost.
+
         Raises:
             RequestValidationError: No name.
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
-        self._parts.store.watermark.accept(by)
+        return self._parts.store.watermark.accept(by)
 
     def check(self) -> JournalCheck:
         """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.

@@ -88,7 +88,9 @@ class PostgresqlBackend:
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        if self._registration is None or not _works(self._registration):
+        known = self._registration  # another thread may replace it
+        if known is None or not _works(known):
+            self._registration = None
             registration = self.engine.connect()
             try:
                 # It keeps no timeout of the server, which would be that of the first call.
@@ -216,5 +218,6 @@ def _works(registration: Connection) -> bool:
 
 
 def _discard(connection: Connection) -> None:
-    connection.invalidate()  # one that went back to the pool would keep its lock
-    connection.close()
+    with suppress(SQLAlchemyError):  # another thread discarded it
+        connection.invalidate()  # one that went back to the pool would keep its lock
+        connection.close()

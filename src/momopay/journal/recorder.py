@@ -10,7 +10,7 @@ import logging
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackMismatchError
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, is_confirmed
@@ -59,9 +59,10 @@ class Recorder:
         """
         record = callback.transaction
         # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
-        # gave that entry the id of another payment, which the callback fits.
+        # gave that entry the id of another payment, which is unresolved and fits the callback.
         entry, owner = self._by_transaction(record), self._of_reference(record)
-        if entry is None or (owner is not None and differences(entry, record) and not differences(owner, record)):
+        is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
+        if entry is None or (is_owners and differences(entry, record)):
             entry = owner
         differing = [] if entry is None else differences(entry, record)
         if entry is not None and differing:

@@ -90,6 +90,7 @@ class SqliteBackend:
             self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
             if _is_mount_point(self._path):
                 raise self._second_name("a mount of this file alone: mount its folder")
+            self._check_links(self._path.stat())  # before the file is opened by this name
             connection = self.engine.connect()
         with connection:
             if self._marker.exists() and not has_tables(connection):
@@ -187,6 +188,9 @@ class SqliteBackend:
             raise self._lost("is empty")
         if self._file is not None and (found.st_dev, found.st_ino) != self._file:
             raise self._lost("was replaced by another file while this process used it")
+        self._check_links(found)
+
+    def _check_links(self, found: os.stat_result) -> None:
         if found.st_nlink > 1:
             raise self._second_name("a hard link: remove it")
 

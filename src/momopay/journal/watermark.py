@@ -93,17 +93,18 @@ class Watermark:
                 finally:
                     os.close(descriptor)
 
-    def accept(self, by: str) -> None:
+    def accept(self, by: str) -> str:
         """Let the journal be used as it is; see `Journal.accept_restored`."""
         with self._database.transaction() as connection:
             highest = max(self._kept(), self._highest)
             mark, days = _read(connection), self._days(connection)
             if mark >= highest:
-                return
+                return ""
             accepted = Mark(max(mark.restored, highest.restored) + 1, highest.sequence)
             connection.execute(_ACCEPT, {"new_restored": accepted.restored, "new_sequence": accepted.sequence})
         logger.warning("%s accepted a journal that went back in time; %s", by, days)
         self.note(accepted)
+        return days
 
     def _kept(self) -> Mark:
         """Return what any process kept beside the file."""

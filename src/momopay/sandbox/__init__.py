@@ -5,9 +5,10 @@ It imports nothing from the rest of momopay: it is a second, independent reading
 The modules, from top to bottom; imports go down only:
 
 * `_sandbox`: the class `Sandbox`, which runs the server on a thread.
-* `_app`, `_routes`, `_control_api`, `_pages`, `_fault_middleware`, `_server`: HTTP and its faults.
-* `_engine`, `_callback_sender`, `_store`: time passes, callbacks are POSTed, the state is kept.
-* `_operations`, `_payments`, `_lifecycle`, ...: the rules. They know no clock, no socket and no framework.
+* `_server`, `_app`, `_control_api`, `_fault_middleware`, `_connections`: HTTP and its faults.
+* `_engine`, `_store`: time passes, callbacks are POSTed, the state is kept.
+* `_endpoints`: the table of endpoints, from which routes, OpenAPI (`_openapi`) and faults (`_faults`) are made.
+* `_payments`, `_lifecycle`, `_listing`, ...: the rules. They know no clock, no socket and no framework.
 """
 
 # Without the extra, an import error would name uvicorn or FastAPI, and not what to install.

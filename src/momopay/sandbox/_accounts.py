@@ -112,16 +112,11 @@ def tenant_id_of(key: str) -> str:
 
 
 def mask_key(key: str) -> str:
-    """Return a key as it may be shown."""
+    """Return any key as it may be shown: of a live key, or of what is no key, nothing but its kind."""
+    if not key.startswith(KEY_PREFIX):
+        return "pk_live_…" if key.startswith("pk_live_") else "…"
     rest = key.removeprefix(KEY_PREFIX)
     return KEY_PREFIX + (rest if len(rest) <= 4 else f"…{rest[-4:]}")  # noqa: PLR2004 - last four, as on a card
-
-
-def mask_any_key(key: str) -> str:
-    """Return any key as it may be shown: of a live key, or of what is no key, nothing but its kind."""
-    if key.startswith(KEY_PREFIX):
-        return mask_key(key)
-    return "pk_live_…" if key.startswith("pk_live_") else "…"
 
 
 def key_of(authorization: str | None) -> str:

@@ -35,7 +35,7 @@ _PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script 
 
 
 class ServiceApp(FastAPI):
-    """The application. Of FastAPI it uses nothing that Starlette has not; tools that look for a FastAPI find one."""
+    """The application: a FastAPI, as tools that instrument one expect it; its routes and its document are our own."""
 
     outermost: ASGIApp
 

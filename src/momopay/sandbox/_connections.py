@@ -37,42 +37,21 @@ class RawResponse:
         return b"\r\n".join(lines) + self.body
 
 
-@dataclass(slots=True)
-class Connections:
-    """The connections that faults hold on to, so that none outlives the server."""
-
-    held: set[asyncio.Transport] = field(default_factory=set[asyncio.Transport])
-    closing: bool = False
-
-    def hold(self, transport: asyncio.Transport) -> None:
-        """Hold a connection until it ends or everything is aborted."""
-        self.held.add(transport)
-        # A request may come in after `abort_all`, while the server still shuts down.
-        if self.closing:
-            self.abort_all()
-
-    def abort_all(self) -> None:
-        """Abort every connection that hangs, drips or waits for the rest of a request, now and from now on."""
-        self.closing = True
-        for transport in self.held:
-            transport.abort()
-        self.held.clear()
-
-
 @dataclass(frozen=True, slots=True)
 class SocketConnection:
     """A connection of the sandbox's own server, as faults see it."""
 
     transport: asyncio.Transport
-    connections: Connections
+    # Those of the server that hang, drip or wait for the rest of a request; it aborts them when it ends.
+    held: set[asyncio.Transport]
 
     def hold(self) -> None:
-        """Hold the connection until it ends or everything is aborted."""
-        self.connections.hold(self.transport)
+        """Have the connection aborted when the server ends; with nothing else done to it, it hangs."""
+        self.held.add(self.transport)
 
     def release(self) -> None:
         """Hold it no longer."""
-        self.connections.held.discard(self.transport)
+        self.held.discard(self.transport)
 
     def close(self) -> None:
         """Hang up."""

@@ -1,4 +1,4 @@
-"""Every endpoint of the service, in one table: `ENDPOINTS`. A row stands on top of the function that answers the call.
+"""Every endpoint of the service, in one table: `ENDPOINTS`. Each row is above the function that answers the call.
 
 The routes, the OpenAPI document, the faults that can be planned and the lists of the page are made from it.
 """

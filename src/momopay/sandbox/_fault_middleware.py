@@ -12,7 +12,7 @@ from uuid import uuid4
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_any_key, tenant_id_of
+from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
 from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, replay
 from momopay.sandbox._engine import Engine
@@ -104,7 +104,7 @@ class FaultMiddleware:
                 if name != b"authorization"
             },
             at=self._engine.clock.now(),
-            key=mask_any_key(key) if key else "",
+            key=mask_key(key) if key else "",
             tenant_id=tenant_id_of(key) if key.startswith(KEY_PREFIX) else None,
         )
         self._engine.requests.add(request)

@@ -112,7 +112,7 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     errors = list(endpoint.errors_under(switches))
     for error_status in sorted({each for _, each in errors}):
         codes = [code for code, each in errors if each == error_status]
-        # OpenAPI describes a status once, so the codes that share one are told apart by its examples.
+        # OpenAPI describes a status once, so the codes that share one differ in its examples.
         shown = {code: {"summary": CODES[code][1], "value": _error_example(code)} for code in codes}
         response: Json = {
             "description": ", ".join(codes),

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import HostCheck, build
-from momopay.sandbox._connections import CONNECTION, Connections, InProcess, SocketConnection
+from momopay.sandbox._connections import CONNECTION, InProcess, SocketConnection
 from momopay.sandbox._engine import Clock, Engine, monotonic
 from momopay.sandbox._fault_middleware import FaultMiddleware
 from momopay.sandbox._hosts import Guard, host_names, is_loopback
@@ -55,7 +55,7 @@ class _Http(H11Protocol):
     """HTTP on one connection: it gives every request its connection, and does not wait for ever for a head."""
 
     # Of the server; uvicorn makes the protocols itself.
-    held: ClassVar[Connections]
+    held: ClassVar[set[asyncio.Transport]]
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -91,11 +91,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
         """`ready` is called once connections are accepted."""
-        # What faults hold on to: uvicorn would wait for requests that never end.
-        self.connections = Connections()
+        # The connections that faults hold on to: uvicorn would wait for requests that never end.
+        self._held = set[asyncio.Transport]()
         config = uvicorn.Config(
             app,
-            http=type("Http", (_Http,), {"held": self.connections}),
+            http=type("Http", (_Http,), {"held": self._held}),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -120,8 +120,7 @@ class Server(uvicorn.Server):
         await self.serve([self._listener])
 
     def stop(self) -> None:
-        """End all connections that hang, and have the server end. On its own event loop only."""
-        self.connections.abort_all()
+        """Have the server end. On its own event loop only."""
         self._stopping.set()
 
     async def main_loop(self) -> None:
@@ -139,7 +138,9 @@ class Server(uvicorn.Server):
             protocol.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
-                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn signals neither
+                while state.connections or state.tasks:
+                    for transport in self._held:
+                        transport.abort()
                     await asyncio.sleep(0.005)
         for task in state.tasks:
             task.cancel()

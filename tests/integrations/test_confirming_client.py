@@ -1,0 +1,168 @@
+"""`callback_endpoint(client=...)`: the client confirms each callback, and its journal is the endpoint's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from drivers import KEY
+from integrations.apps import django_asgi_app, django_wsgi_app, fastapi_app, flask_app
+from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, handle_later, unreachable
+from journal.kit import ACCEPTED, UNKNOWN, found, put
+from momopay import AsyncClient, Callback, Client, ConfigurationError, Journal
+from momopay.integrations import django, fastapi, flask
+from virtual import envelope, refusal, transaction
+
+BASE = "https://api.example/v1"
+READ = "GET /v1/transactions/the-id"
+
+
+class Shop:
+    """An app of one framework, whose client reaches a service in memory; and what happened, in order."""
+
+    def __init__(self, make: Callable[..., Any], client_kind: str, handler_kind: str, **options: Any) -> None:
+        self.happened: list[str] = []
+        self.record: dict[str, Any] | None = transaction(
+            "the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1"
+        )
+        """What the service has; None if it has no such transaction."""
+        self._runner = asyncio.Runner()  # one loop for all requests, as a server has
+        kind: Any = AsyncClient if client_kind == "async" else Client
+        self.client: Any = kind(KEY, base_url=BASE, budget=None, transport=httpx.MockTransport(self._serve), **options)
+        self._handle = self._handle_async if handler_kind == "async" else self._handle_blocking
+        self._make = make
+
+    def post(self, *bodies: bytes, query: str = "", **options: Any) -> list[int]:
+        """Call the app back with each body; return the statuses of its responses."""
+        app = self._make(self._handle, client=self.client, **options)
+        if self._make in {flask_app, django_wsgi_app}:
+            with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://testserver") as http:
+                return [http.post(f"/momo?{query}", content=body).status_code for body in bodies]
+
+        async def run() -> list[int]:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://testserver") as http:
+                return [(await http.post(f"/momo?{query}", content=body)).status_code for body in bodies]
+
+        return self._runner.run(run())
+
+    def close(self) -> None:
+        if isinstance(self.client, AsyncClient):
+            self._runner.run(self.client.aclose())
+        else:
+            self.client.close()
+        self._runner.close()
+
+    def _serve(self, request: httpx.Request) -> httpx.Response:
+        self.happened.append(f"{request.method} {request.url.path}")
+        if self.record is None:
+            return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND"))
+        return httpx.Response(200, json=envelope(self.record))
+
+    def _handle_blocking(self, callback: Callback) -> None:
+        assert callback == CALLBACK
+        self.happened.append("handled")
+
+    async def _handle_async(self, callback: Callback) -> None:
+        await asyncio.sleep(0)
+        self._handle_blocking(callback)
+
+
+SHOPS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "fastapi, async client and handler": (fastapi_app, "async", "async"),
+    "fastapi, async client, blocking handler": (fastapi_app, "async", "blocking"),
+    "fastapi, blocking client, async handler": (fastapi_app, "blocking", "async"),
+    "fastapi, blocking client and handler": (fastapi_app, "blocking", "blocking"),
+    "flask, blocking handler": (flask_app, "blocking", "blocking"),
+    "flask, async handler": (flask_app, "blocking", "async"),
+    "django-wsgi, blocking handler": (django_wsgi_app, "blocking", "blocking"),
+    "django-asgi, async client and handler": (django_asgi_app, "async", "async"),
+    "django-asgi, blocking client, async handler": (django_asgi_app, "blocking", "async"),
+}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shop.db'}"
+
+
+@pytest.fixture(params=SHOPS.values(), ids=list(SHOPS))
+def shop(request: pytest.FixtureRequest, url: str) -> Iterator[Shop]:
+    make, client_kind, handler_kind = request.param
+    shop = Shop(make, client_kind, handler_kind, journal=url)
+    yield shop
+    shop.close()
+
+
+@pytest.fixture
+def plain() -> Iterator[Shop]:
+    """A shop whose client has no journal."""
+    shop = Shop(fastapi_app, "async", "async")
+    yield shop
+    shop.close()
+
+
+def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journal_once(shop: Shop) -> None:
+    put(shop.client.journal, "SAL-1", UNKNOWN)
+    assert shop.post(BODY) == [200]
+    assert shop.happened == [READ, "handled"]
+    assert found(shop.client.journal, "SAL-1").state is ACCEPTED  # without a signer: it was confirmed
+    assert shop.post(BODY, BODY) == [200, 200]
+    assert shop.happened == [READ, "handled"]  # a duplicate costs no read
+
+
+def test_a_callback_that_the_service_contradicts_is_not_handled_and_comes_again(shop: Shop) -> None:
+    entry = put(shop.client.journal, "SAL-1", UNKNOWN)
+    right = shop.record
+    assert right is not None
+    for wrong in (None, {**right, "amount": 11}, {**right, "status": "PENDING"}):
+        shop.record = wrong
+        assert shop.post(BODY) == [503]
+    assert shop.happened == [READ] * 3
+    assert found(shop.client.journal, "SAL-1") == entry
+    shop.record = right
+    assert shop.post(BODY) == [200]
+    assert shop.happened[3:] == [READ, "handled"]
+
+
+def test_what_is_forged_or_no_callback_costs_no_read(shop: Shop) -> None:
+    assert shop.post(b"{", query=QUERY, signer=SIGNER) == [400]
+    assert shop.post(BODY, signer=SIGNER) == [403]
+    assert shop.happened == []
+    assert shop.post(BODY, query=QUERY, signer=SIGNER) == [200]
+    assert shop.happened == [READ, "handled"]
+
+
+def test_without_any_journal_each_delivery_is_confirmed_and_handled(plain: Shop) -> None:
+    assert plain.post(BODY, BODY) == [200, 200]
+    assert plain.happened == [READ, "handled"] * 2
+
+
+def test_the_journal_that_is_given_goes_before_the_clients(url: str, tmp_path: Path) -> None:
+    shop = Shop(fastapi_app, "blocking", "blocking", journal=url)
+    with Journal(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        put(other, "SAL-1", UNKNOWN)
+        assert shop.post(BODY, journal=other) == [200]
+        assert found(other, "SAL-1").state is ACCEPTED
+        assert shop.client.journal.first_seen(CALLBACK)  # nothing was marked there
+    shop.close()
+
+
+def test_a_view_that_blocks_takes_no_async_client() -> None:
+    client = AsyncClient(KEY, base_url=BASE)
+    for handler in (unreachable, handle_later):
+        with pytest.raises(ConfigurationError, match=r"needs a momopay\.Client"):
+            flask.callback_endpoint(handler, client=client)
+    with pytest.raises(ConfigurationError, match=r"needs a momopay\.Client"):
+        django.callback_endpoint(unreachable, client=client)
+    django.callback_endpoint(handle_later, client=client)
+
+
+@pytest.mark.parametrize("endpoint", [fastapi.callback_endpoint, flask.callback_endpoint, django.callback_endpoint])
+def test_what_is_no_client_is_refused(endpoint: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"must be a momopay\.Client"):
+        endpoint(unreachable, client=KEY)
