@@ -6,16 +6,13 @@ The simulation runs by default, the campaign over sockets under the marker `camp
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from campaign import run, simulation
+from campaign import simulation
 from campaign.controls import CAUGHT, CONTROLS, OF_ORDERS, OF_SOCKETS, SURELY_CAUGHT
-from campaign.plan import Plan, Result
+from campaign.plan import Plan
 from campaign.simulation import Batch
 from postgresql import required_programs
 
@@ -58,21 +55,12 @@ def test_the_simulation_catches_a_safety_that_is_off(control: str) -> None:
     assert any(verdict.found & CAUGHT for verdict in tried), control
 
 
-def over_sockets(plan: Plan, folder: Path) -> tuple[Result, str]:
-    """Run a campaign in a process of its own, which has a network of its own; return its result and its table."""
-    path = folder / f"{plan.seed}.pickle"
-    program = [sys.executable, run.__file__, *plan.arguments, "--result", str(path)]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert path.exists(), done.stderr
-    return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_payouts_over_sockets_are_paid_once(database: str, seed: int, tmp_path: Path) -> None:
     if database == "postgresql":
         required_programs()
-    result, told = over_sockets(Plan(payouts=500, seconds=70, seed=seed, database=database), tmp_path)
+    result, told = Plan("payouts", 500, seconds=60, seed=seed, database=database).run(tmp_path)
     print(told)  # noqa: T201  the seed, for whoever wants it again
     assert result.verdict.holds, told
     assert result.verdict.paid_once == 500
@@ -84,5 +72,5 @@ def test_payouts_over_sockets_are_paid_once(database: str, seed: int, tmp_path: 
 @pytest.mark.parametrize("control", SURELY_CAUGHT)
 def test_the_campaign_catches_a_safety_that_is_off(control: str, seed: int, tmp_path: Path) -> None:
     # The journal is emptied after the storm, which need not be long.
-    result, told = over_sockets(Plan(payouts=40, seconds=8, seed=seed, control=control), tmp_path)
+    result, told = Plan("payouts", 40, seconds=8, seed=seed, control=control).run(tmp_path)
     assert result.verdict.found & CAUGHT, told

@@ -29,12 +29,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import collector, controls
 from campaign.clocks import A_DAY, SKEWS, Clock, end_lease, hasten, unwind, wind
-from campaign.collect_judge import Finding, Verdict, Word, by_order, judge_journal, judge_prompts, judge_words, table
-from campaign.collect_plan import Plan, Result, read_word
+from campaign.collect_judge import (
+    Finding,
+    Verdict,
+    Word,
+    by_order,
+    judge_journal,
+    judge_prompts,
+    judge_words,
+    read_word,
+)
 from campaign.doubts import Doubts
 from campaign.freezer import Freezer
 from campaign.herd import Child, Herd, dead_port, free_port
 from campaign.network import enter_namespace
+from campaign.plan import Plan, Result
 from campaign.settings import LANES, TIMEOUT, Settings
 from campaign.storm import KEY, LIST_CATCHES_UP, SPEED, service_in_storm
 from campaign.till import Customers, PromptStorm, Till
@@ -71,7 +80,7 @@ class Shop:
         self.rng = random.Random(f"shop {plan.seed}")
         self.clock = Clock(settings.epoch, settings.speed)
         self.journal = Journal(settings.database)
-        self.orders = collector.collections_of(plan.seed, plan.orders)
+        self.orders = collector.collections_of(plan.seed, plan.size)
         late_pin = OFTEN_LATE if plan.control == "end_not_read_again" else LATE_PIN
         self.customers = Customers(till, plan.seed, late_pin=late_pin)
         self.client = Client(KEY, base_url=till.base_url, budget=None)
@@ -80,7 +89,7 @@ class Shop:
         self._doubts = Doubts()
         Path(settings.log).touch()
 
-    def run(self) -> Result:
+    def run(self) -> Result[Verdict]:
         """Collect under fire, sweep, judge; then in peace until every order is paid, sweep, and judge again."""
         wound, hastened = wind(self.clock), hasten()
         verdict = Verdict()
@@ -102,13 +111,10 @@ class Shop:
             self.client.close()
             self.journal.close()
         details = {
-            "seed": self.plan.seed,
-            "network": "loses packets" if self.plan.network else "does not fail",
             "seconds": round(time.monotonic() - self.begun),
             "in doubt after the storm and a sweep": in_doubt,
         }
-        told = table(verdict, details, counts)
-        return Result(verdict, counts, f"python tests/campaign/collect.py {' '.join(self.plan.arguments)}\n{told}")
+        return Result(verdict, Counter(details), counts)
 
     def _storm(self) -> dict[str, Counter[str]]:
         kinds = ("blocking", "async")
@@ -244,7 +250,7 @@ class Shop:
         judge_journal(verdict, self.orders, entries, prompts, closed=closed)
 
 
-def campaign(plan: Plan) -> Result:
+def campaign(plan: Plan) -> Result[Verdict]:
     """Run a campaign."""
     logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
     storm = PromptStorm(plan.seed, fierce=plan.control is not None)
@@ -258,13 +264,13 @@ def campaign(plan: Plan) -> Result:
             name="parent",
             client_kind="both",
             seed=plan.seed,
-            orders=plan.orders,
+            orders=plan.size,
             database=f"sqlite:///{folder}/orders.db" if server is None else server.new_database(),
             base_url=till.base_url,
             key=KEY,
             hook_port=free_port(),
             dead_port=dead.getsockname()[1],
-            pace=STORM * plan.seconds * LANES / plan.orders / (2 * collector.ROUNDS),
+            pace=STORM * plan.seconds * LANES / plan.size / (2 * collector.ROUNDS),
             epoch=till.epoch,
             speed=SPEED,
             skew=0.0,
@@ -280,7 +286,7 @@ def campaign(plan: Plan) -> Result:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign; 0 if it holds, 1 if it does not."""
     parser = argparse.ArgumentParser(description="Fault campaigns of collections over real sockets.")
-    parser.add_argument("--orders", type=int, default=300)
+    parser.add_argument("--orders", dest="size", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
@@ -291,10 +297,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options["seed"] is None:
         options["seed"] = int.from_bytes(os.urandom(3))
     threading.excepthook = lambda failure: os._exit(3)
-    result = campaign(Plan(**options, network=enter_namespace() is None))
-    sys.stdout.write(result.report + "\n")
+    obstacle = enter_namespace()
+    plan = Plan("orders", **options, network=obstacle is None)
+    result = campaign(plan)
+    report = result.report(plan, "loses packets" if obstacle is None else f"does not fail: {obstacle}")
+    sys.stdout.write(report + "\n")
     if path is not None:
-        path.write_bytes(pickle.dumps(result))
+        path.write_bytes(pickle.dumps((result, report)))
     return 1 if result.verdict.found else 0
 
 

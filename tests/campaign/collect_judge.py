@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from math import inf
+from typing import Any
 
 from campaign.orders import Order
 from campaign.till import Prompt
 from momopay import JournalEntry, JournalState, TransactionStatus
-
-SHOWN = 5
-"""How many cases of a finding are told in full."""
 
 
 class Finding(StrEnum):
@@ -68,6 +66,21 @@ class Verdict:
     findings: dict[Finding, list[str]] = field(default_factory=lambda: defaultdict[Finding, list[str]](list))
 
     @property
+    def rows(self) -> dict[str, object]:
+        """What there was, in words."""
+        return {
+            "orders": self.orders,
+            "prompts at the service": self.prompts,
+            "orders paid exactly once": self.paid_once,
+            "orders paid twice, by a late PIN, and known to be": self.paid_twice,
+        }
+
+    @property
+    def cases(self) -> dict[StrEnum, list[str]]:
+        """Every finding with its cases."""
+        return {finding: self.findings[finding] for finding in Finding}
+
+    @property
     def found(self) -> set[Finding]:
         """What was found that must never be."""
         return {finding for finding, cases in self.findings.items() if cases}
@@ -76,6 +89,11 @@ class Verdict:
         """Note a case, once."""
         if case not in self.findings[finding]:
             self.findings[finding].append(case)
+
+
+def read_word(fields: dict[str, Any]) -> Word:
+    """Read a word back from its line."""
+    return Word(**{**fields, "said": Said(fields["said"])})
 
 
 def by_order(prompts: Iterable[Prompt], entries: Mapping[str, JournalEntry | None]) -> dict[str, list[Prompt]]:
@@ -167,24 +185,3 @@ def judge_journal(
             verdict.add(Finding.FORGOTTEN, f"{name} is not paid twice: {made}")
         if closed and not paid:
             verdict.add(Finding.UNFINISHED, name)
-
-
-def table(verdict: Verdict, details: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
-    """Write the result out."""
-    rows: list[tuple[str, object]] = [
-        *details.items(),
-        ("orders", verdict.orders),
-        ("prompts at the service", verdict.prompts),
-        ("orders paid exactly once", verdict.paid_once),
-        ("orders paid twice, by a late PIN, and known to be", verdict.paid_twice),
-        *((finding.value, len(verdict.findings[finding])) for finding in Finding),
-    ]
-    for title, counted in counts.items():
-        rows.append((title, sum(counted.values())))
-        rows += [(f"- {name}", number) for name, number in sorted(counted.items())]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"| {'what':{width}} | {'seen':>12} |", f"|{'-' * (width + 2)}|{'-' * 13}:|"]
-    lines += [f"| {name:{width}} | {value!s:>12} |" for name, value in rows]
-    for finding, cases in verdict.findings.items():
-        lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
-    return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,9 +12,6 @@ from types import MappingProxyType
 
 from campaign.orders import Order
 from momopay import JournalEntry, JournalState
-
-SHOWN = 5
-"""How many cases of a finding are told in full."""
 
 
 class Finding(StrEnum):
@@ -80,6 +77,20 @@ class Verdict:
     paid_once: int
     left_unknown: int
     findings: dict[Finding, list[str]] = field(default_factory=lambda: defaultdict[Finding, list[str]](list))
+
+    @property
+    def rows(self) -> dict[str, object]:
+        """What there was, in words."""
+        return {
+            "orders": self.orders,
+            "payments at the service": self.payments,
+            "orders paid exactly once": self.paid_once,
+        }
+
+    @property
+    def cases(self) -> dict[StrEnum, list[str]]:
+        """Every finding with its cases."""
+        return {finding: self.findings[finding] for finding in Finding}
 
     @property
     def found(self) -> set[Finding]:
@@ -184,25 +195,3 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: f
         told = (word.transaction_id, word.amount)
         if told not in {(payment.transaction_id, payment.amount) for payment in payments}:
             verdict.findings[Finding.WRONG_WORD].append(f"{case}: transaction {word.transaction_id}")
-
-
-def table(verdict: Verdict, details: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
-    """Write the result out."""
-    rows: list[tuple[str, object]] = [
-        *details.items(),
-        ("orders", verdict.orders),
-        ("payments at the service", verdict.payments),
-        ("orders paid exactly once", verdict.paid_once),
-        *((finding.value, len(verdict.findings[finding])) for finding in Finding),
-    ]
-    for title, counted in counts.items():
-        rows.append((title, sum(counted.values())))
-        rows += [(f"- {name}", number) for name, number in sorted(counted.items())]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"| {'what':{width}} | {'seen':>12} |", f"|{'-' * (width + 2)}|{'-' * 13}:|"]
-    lines += [f"| {name:{width}} | {value!s:>12} |" for name, value in rows]
-    for finding, cases in verdict.findings.items():
-        lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
-        if len(cases) > SHOWN:
-            lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
-    return "\n".join(lines)

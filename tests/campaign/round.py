@@ -58,7 +58,7 @@ class Round:
         self.rng = random.Random(f"round {plan.seed}")
         self.clock = Clock(settings.epoch, settings.speed)
         self.journal = Journal(settings.database)
-        self.orders = make_orders(plan.seed, plan.payouts)
+        self.orders = make_orders(plan.seed, plan.size)
         self.words: list[Word] = []
         self.hasty = self._client(timeout=TIMEOUT, deadline=DEADLINE)
         self.patient = self._client()
@@ -75,7 +75,7 @@ class Round:
         if self.journal.get(self.orders[0].reference) is not None:
             raise SystemExit("the database has a journal with this seed's orders already: take a new one")
 
-    def run(self) -> Result:
+    def run(self) -> Result[Verdict]:
         """Pay under fire, then in peace; judge after each part."""
         with self._closing(), self._own_time():
             forger = Forger(self.settings, lambda: self._in_doubt or self.orders, self.service.payments)
@@ -259,7 +259,7 @@ class Round:
     def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in Path(self.settings.log).read_text().splitlines()]
 
-    def _result(self, verdict: Verdict, verdicts: list[Verdict], forger: Forger) -> Result:
+    def _result(self, verdict: Verdict, verdicts: list[Verdict], forger: Forger) -> Result[Verdict]:
         lines = self._lines()
         said = Counter(word.said.value for word in self.words)
         said.update(str(line["word"]["said"]) for line in lines if "word" in line)

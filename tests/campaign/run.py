@@ -44,20 +44,27 @@ MORE, MUCH_MORE = 5, 30
 """How much more likely these are in a control, and in one of freezing."""
 
 
-def campaign(plan: Plan) -> Result:
+def campaign(plan: Plan) -> Result[Verdict]:
     """Run a campaign, in as many rounds as it takes."""
     logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
     total = Result(Verdict(0, 0, 0, 0), Counter(), {})
-    rounds = ceil(plan.payouts / ROUND)
+    rounds = ceil(plan.size / ROUND)
     with _server(plan) as server:
         for number in range(rounds):
-            size = plan.payouts // rounds + (number < plan.payouts % rounds)
-            begun = replace(plan, payouts=size, seconds=plan.seconds / rounds, seed=plan.seed * 1000 + number)
-            total.add(_round(begun, server))
+            size = plan.size // rounds + (number < plan.size % rounds)
+            begun = replace(plan, size=size, seconds=plan.seconds / rounds, seed=plan.seed * 1000 + number)
+            _add(total, _round(begun, server))
             if rounds > 1:
                 held = "holds" if total.verdict.holds else f"has found {', '.join(total.verdict.found)}"
                 sys.stderr.write(f"round {number + 1} of {rounds}: the campaign {held}\n")
     return total
+
+
+def _add(total: Result[Verdict], other: Result[Verdict]) -> None:
+    total.verdict.add(other.verdict)
+    total.details.update(other.details)
+    for name, counts in other.counts.items():
+        total.counts.setdefault(name, Counter()).update(counts)
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def _server(plan: Plan) -> Generator[PostgresqlServer | None]:
             yield server
 
 
-def _round(plan: Plan, server: PostgresqlServer | None) -> Result:
+def _round(plan: Plan, server: PostgresqlServer | None) -> Result[Verdict]:
     storm = Storm(plan.seed, fierce=plan.control is not None)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-"))
@@ -81,13 +88,13 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result:
             name="parent",
             client_kind=plan.client_kind,
             seed=plan.seed,
-            orders=plan.payouts,
+            orders=plan.size,
             database=f"sqlite:///{folder}/payouts.db" if server is None else server.new_database(),
             base_url=service.base_url,
             key=KEY,
             hook_port=free_port(),
             dead_port=dead.getsockname()[1],
-            pace=min(PACE, 0.4 * STORM * plan.seconds * LANES / plan.payouts),
+            pace=min(PACE, 0.4 * STORM * plan.seconds * LANES / plan.size),
             epoch=service.epoch,
             speed=SPEED,
             skew=0.0,
@@ -109,7 +116,7 @@ def _break(failure: threading.ExceptHookArgs) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign; 0 if it holds, 1 if it does not."""
     parser = argparse.ArgumentParser(description="Fault campaigns over real sockets.")
-    parser.add_argument("--payouts", type=int, default=500)
+    parser.add_argument("--payouts", dest="size", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
@@ -124,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options["seed"] = int.from_bytes(os.urandom(3))
     threading.excepthook = _break
     obstacle = enter_namespace()
-    plan = Plan(**options, network=obstacle is None)
+    plan = Plan("payouts", **options, network=obstacle is None)
     result = campaign(plan)
     report = result.report(plan, "loses packets" if obstacle is None else f"does not fail: {obstacle}")
     sys.stdout.write(report + "\n")

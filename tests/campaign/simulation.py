@@ -22,7 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls
-from campaign.judge import Verdict, table
+from campaign.judge import Verdict
+from campaign.plan import table
 from campaign.port import Weather
 from campaign.world import Outcome, World
 

@@ -10,16 +10,18 @@ import pytest
 from campaign.doubts import Doubts
 from momopay import EntryKind, JournalEntry, JournalState
 
-ENTRY = JournalEntry(
-    kind=EntryKind.PAYOUT,
-    reference="SAL-7",
-    wire_reference="SAL-7",
-    amount=Decimal(10),
-    phone="254712345678",
-    state=JournalState.UNKNOWN,
-    attempts=1,
-    sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+ENTRY = JournalEntry.model_validate(
+    {
+        "kind": EntryKind.PAYOUT,
+        "reference": "SAL-7",
+        "wire_reference": "SAL-7",
+        "amount": Decimal(10),
+        "phone": "254712345678",
+        "state": JournalState.UNKNOWN,
+        "attempts": 1,
+        "sent_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
 )
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.campaign
 
 @pytest.mark.parametrize("limiting", ["fixed", "sliding"])
 def test_the_processes_of_a_machine_meet_no_limit(limiting: Literal["fixed", "sliding"]) -> None:
-    result = run(40.0, limiting)
+    result = run(30.0, limiting)
     assert result.keeps_the_promise, result
     assert result.payments > 20
     assert result.commands > 5

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.collect_rules import CollectRules, CollectWorld
 from model.orders import ORDER, Call, Order, Prompt, Statements
 from model.payouts import EXACT, HIDDEN, NEAR
+from model.rules import OrderRules, OrderWorld
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, SENDING, UNKNOWN
 from momopay.journal.rules import Cause, Proof, Stage, Step, may_follow, next_step, proof
 
@@ -16,7 +16,7 @@ Steps = Iterator[tuple[str, Order]]
 class Collector:
     """All calls for one order, in one world, under one set of rules."""
 
-    def __init__(self, rules: CollectRules, world: CollectWorld) -> None:
+    def __init__(self, rules: OrderRules, world: OrderWorld) -> None:
         self._rules = rules
         self._world = world
         self.statements = Statements(rules)

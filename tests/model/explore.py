@@ -14,9 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model.collect_rules import CollectRules
 from model.machine import Result, explore
-from model.rules import Rules, World
+from model.rules import OrderRules, PayoutRules, World
 from model.scenarios import DEEPER, SCENARIOS, Collections, Payouts, deeper
 
 
@@ -25,14 +24,14 @@ def explored(scenario: Payouts | Collections, without: str | None = None) -> Res
     if isinstance(scenario, Collections):
         if without is None:
             return explore(scenario.model())
-        known = without in CollectRules.__dataclass_fields__
-        return explore(scenario.model(replace(CollectRules(), **{without: False}))) if known else None
+        known = without in OrderRules.__dataclass_fields__
+        return explore(scenario.model(replace(OrderRules(), **{without: False}))) if known else None
     if without is not None and without in World.__dataclass_fields__:
         return explore(scenario.without(without).model())
     if without is None:
         return explore(scenario.model())
-    known = without in Rules.__dataclass_fields__
-    return explore(scenario.model(replace(Rules(), **{without: False}))) if known else None
+    known = without in PayoutRules.__dataclass_fields__
+    return explore(scenario.model(replace(PayoutRules(), **{without: False}))) if known else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,9 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of: {', '.join(SCENARIOS)}")
     parser.add_argument("--deeper", action="store_true", help="more calls and releases; takes minutes")
-    parser.add_argument(
-        "--without", metavar="RULE", help="a rule or an assumption of tests/model/rules.py or collect_rules.py"
-    )
+    parser.add_argument("--without", metavar="RULE", help="a rule or an assumption of tests/model/rules.py")
     options = parser.parse_args(arguments)
     names: list[str] = options.scenarios or [name for name in SCENARIOS if name in DEEPER or not options.deeper]
     if unknown := set(names) - SCENARIOS.keys():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from model.collect_rules import CollectRules, CollectWorld
 from model.payouts import EXACT, HIDDEN
+from model.rules import OrderRules, OrderWorld
 from model.sender import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, Stage, may_follow
@@ -79,7 +79,7 @@ class Order(NamedTuple):
 class Statements:
     """What the journal does to a row, under one set of rules."""
 
-    def __init__(self, rules: CollectRules) -> None:
+    def __init__(self, rules: OrderRules) -> None:
         self._rules = rules
         # What a broken rule lets a call send besides what the code's own table allows.
         broken = ((SENDING, rules.sending_blocks), (UNKNOWN, rules.absence_is_no_proof))
@@ -138,12 +138,12 @@ class Statements:
         return order
 
 
-def violation_in(order: Order, world: CollectWorld, statements: Statements) -> str | None:
+def violation_in(order: Order, world: OrderWorld, statements: Statements) -> str | None:
     """Return which property does not hold, None if all do."""
     return order.broken or _of_the_customer(order, world) or _of_the_journal(order, world, statements)
 
 
-def _of_the_customer(order: Order, world: CollectWorld) -> str | None:
+def _of_the_customer(order: Order, world: OrderWorld) -> str | None:
     stages = [prompt.stage for prompt in order.prompts]
     if stages.count(Stage.OPEN) > 1 and not world.abandons:
         return "The customer has TWO OPEN PROMPTS"
@@ -152,7 +152,7 @@ def _of_the_customer(order: Order, world: CollectWorld) -> str | None:
     return None
 
 
-def _of_the_journal(order: Order, world: CollectWorld, statements: Statements) -> str | None:
+def _of_the_journal(order: Order, world: OrderWorld, statements: Statements) -> str | None:
     row = order.row
     if row is None:
         return "PROMPTED, and the journal says nothing" if order.prompts else None
@@ -171,7 +171,7 @@ def _of_the_journal(order: Order, world: CollectWorld, statements: Statements) -
     return None
 
 
-def _is_at_rest(order: Order, world: CollectWorld) -> bool:
+def _is_at_rest(order: Order, world: OrderWorld) -> bool:
     """Return whether nothing but a sweep is left to happen."""
     if order.wrong or any(call.at != "end" or call.delayed or call.in_flight for call in order.calls):
         return False

@@ -1,7 +1,7 @@
 """The rules that the model can turn off, and what it assumes of the world around them.
 
-Each rule is one thing that the code does. `tests/model/test_payouts.py` turns off each one, and expects a
-counterexample. The same holds for each assumption: without it, the guarantee does not hold.
+Each rule is one thing that the code does. The tests turn off each one, and expect a counterexample. The same holds for
+each assumption about payouts: without it, the guarantee does not hold.
 """
 
 from __future__ import annotations
@@ -11,34 +11,40 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """What ``pay_once``, the journal and ``release`` do. A rule that is False is broken."""
+    """What the durable calls and the journal do for both kinds. A rule that is False is broken."""
 
     commit_before_send: bool = True
     """A payment is sent only after its row was committed as SENDING."""
     begin_is_conditional: bool = True
     """The database decides whether a row may become SENDING, whatever the call read before."""
     begin_needs_the_row_it_read: bool = True
-    """The row becomes SENDING only if it still has the claim that the call read."""
+    """The row becomes SENDING only if neither it nor a transaction of it changed since the call read it."""
     sending_blocks: bool = True
     """A row in SENDING is never sent by a second call."""
-    accepted_blocks: bool = True
-    """A row in ACCEPTED is never sent."""
     absence_is_no_proof: bool = True
     """A row in UNKNOWN is not sent because a search did not find it."""
     search_before_resend: bool = True
-    """One search goes before a second send."""
+    """One search goes before a second send, if an attempt was refused, not sent or released."""
     near_match_blocks: bool = True
     """A second send does not happen if the list shows the reference with another amount, phone, type or time."""
-    undo_needs_the_claim: bool = True
-    """A call that gave up its begin statement undoes only its own."""
     outcome_needs_the_claim: bool = True
     """A call records how it ended only in a row that still has its claim."""
     outcome_needs_an_open_row: bool = True
-    """A call records a failure only in a row in SENDING or UNKNOWN."""
-    acceptance_overrides: bool = True
-    """A true acceptance is recorded whatever the row says, even after a release."""
+    """A call records a failure only in a row in SENDING."""
     timeout_is_unclear: bool = True
     """A request without an answer is recorded as UNKNOWN."""
+
+
+@dataclass(frozen=True)
+class PayoutRules(Rules):
+    """What ``pay_once``, the journal and ``release`` do besides."""
+
+    accepted_blocks: bool = True
+    """A row in ACCEPTED is never sent."""
+    undo_needs_the_claim: bool = True
+    """A call that gave up its begin statement undoes only its own."""
+    acceptance_overrides: bool = True
+    """A true acceptance is recorded whatever the row says, even after a release."""
     unknown_code_is_unclear: bool = True
     """A refusal with a code that is not in the service's table is recorded as UNKNOWN."""
     acceptance_compared: bool = True
@@ -72,6 +78,26 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class OrderRules(Rules):
+    """What ``collect_once``, the journal and the sweep do besides."""
+
+    open_prompt_blocks: bool = True
+    """An open prompt is returned, and no second one is sent before `abandon_after` has passed."""
+    paid_blocks: bool = True
+    """A paid order is returned for ever."""
+    known_prompt_keeps_a_later_attempt: bool = True
+    """What is heard of a known prompt changes nothing of a later attempt that is under way."""
+    status_moves_forward: bool = True
+    """What the journal knows of a prompt is never replaced by an older read."""
+    sweep_searches: bool = True
+    """A sweep searches for the prompt of a row in UNKNOWN."""
+    sweep_reads_open_prompts: bool = True
+    """A sweep reads every prompt that is open, also of an order that has another one."""
+    sweep_reads_an_end_again: bool = True
+    """A sweep reads a prompt that ended without success once more, ten minutes later."""
+
+
+@dataclass(frozen=True)
 class World:
     """What the service, the list, clocks and people may do. True is the better world, in which the guarantee holds."""
 
@@ -87,3 +113,15 @@ class World:
     """A person's clock is not ahead of the sender's by more than the lease and a minute."""
     answers_name_their_payment: bool = True
     """An acceptance without a reference does not name somebody else's transaction."""
+
+
+@dataclass(frozen=True)
+class OrderWorld:
+    """What customers and people may do besides, in the model of orders."""
+
+    late_pin: bool = False
+    """A prompt that ended without success may still be paid, for ten minutes."""
+    abandons: bool = False
+    """The caller gave `abandon_after`, and it may have passed for any open prompt."""
+    careless: bool = False
+    """A release or a refusal may be wrong where the list shows the prompt, perhaps with another amount."""

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from model import orders
 from model.collect import Collector
-from model.collect_rules import CollectRules, CollectWorld
 from model.machine import Model
 from model.orders import Order
 from model.payouts import FOREIGN, Release, State
-from model.rules import Rules, World
+from model.rules import OrderRules, OrderWorld, PayoutRules, World
 from model.surroundings import Surroundings, violation_in
 
 
@@ -27,10 +26,10 @@ class Payouts:
     releases: int = 2
     violation: Callable[[State], str | None] = violation_in
 
-    def model(self, rules: Rules | None = None) -> Model[State]:
+    def model(self, rules: PayoutRules | None = None) -> Model[State]:
         """Return its state machine."""
         start = State(None, (), self.calls, (), Release(), self.releases)
-        return Model(start, Surroundings(rules or Rules(), self.world).steps, self.violation)
+        return Model(start, Surroundings(rules or PayoutRules(), self.world).steps, self.violation)
 
     def without(self, assumption: str) -> Payouts:
         """Return the same in a worse world."""
@@ -42,12 +41,12 @@ class Collections:
     """A world for ``collect_once``: how many calls it has."""
 
     meaning: str
-    world: CollectWorld
+    world: OrderWorld
     calls: int = 2
 
-    def model(self, rules: CollectRules | None = None) -> Model[Order]:
+    def model(self, rules: OrderRules | None = None) -> Model[Order]:
         """Return its state machine."""
-        collector = Collector(rules or CollectRules(), self.world)
+        collector = Collector(rules or OrderRules(), self.world)
         violation = partial(orders.violation_in, world=self.world, statements=collector.statements)
         return Model(Order(None, (), self.calls, ()), collector.steps, violation)
 
@@ -74,10 +73,10 @@ PAYOUTS: Final = {
     "clocks": Payouts("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
 }
 COLLECTIONS: Final = {
-    "collections": Collections("a prompt that ended stays ended", CollectWorld()),
-    "late PIN": Collections("a prompt that ended may still be paid", CollectWorld(late_pin=True)),
-    "abandoning": Collections("an open prompt may be abandoned", CollectWorld(late_pin=True, abandons=True)),
-    "careless": Collections("wrong releases and refusals of what the list shows", CollectWorld(careless=True)),
+    "collections": Collections("a prompt that ended stays ended", OrderWorld()),
+    "late PIN": Collections("a prompt that ended may still be paid", OrderWorld(late_pin=True)),
+    "abandoning": Collections("an open prompt may be abandoned", OrderWorld(late_pin=True, abandons=True)),
+    "careless": Collections("wrong releases and refusals of what the list shows", OrderWorld(careless=True)),
 }
 SCENARIOS: Final[dict[str, Payouts | Collections]] = {**PAYOUTS, **COLLECTIONS}
 

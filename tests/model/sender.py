@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.payouts import EXACT, FOREIGN, FRESH, HELD, LATE, NEAR, NONE, OLDER, PAYOUT, Call, Row, State
-from model.rules import Rules, World
+from model.rules import PayoutRules, World
 from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause, Proof, Stage, Step, may_follow, next_step, proof
 
@@ -23,7 +23,7 @@ Steps = Iterator[tuple[str, State]]
 class Sender:
     """All calls of one world, under one set of rules."""
 
-    def __init__(self, rules: Rules, world: World) -> None:
+    def __init__(self, rules: PayoutRules, world: World) -> None:
         self._rules = rules
         self._world = world
         # What a broken rule lets a call send besides what the code's own table allows.

@@ -19,7 +19,7 @@ from model.payouts import (
     Row,
     State,
 )
-from model.rules import Rules, World
+from model.rules import PayoutRules, World
 from model.sender import ACCEPTED, NOT_SENT, REFUSED, UNKNOWN, Sender, Steps, accepted, put
 from momopay.journal.rules import Cause, may_follow
 
@@ -27,7 +27,7 @@ from momopay.journal.rules import Cause, may_follow
 class Surroundings:
     """One world, under one set of rules."""
 
-    def __init__(self, rules: Rules, world: World) -> None:
+    def __init__(self, rules: PayoutRules, world: World) -> None:
         self._rules = rules
         self._world = world
         self._sender = Sender(rules, world)

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from model.collect_rules import CollectRules
 from model.machine import explore
 from model.orders import ORDER, Order
+from model.rules import OrderRules
 from model.scenarios import COLLECTIONS
 from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause, Stage, Step, next_step, transitions
@@ -35,10 +35,10 @@ def test_every_property_holds_in_every_state(name: str) -> None:
     assert result.states > 2_000
 
 
-@pytest.mark.parametrize("rule", [field.name for field in fields(CollectRules)])
+@pytest.mark.parametrize("rule", [field.name for field in fields(OrderRules)])
 def test_a_rule_that_is_off_breaks_a_property(rule: str) -> None:
     scenario = WHERE.get(rule, COLLECTIONS["collections"])
-    result = explore(scenario.model(replace(CollectRules(), **{rule: False})))
+    result = explore(scenario.model(replace(OrderRules(), **{rule: False})))
     print(result)  # noqa: T201  the counterexample
     assert result.broken is not None, f"{rule} is superfluous, or the model is too weak to need it"
 

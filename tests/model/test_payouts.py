@@ -7,7 +7,7 @@ import pytest
 from model.explore import explored
 from model.machine import explore
 from model.payouts import PAYOUT, State
-from model.rules import Rules, World
+from model.rules import PayoutRules, World
 from model.scenarios import DEEPER, PAYOUTS, deeper
 from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause, Stage, Step, next_step, transitions
@@ -29,10 +29,10 @@ def test_every_property_holds_in_every_state(name: str) -> None:
     assert result.states > 1_000
 
 
-@pytest.mark.parametrize("rule", [field.name for field in fields(Rules)])
+@pytest.mark.parametrize("rule", [field.name for field in fields(PayoutRules)])
 def test_a_rule_that_is_off_breaks_a_property(rule: str) -> None:
     scenario = WHERE.get(rule, PAYOUTS["payouts"])
-    result = explore(scenario.model(replace(Rules(), **{rule: False})))
+    result = explore(scenario.model(replace(PayoutRules(), **{rule: False})))
     print(result)  # noqa: T201  the counterexample
     assert result.broken is not None, f"{rule} is superfluous, or the model is too weak to need it"
 
@@ -79,7 +79,7 @@ def test_the_model_takes_every_transition_of_the_code() -> None:
 
 
 def test_the_code_knows_no_step_or_cause_that_the_model_does_not() -> None:
-    known = {next_step(PAYOUT, state, [], 1) for state in (None, *JournalState)}
-    assert known | {next_step(PAYOUT, JournalState.ACCEPTED, [Stage.OPEN], 1)} == set(Step)
-    causes = {"BEGIN", "OUTCOME", "ACCEPTANCE", "CONTRADICTION", "SIGHTING", "RELEASE"}
-    assert {cause.name for cause in Cause} == causes
+    steps = {next_step(PAYOUT, state, [], 1) for state in (None, *JournalState)}
+    assert steps | {next_step(PAYOUT, JournalState.ACCEPTED, [Stage.OPEN], 1)} == set(Step)
+    known = {"BEGIN", "OUTCOME", "ACCEPTANCE", "CONTRADICTION", "SIGHTING", "RELEASE"}
+    assert {cause.name for cause in Cause} == known
