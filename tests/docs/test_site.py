@@ -89,7 +89,16 @@ def test_every_operation_is_in_the_reference_and_in_its_table(site: Path) -> Non
 def test_the_reference_shows_public_base_classes_only(site: Path) -> None:
     shown = "".join(page.read_text() for page in (site / "reference").rglob("*.html"))
     bases = {unescape(TAG.sub("", name)) for line in BASES.findall(shown) for name in TAG.sub("", line).split(",")}
-    known = {*momopay.__all__, *momopay.events.__all__, *vars(builtins), "Enum", "StrEnum", "Protocol", "BaseModel", "NamedTuple"}
+    known = {
+        *momopay.__all__,
+        *momopay.events.__all__,
+        *vars(builtins),
+        "Enum",
+        "StrEnum",
+        "Protocol",
+        "BaseModel",
+        "NamedTuple",
+    }
     assert {name.strip() for name in bases} - known == set()
 
 
