@@ -26,7 +26,8 @@ MONEY = {
 }
 OF_SDK = [name for name in vars(Raised) if name.endswith("Error") and name != "ServerError"]
 VARYING = re.compile(
-    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d|\d+\.\d+ s|/\S+/|(?<=Errno )\d+|(?<=127\.0\.0\.1:)\d+"
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d|\d+\.\d+ s|/\S+/"
+    r"|(?<=Errno )\d+|(?<=127\.0\.0\.1:)\d+"
 )
 
 
