@@ -93,7 +93,7 @@ class Verdict:
 
 def read_word(fields: dict[str, Any]) -> Word:
     """Read a word back from its line."""
-    return Word(**{**fields, "said": Said(fields["said"])})
+    return Word(said=Said(fields["said"]), **{name: value for name, value in fields.items() if name != "said"})
 
 
 def by_order(prompts: Iterable[Prompt], entries: Mapping[str, JournalEntry | None]) -> dict[str, list[Prompt]]:

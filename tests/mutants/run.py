@@ -51,7 +51,7 @@ class Mutant:
 def listed() -> list[Mutant]:
     """Return the catalogue."""
     entries = tomllib.loads(CATALOGUE.read_text())["mutant"]
-    return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+    return [Mutant(tests=tuple(entry.pop("tests")), **entry) for entry in entries]
 
 
 def run_tests(tests: Iterable[str], copy: Path) -> int:
