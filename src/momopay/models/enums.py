@@ -57,8 +57,9 @@ class TransactionStatus(OpenEnum):
         return self.is_terminal and self is not TransactionStatus.SUCCESS
 
 
-# EXPIRED is not among the terminal states that the service lists, but nothing is stated to follow it.
-_TERMINAL = frozenset({"SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"})
+# Every known status but two. EXPIRED is not among the terminal states that the service lists, but nothing is stated to
+# follow it.
+_TERMINAL = frozenset(TransactionStatus) - {TransactionStatus.PENDING, TransactionStatus.PROCESSING}
 
 # Which of the three a read or a callback says is not specified. REVERSED is another end.
 FAILURES: Final[frozenset[TransactionStatus]] = frozenset(
