@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 LONGEST = 30.0
 """Seconds; so long that only a defect reaches it, however busy the machine is."""
@@ -15,3 +17,14 @@ def until(holds: Callable[[], object], what: str = "it", longest: float = LONGES
     while not holds():
         assert time.monotonic() < give_up, f"not within {longest} s: {what}"
         time.sleep(0.01)
+
+
+@contextmanager
+def untraced() -> Generator[None]:
+    """Measure no coverage of this thread: its tracer holds a lock that a struck signal handler would leave held."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)

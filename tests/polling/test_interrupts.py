@@ -16,6 +16,7 @@ import pytest
 
 from momopay import Client, PollSchedule, parse_callback
 from momopay._polling.poll_round import Caller
+from patience import untraced
 from polling.kit import BASE, Service, callback
 
 pytestmark = [
@@ -40,7 +41,8 @@ def strikes() -> Generator[None]:
 
     before = signal.signal(signal.SIGALRM, strike)
     try:
-        yield
+        with untraced():
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from momopay import FileRateBudget, Lane, RateBudget, RedisRateBudget
+from patience import untraced
 from ratelimit.kit import Caller
 from redis_server import RedisServer
 
@@ -39,7 +40,8 @@ def strike(*_: object) -> None:
 @pytest.fixture
 def alarm() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, strike)
-    yield
+    with untraced():
+        yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 

@@ -21,7 +21,7 @@ from momopay import Client, Journal, JournalState
 from momopay._transport import NoReplyError, NotSentError, clock, sync_backend
 from momopay._transport.blocking import run_blocking
 from momopay._transport.sync_backend import SyncBackend
-from patience import until
+from patience import until, untraced
 
 Drive = Callable[..., Driver]
 SERVICE = "https://api.example/v1"
@@ -390,7 +390,8 @@ def striking() -> Generator[Callable[[float], None]]:
     earlier = signal.signal(signal.SIGALRM, strike)
     try:
         # Again a little later: an exception in a destructor is only printed.
-        yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds, 0.1) and None
+        with untraced():
+            yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds, 0.1) and None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, earlier)
