@@ -46,7 +46,6 @@ LATE_IMPORTS = {
 MOST_LINES = 400
 LONGER = {
     "errors.py": 550,  # one table of classes
-    "journal/journal.py": 420,  # to be split
     "journal/store.py": 440,  # to be split
 }
 """Files that are longer, and may not grow."""

@@ -136,9 +136,6 @@ class Journal:
 
         `reconcile_all` resolves what the service's list shows. The rest needs a person: look into the account console,
         then ``client.payouts.release`` what was certainly not paid.
-
-        Returns:
-            The entries in UNKNOWN, of both kinds.
         """
         return self._parts.store.unresolved()
 
@@ -147,9 +144,6 @@ class Journal:
 
         A payout that FAILED is open until it is REVERSED, and a paid order is while another prompt of it is open.
         ``transactions.sweep`` follows all of them. What is UNKNOWN is not among them: see `unresolved`.
-
-        Returns:
-            The entries.
         """
         return self._parts.reports.open()
 
@@ -163,8 +157,7 @@ class Journal:
     ) -> Iterator[JournalEntry]:
         """Iterate over the entries, newest first by `created_at`, whose value never changes.
 
-        Reads the database page by page, so that a million entries need no memory. An entry that is added meanwhile may
-        be missing; every other one comes once.
+        Reads page by page, so that a million entries need no memory. An entry that is added meanwhile may be missing.
 
         Args:
             kind: Only payouts, or only collections.
@@ -211,9 +204,6 @@ class Journal:
         """Return the entry of a transaction: whether it is an order or a payout, and with which reference of yours.
 
         The service may know an order under another reference, at most 12 characters long. Nothing is recorded.
-
-        Args:
-            evidence: As for `settle`.
 
         Returns:
             The entry that has the transaction, or that has its reference, amount and phone; None if the journal has
@@ -264,9 +254,6 @@ class Journal:
 
         It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
 
-        Args:
-            callback: From `parse_callback`; or a transaction that has ended.
-
         Returns:
             True once, False ever after, in all processes.
         """
@@ -303,9 +290,6 @@ class Journal:
         Returns:
             A list of what was unresolved, as it is now. An entry is ACCEPTED where the list shows exactly one payout
             that fits, or a prompt of the order. Else it is still UNKNOWN.
-
-        Raises:
-            MomoPayError: What ``transactions.find`` raises; nothing is lost, call it again.
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
@@ -334,10 +318,7 @@ class Journal:
     def check(self) -> JournalCheck:
         """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.
 
-        Changes nothing. Reads everything: a file of a gigabyte takes some seconds.
-
-        Returns:
-            What was found.
+        Changes nothing. Reads everything, which takes some seconds for a gigabyte.
 
         Raises:
             JournalError: The database failed, or the file is damaged: restore it from a backup.
@@ -357,7 +338,6 @@ class Journal:
 
         Raises:
             RequestValidationError: There is a file.
-            JournalError: The database or the disk failed; there is nothing at the path.
         """
         from momopay.journal.backup import back_up
 
@@ -384,7 +364,6 @@ class Journal:
         Raises:
             RequestValidationError: A time without a time zone; nothing was changed.
             ConfigurationError: An empty secret; nothing was changed.
-            JournalError: The database failed. Call it again: what was changed stays changed.
         """
         _check_times(before=before)
         key = secret.encode() if isinstance(secret, str) else secret
