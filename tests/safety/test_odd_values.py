@@ -80,7 +80,7 @@ def test_a_sweep_settles_everything_else(
     assert sorted(handled) == sorted(made.values())
     assert {name: str(entry_of(shop.journal, name).status) for name in made} == dict.fromkeys(made, "SUCCESS")
     assert shop.journal.open() == []
-    if is_lost(odd, url):
+    if is_lost(odd, url) and "resultCode" not in odd:  # a page of the list has none that could be kept
         assert warnings_in(caplog)
     for name, identity in made.items():
         assert shop(pay(shop.journal, name)).transaction_id == identity

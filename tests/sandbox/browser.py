@@ -77,7 +77,16 @@ class Page:
         """Choose an option, once it is shown."""
         self.until(lambda: self.driver.find_element("css selector", selector).is_displayed())
         select = pytest.importorskip("selenium.webdriver.support.select").Select
-        select(self.driver.find_element("css selector", selector)).select_by_value(value)
+        stale = pytest.importorskip("selenium.common.exceptions").StaleElementReferenceException
+
+        def chosen() -> bool:
+            try:  # the page may draw its options anew at any moment
+                select(self.driver.find_element("css selector", selector)).select_by_value(value)
+            except stale:
+                return False
+            return True
+
+        self.until(chosen)
 
     def press(self, *keys: str) -> None:
         self.driver.switch_to.active_element.send_keys(*keys)
