@@ -833,9 +833,10 @@ def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> 
     put(journal, "r1", UNKNOWN)
     put(journal, "r2", REFUSED)
     put_collection(journal)
-    others = [f"2547{number:08}" for number in range(600)]  # more than one statement takes
-    for phones in ([*others, PHONE], [PHONE, *others]):
-        assert {entry.reference for entry in store_of(journal).to_phones(phones)} == {"r1", "r2"}
+    others = [f"2547{number:08}" for number in range(1_100)]  # more than two statements take
+    for place in (0, 499, 500, 501, 999, 1_000, 1_100):
+        phones = [*others[:place], PHONE, *others[place:]]
+        assert {entry.reference for entry in store_of(journal).to_phones(phones)} == {"r1", "r2"}, place
     assert list(store_of(journal).to_phones(others)) == list(store_of(journal).to_phones([])) == []
 
 
