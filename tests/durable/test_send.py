@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -43,6 +44,7 @@ from journal.kit import (
     begin,
     execute,
     found,
+    just_before,
     lease_of,
     put,
 )

@@ -57,7 +57,7 @@ def test_an_async_handler_is_awaited() -> None:
 def test_a_callback_error_of_an_async_handler_is_its_own_failure(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The callback comes again, and nobody is told that another call is handling it."""
+    """The callback comes again, and no log line says that another call is handling it."""
     handler = Handler(CallbackError("do not act on it"))
     endpoint = fastapi.callback_endpoint(handler.handle_async, signer=SIGNER, journal=journal)
     statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(3)]
