@@ -11,7 +11,7 @@ import pytest
 import momopay
 from drivers import Driver
 from durable.kit import BY_HAND, CANCELLING, FAILING, PAYOUTS, collect, initiate, pay, refund
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, found, put
+from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, found, put, state_of
 from momopay import BookedOrder, DayReport, Journal, OutcomeUnknownError
 from momopay.sandbox import Account, Fault, Sandbox
 
@@ -113,7 +113,7 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(
         "MINE": "now in the journal",
         "THEIRS": "paid from another phone than we asked, or not by our prompt",
     }
-    assert found(journal, "MINE").state is ACCEPTED
+    assert state_of(journal, "MINE") is ACCEPTED
 
 
 def test_an_order_that_was_paid_on_another_day_was_paid(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -187,7 +187,7 @@ def test_every_difference_of_a_payout_is_found(sdk: Driver, sandbox: Sandbox, jo
         "NEVER": "the service does not have it",
     }
     assert report.came_back == 10
-    assert found(journal, "WATER").state is ACCEPTED
+    assert state_of(journal, "WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(sdk, sandbox, journal))
 
 

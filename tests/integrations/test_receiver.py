@@ -27,7 +27,7 @@ from integrations.kit import (
     threaded,
     to_receiver,
 )
-from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put, put_collection
+from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put, put_collection, state_of
 from momopay import (
     BudgetExhaustedError,
     Callback,
@@ -195,7 +195,7 @@ def test_it_admits_no_payout_that_has_the_reference_of_the_prompts(way: Receive,
 def test_a_callback_with_a_signed_url_settles_its_payout(way: Receive, journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     assert way(Handler(), SIGNER, journal)("POST", QUERY, BODY) == 200
-    assert found(journal, "SAL-1").state is JournalState.ACCEPTED
+    assert state_of(journal, "SAL-1") is JournalState.ACCEPTED
     assert found(journal, "SAL-1").transaction_id == CALLBACK.transaction_id
 
 
@@ -205,7 +205,7 @@ def test_a_callback_without_a_signer_settles_nothing(way: Receive, journal: Jour
     handler = Handler()
     assert way(handler, None, journal)("POST", QUERY, BODY) == 200
     assert handler.calls == [CALLBACK]
-    assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+    assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
 
 
 @each_way
@@ -213,7 +213,7 @@ def test_a_callback_whose_handler_refused_it_settles_nothing(way: Receive, journ
     put(journal, "SAL-1", JournalState.UNKNOWN)
     handler = Handler(CallbackMismatchError("not so", transaction_id="x", fields=["amount"]))
     assert way(handler, SIGNER, journal)("POST", QUERY, BODY) == 503
-    assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+    assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
 
 
 @each_way
@@ -224,7 +224,7 @@ def test_another_body_under_a_key_that_was_handled_settles_nothing(way: Receive,
     lie = json.dumps(callback_body("SAL-2")).encode()  # the id and status of the first
     assert way(handler, SIGNER, journal)("POST", OTHERS, lie) == 200
     assert handler.calls == [CALLBACK]
-    assert found(journal, "SAL-2").state is JournalState.REFUSED
+    assert state_of(journal, "SAL-2") is JournalState.REFUSED
 
 
 FAILS = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
@@ -268,7 +268,7 @@ def test_a_callback_that_does_not_show_the_payout_is_handled_and_settles_nothing
     body = json.dumps(callback_body("SAL-1", **fields)).encode()
     assert way(handler, SIGNER, journal)("POST", QUERY, body) == 200
     assert len(handler.calls) == 1
-    assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+    assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
 
 
 @each_way
@@ -330,7 +330,7 @@ class Confirming(Handler):
 def test_a_callback_that_was_confirmed_is_recorded_without_a_signer(way: Receive, journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     assert way(Confirming(), None, journal)("POST", "", BODY) == 200
-    assert found(journal, "SAL-1").state is JournalState.ACCEPTED
+    assert state_of(journal, "SAL-1") is JournalState.ACCEPTED
 
 
 @each_way
