@@ -102,7 +102,7 @@ def test_cancelled_while_no_thread_is_free_a_callback_is_neither_handled_nor_hel
                 await anyio.sleep(0.001)
             async with anyio.create_task_group() as request:
                 request.start_soon(endpoint, signed_request())
-                while not limiter.statistics().tasks_waiting:
+                while not limiter.statistics().tasks_waiting:  # noqa: ASYNC110  the limiter has no event
                     await anyio.sleep(0.001)
                 request.cancel_scope.cancel()
             go.set()
