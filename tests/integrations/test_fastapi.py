@@ -72,11 +72,13 @@ def test_a_callback_error_of_an_async_handler_is_its_own_failure(
 each_loop = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 
 
-def signed_request() -> Request:
+async def deliver(endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+    """Send a signed callback."""
+
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": BODY, "more_body": False}
 
-    return Request({**SCOPE, "query_string": QUERY.encode()}, receive)
+    await endpoint(Request({**SCOPE, "query_string": QUERY.encode()}, receive))
 
 
 @each_loop
@@ -101,7 +103,7 @@ def test_cancelled_while_no_thread_is_free_a_callback_is_neither_handled_nor_hel
             while not busy.is_set():  # noqa: ASYNC110  a thread sets it
                 await anyio.sleep(0.001)
             async with anyio.create_task_group() as request:
-                request.start_soon(endpoint, signed_request())
+                request.start_soon(deliver, endpoint)
                 while not limiter.statistics().tasks_waiting:  # noqa: ASYNC110  the limiter has no event
                     await anyio.sleep(0.001)
                 request.cancel_scope.cancel()
@@ -138,7 +140,7 @@ def test_a_thread_that_begins_after_its_request_was_cancelled_holds_nothing(
 
     async def main() -> None:
         async with anyio.create_task_group() as request:
-            request.start_soon(endpoint, signed_request())
+            request.start_soon(deliver, endpoint)
             while not begun.is_set():  # noqa: ASYNC110  a thread sets it
                 await anyio.sleep(0.001)
             request.cancel_scope.cancel()
