@@ -205,9 +205,12 @@ def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(
     }
     for reference, moment in moments.items():
         put(journal, reference, ACCEPTED, transaction_id=f"no-such-{reference}")
-        then, where = moment.astimezone(UTC).isoformat(timespec="microseconds"), f"WHERE reference = '{reference}'"
-        execute(journal, f"UPDATE momopay_payments SET sent_at = '{then}', created_at = '{then}' {where}")
-        execute(journal, f"UPDATE momopay_transactions SET sent_at = '{then}' {where}")
+        created, sent = (
+            each.astimezone(UTC).isoformat(timespec="microseconds") for each in (moment - timedelta(hours=1), moment)
+        )
+        where = f"WHERE reference = '{reference}'"
+        execute(journal, f"UPDATE momopay_payments SET sent_at = '{sent}', created_at = '{created}' {where}")
+        execute(journal, f"UPDATE momopay_transactions SET sent_at = '{sent}' {where}")
     missing = {
         each: sorted(remedies(reconcile(sdk, sandbox, journal, day=each))) for each in (day - one, day, day + one)
     }
