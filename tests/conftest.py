@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from drivers import Driver, unique_key
-from momopay import Journal
+from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
 from sandbox.kit import Receiver
@@ -72,6 +72,15 @@ def _repeats_on_postgresql(item: pytest.Item) -> bool:
         return False
     values: Any = getattr(item, "callspec", None)  # of a test with parameters
     return values is not None and values.params.get("url") == "postgresql"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain by which fields two entries of a journal differ: their reprs look alike, and fill three lines each."""
+    if op != "==" or not isinstance(left, JournalEntry) or not isinstance(right, JournalEntry):
+        return None
+    both = {name: (getattr(left, name), getattr(right, name)) for name in JournalEntry.model_fields}
+    differing = [f"{name}: {one!r} != {other!r}" for name, (one, other) in both.items() if one != other]
+    return [f"two entries of {left.kind} {left.reference!r} differ", *differing]
 
 
 def pytest_collection_finish() -> None:

@@ -14,7 +14,8 @@ from decimal import Decimal
 
 import pytest
 
-from cli.kit import PAY, PayrollShell, signalling
+from cli.kit import PAY, PayrollShell, execute, signalling
+from journal.kit import fill
 from momopay import Journal
 from momopay.sandbox import Account, Fault, Outcome, phone_for
 from patience import LONGEST, until
@@ -290,6 +291,22 @@ def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payro
     confirmed = payroll.run("--yes", "--allow-similar", "--json")
     assert confirmed.code == 0
     assert payroll.paid == {"SAL-1": 1, "Sal-1": 1}
+
+
+def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(payroll: PayrollShell) -> None:
+    """Phones are looked up some hundred at a time: the last of one statement and the first of the next count too."""
+    numbers = range(1, 1_101)
+    with Journal(f"sqlite:///{payroll.database}") as journal:
+        fill(journal, len(numbers))
+    phone = "'2547' || substr('00000000' || substr(reference, 3), -8)"
+    execute(payroll.database, f"UPDATE momopay_payments SET phone = {phone} WHERE reference LIKE 'p-%'")
+    rows = [f"P {number},07{number:08},10\n" for number in numbers]
+    payroll.file.write_text("reference,phone,amount\n" + "".join(rows))
+    refused = payroll.run("--yes", "--json")
+    assert refused.code == 2
+    problems = {fault["line"]: fault["problem"] for fault in refused.json["faults"]}
+    assert [number for number in numbers if problems.get(number + 1) != f"looks like p-{number}"] == []
+    assert payroll.posts == 0
 
 
 @pytest.mark.parametrize("spelling", ["SAL\u00a01", "SAL-1\u200b", "Jose\u0301"])

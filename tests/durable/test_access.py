@@ -28,6 +28,7 @@ from journal.kit import (
     UNKNOWN,
     execute,
     found,
+    state_of,
 )
 from momopay import AsyncClient, Journal, JournalError
 from momopay.sandbox import Sandbox
@@ -153,7 +154,7 @@ def test_a_journal_that_is_closed_during_a_payment_hides_nothing(
     assert drive(transport=httpx.MockTransport(close_it))(pay(journal)).is_new
     assert "this journal is closed" in caplog.text
     with Journal(url) as later:
-        assert found(later).state is UNKNOWN
+        assert state_of(later) is UNKNOWN
 
 
 def test_a_journal_that_cannot_be_read_says_that_money_may_have_moved(sdk: Driver, journal: Journal) -> None:

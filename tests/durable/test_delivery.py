@@ -16,11 +16,25 @@ from drivers import Driver
 from durable.kit import CANCELLING, FAILING, Handler, Service, ago, collect, listed, pay, requests, swept
 from journal.forking import forks, in_a_fork
 from journal.kit import PHONE, callback, execute, found, payout, put
-from momopay import Client, ConfigurationError, Journal, MomoPayError, SweepReport, Transaction, parse_callback
+from momopay import (
+    CallbackError,
+    CallbackMismatchError,
+    Client,
+    ConfigurationError,
+    Journal,
+    MomoPayError,
+    SweepReport,
+    Transaction,
+    parse_callback,
+)
 from momopay.sandbox import Account, Fault, Sandbox
 
 HOUR = 3600.0
 NOBODY = "http://127.0.0.1:9/nobody"
+ERRORS = [
+    CallbackError("do not act on it"),
+    CallbackMismatchError("too early", transaction_id="x", fields=["status"]),
+]
 
 
 def test_each_end_is_delivered_once(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -213,6 +227,31 @@ def test_an_async_handler_is_awaited_by_an_async_client_only(sdk: Driver, sandbo
         return
     assert swept(sdk, journal, handle) == SweepReport(settled=2, handled=1, failed=1)
     assert swept(sdk, journal, handle) == SweepReport(handled=1)
+
+
+@pytest.mark.parametrize(("client_kind", "kind"), [("blocking", "plain"), ("async", "plain"), ("async", "async def")])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_callback_error_of_the_handler_is_its_own_failure(
+    sdk: Driver,
+    sandbox: Sandbox,
+    journal: Journal,
+    kind: str,
+    error: CallbackError,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It does not say that another call is handling the end, as the journal's own CallbackError does."""
+    sdk(pay(journal))
+    sandbox.advance(HOUR)
+    handler = Handler(error)
+
+    async def handle(transaction: Transaction) -> None:
+        handler(transaction)
+
+    given = handle if kind == "async def" else handler
+    assert swept(sdk, journal, given) == SweepReport(settled=1, failed=1)
+    assert type(error).__name__ in caplog.text
+    assert swept(sdk, journal, given) == SweepReport(handled=1)
+    assert handler.ends == [("r", "SUCCESS")]
 
 
 def test_what_is_no_handler_or_no_journal_is_refused(

@@ -33,6 +33,7 @@ from journal.kit import (
     found,
     lease_of,
     put,
+    state_of,
 )
 from journal.kit import record as record_outcome
 from momopay import Journal, JournalState, OutcomeUnknownError
@@ -160,7 +161,7 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(
     put(journal, "r", UNKNOWN)
     with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
         drive(transport=Service(pages=[[listed()]]).transport)(pay(journal))
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
 
 
 def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Callable[..., Driver], journal: Journal) -> None:
@@ -196,7 +197,7 @@ def test_prompts_that_are_known_are_no_matches(drive: Callable[..., Driver], jou
     service = Service(pages=[[listed(status="CANCELLED", **STK)]])
     with pytest.raises(OutcomeUnknownError, match="does not show it"):
         drive(transport=service.transport)(prompt_for(journal))
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
 
 
 @pytest.mark.parametrize("state", [UNKNOWN, REFUSED])
@@ -237,7 +238,7 @@ def test_a_search_that_fails_leaves_it_unknown(drive: Callable[..., Driver], jou
     assert isinstance(caught.value.__cause__, momopay.ProtocolError)
     with pytest.raises(momopay.ProtocolError):
         sdk(journal.reconcile_all)
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
 
 
 def test_a_confirmed_callback_resolves_what_is_unknown(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -278,7 +279,7 @@ def test_the_id_of_a_broken_response_spares_a_search(drive: Callable[..., Driver
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
     assert not sdk(pay(journal)).is_new
-    assert found(journal).state is ACCEPTED
+    assert state_of(journal) is ACCEPTED
     assert service.requests == ["POST /b2c/payouts", "GET /transactions/queued"]
 
 

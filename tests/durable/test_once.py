@@ -33,7 +33,7 @@ from durable.kit import (
     record,
     requests,
 )
-from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, lease_of, put, sender
+from journal.kit import ACCEPTED, PAYOUT, REFUSED, begin, execute, found, lease_of, put, sender, state_of
 from momopay import (
     AsyncClient,
     Client,
@@ -157,7 +157,7 @@ def test_the_reference_of_a_payout_belongs_to_one_amount_and_one_phone(
     assert caught.value.reference == "r"
     assert not caught.value.may_have_executed
     assert len(sandbox.requests) == before
-    assert found(journal).state is state
+    assert state_of(journal) is state
 
 
 def test_a_reference_with_another_description_is_the_same_payment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import momopay
 from drivers import Driver
 from durable.kit import BY_HAND, CANCELLING, FAILING, PAYOUTS, collect, initiate, pay, refund
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, found, put
+from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, found, put, state_of
 from momopay import BookedOrder, DayReport, Journal, OutcomeUnknownError
 from momopay.sandbox import Account, Fault, Sandbox
 
@@ -40,6 +40,11 @@ def remedies(report: DayReport) -> dict[str, str]:
     return {each.reference: each.remedy for each in report.differences}
 
 
+def named(report: DayReport, names: str) -> dict[str, Any]:
+    """Return some figures of a report, each with its name."""
+    return {name: getattr(report, name) for name in names.split()}
+
+
 def booked(**orders: Any) -> list[BookedOrder]:
     return [BookedOrder(reference, Decimal(500), state) for reference, state in orders.items()]
 
@@ -50,14 +55,14 @@ def test_a_day_that_agrees_has_its_sums(sdk: Driver, sandbox: Sandbox, account: 
     order(sdk, journal, "B")
     sdk(pay(journal, "RENT", amount=900))
     sandbox.advance(600)
-    assert reconcile(sdk, sandbox, journal).agrees  # records that A was paid
+    assert reconcile(sdk, sandbox, journal).differences == ()  # records that A was paid
     sdk(refund(journal, "A", amount=200))
     sandbox.advance(600)
     report = reconcile(sdk, sandbox, journal, orders=booked(A="PAID", B="PAID"))
     assert report.differences == ()
-    assert (report.transactions, report.open) == (4, 0)
-    sums = [report.collected, report.paid_out, report.refunded, report.came_back, report.fees]
-    assert sums == [1000, 900, 200, 0, 12]
+    assert named(report, "transactions open") == {"transactions": 4, "open": 0}
+    sums = named(report, "collected paid_out refunded came_back fees")
+    assert sums == {"collected": 1000, "paid_out": 900, "refunded": 200, "came_back": 0, "fees": 12}
     assert found(journal, "RENT").status == "SUCCESS"
     assert PAYOUTS.sent(sandbox) == 2
 
@@ -108,7 +113,7 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(
         "MINE": "now in the journal",
         "THEIRS": "paid from another phone than we asked, or not by our prompt",
     }
-    assert found(journal, "MINE").state is ACCEPTED
+    assert state_of(journal, "MINE") is ACCEPTED
 
 
 def test_an_order_that_was_paid_on_another_day_was_paid(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -154,7 +159,7 @@ def test_an_order_that_was_paid_twice_is_a_difference_until_it_is_refunded(
     sandbox.advance(600)
     report = reconcile(sdk, sandbox, journal)
     assert remedies(report) == {}
-    assert [report.refunded, report.collected] == [500, 1000]
+    assert named(report, "refunded collected") == {"refunded": 500, "collected": 1000}
 
 
 def test_every_difference_of_a_payout_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -182,8 +187,34 @@ def test_every_difference_of_a_payout_is_found(sdk: Driver, sandbox: Sandbox, jo
         "NEVER": "the service does not have it",
     }
     assert report.came_back == 10
-    assert found(journal, "WATER").state is ACCEPTED
+    assert state_of(journal, "WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(sdk, sandbox, journal))
+
+
+def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    """A day begins at its midnight and ends before the next one, by the journal's times too."""
+    day, one = today(sandbox), timedelta(days=1)
+    begin = datetime(day.year, day.month, day.day, tzinfo=timezone(timedelta(hours=3)))
+    moments = {
+        "BEFORE": begin - timedelta.resolution,
+        "FIRST": begin,
+        "LAST": begin + one - timedelta.resolution,
+        "AFTER": begin + one,
+    }
+    for reference, moment in moments.items():
+        put(journal, reference, ACCEPTED, transaction_id=f"no-such-{reference}")
+        created, sent = (
+            each.astimezone(UTC).isoformat(timespec="microseconds") for each in (moment - timedelta(hours=1), moment)
+        )
+        where = f"WHERE reference = '{reference}'"
+        execute(journal, f"UPDATE momopay_payments SET sent_at = '{sent}', created_at = '{created}' {where}")
+        execute(journal, f"UPDATE momopay_transactions SET sent_at = '{sent}' {where}")
+    missing = {
+        each: sorted(remedies(reconcile(sdk, sandbox, journal, day=each))) for each in (day - one, day, day + one)
+    }
+    assert missing == {day - one: ["BEFORE"], day: ["FIRST", "LAST"], day + one: ["AFTER"]}
 
 
 def test_a_day_is_that_of_nairobi_unless_said_otherwise(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:

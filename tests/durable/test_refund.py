@@ -9,7 +9,7 @@ import pytest
 
 from drivers import Driver
 from durable.kit import on_both_databases, pay, refund, requests
-from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection
+from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection, state_of
 from momopay import (
     ConfigurationError,
     DuplicatePayoutError,
@@ -54,7 +54,7 @@ def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(
     # Its amount is that of the first call, which does not fit any more.
     with pytest.raises(RequestValidationError, match=r"'o-R2' KES 60 \(UNKNOWN\)"):
         sdk(refund(journal))
-    assert found(journal, "o-R1").state is REFUSED
+    assert state_of(journal, "o-R1") is REFUSED
     sdk(refund(journal, reference="o-R3"))
     assert paid_back(sandbox) == {"o-R2": 60, "o-R3": 40}
 

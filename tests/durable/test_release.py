@@ -11,7 +11,7 @@ import pytest
 
 from drivers import Driver
 from durable.kit import Service, collect, listed, long_ago, pay, record, release
-from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN, found, put
+from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN, found, put, state_of
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 
@@ -55,7 +55,7 @@ def test_a_near_match_anywhere_in_the_list_refuses_a_release(
     with pytest.raises(OutcomeUnknownError) as caught:
         sdk(release(unresolved))
     assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]
-    assert found(unresolved).state is UNKNOWN
+    assert state_of(unresolved) is UNKNOWN
     assert sdk(release(unresolved, searched_elsewhere=True)).state is NOT_SENT
 
 
@@ -66,7 +66,7 @@ def test_a_payout_that_the_list_shows_is_accepted_and_not_released(
     sdk = drive(transport=service.transport)
     with pytest.raises(RequestValidationError, match="was accepted as transaction t-9"):
         sdk(release(unresolved))
-    assert found(unresolved).state is ACCEPTED
+    assert state_of(unresolved) is ACCEPTED
     assert sdk(pay(unresolved)).transaction_id == "t-9"
     assert service.sent == 0
 
@@ -122,7 +122,7 @@ def test_a_search_that_fails_releases_nothing(drive: Callable[..., Driver], unre
 
     with pytest.raises(MomoPayError):
         drive(transport=httpx.MockTransport(fail))(release(unresolved))
-    assert found(unresolved).state is UNKNOWN
+    assert state_of(unresolved) is UNKNOWN
 
 
 @pytest.mark.parametrize("by", ["", " ", None, 7])

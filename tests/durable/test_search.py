@@ -11,7 +11,7 @@ import pytest
 
 import momopay
 from drivers import Driver
-from durable.kit import KEY_CHECK, Call, Service, ago, balance, listed, page, pay, record
+from durable.kit import KEY_CHECK, Call, Service, ago, balance, collect, listed, page, pay, record
 from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
 from momopay import Journal, OutcomeUnknownError
 from momopay.sandbox import Sandbox
@@ -62,6 +62,20 @@ def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_
     else:  # nothing was ever sent, so nothing can be in the list
         sdk(pay(journal))
     assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
+
+
+def test_an_order_is_searched_for_since_its_first_attempt(drive: Callable[..., Driver], journal: Journal) -> None:
+    """Two attempts, hours apart, were refused; the first became a prompt even so, and is beyond the second's page."""
+    for _ in range(2):
+        put(journal, "r", REFUSED, momopay.EntryKind.COLLECTION)
+    first = timedelta(hours=5)
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{ago(first)}', clock_offset = 0")
+    pages = [[listed("another", age=timedelta(hours=hours))] for hours in (0, 1, 4)]
+    pages.append([listed(type="STK", age=first, transactionId="first")])
+    service = Service(record(type="STK", transactionId="second"), pages=pages)
+    made = drive(transport=service.transport)(collect(journal, phone=PHONE))
+    assert made.transaction_id == "first", service.requests
+    assert service.sent == 0
 
 
 def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Callable[..., Driver], journal: Journal) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -43,8 +44,10 @@ from journal.kit import (
     begin,
     execute,
     found,
+    just_before,
     lease_of,
     put,
+    state_of,
 )
 from journal.kit import record as record_outcome
 from momopay import AsyncClient, Journal, Lane, OutcomeUnknownError, RateBudget
@@ -90,7 +93,7 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(
         sdk(calls.once(journal))
     assert (caught.value.reference, caught.value.amount) == ("r", Decimal(10))
     assert (caught.value.phone, caught.value.sent_at) == (found(journal).phone, found(journal).sent_at)
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
     assert calls.sent(sandbox) <= 1  # a connection that was reset before it was read is not among the requests
     long_ago(journal)
     sdk(release(journal, kind=calls.kind))
@@ -145,7 +148,7 @@ def test_an_acceptance_of_another_payment_is_not_believed(
 def test_a_response_without_a_reference_is_this_payouts(drive: Callable[..., Driver], journal: Journal) -> None:
     sdk = drive(transport=Service(record(reference="")).transport)
     assert sdk(pay(journal)).transaction_id == "t-1"
-    assert found(journal).state is ACCEPTED
+    assert state_of(journal) is ACCEPTED
 
 
 def limit(status: int, **details: Any) -> httpx.Response:
@@ -164,7 +167,7 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     service = Service(record(), pages=[[listed()]])
     service.refusals = [limit(status)]
     assert not drive(transport=service.transport)(pay(journal)).is_new
-    assert found(journal).state is ACCEPTED
+    assert state_of(journal) is ACCEPTED
     assert service.requests == ["POST /b2c/payouts", "GET /transactions"]
 
 
@@ -198,7 +201,7 @@ def test_a_refusal_that_may_mean_anything_leaves_the_outcome_unknown(
     sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError, match="ALREADY_PAID"):
         sdk(pay(journal))
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
     assert not sdk(pay(journal)).is_new
     assert service.sent == 1
 
@@ -213,7 +216,9 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
     with pytest.raises(momopay.StkTempBannedError) as caught:
         sdk(collect(journal))
     assert not caught.value.may_have_executed
-    assert (before.state, ORDERS.sent(sandbox), found(journal)) == (REFUSED, 1, before)
+    assert before.state is REFUSED
+    assert found(journal) == before
+    assert ORDERS.sent(sandbox) == 1
 
 
 # The lease, and the rate budget.
@@ -268,7 +273,8 @@ def test_a_second_attempt_that_gets_no_slot_leaves_the_payment(
     with pytest.raises(momopay.BudgetExhaustedError) as caught:  # the one slot is for the search
         drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, budget=RateBudget(1, 600))(calls.once(journal))
     assert not caught.value.may_have_executed
-    assert (found(journal), calls.sent(sandbox)) == (before, 1)
+    assert found(journal) == before
+    assert calls.sent(sandbox) == 1
 
 
 def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_writes(
@@ -284,7 +290,7 @@ def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_writes(
         with pytest.raises(momopay.BudgetExhaustedError):
             waits(pay(journal))
         refusal.join()
-    assert found(journal).state is REFUSED
+    assert state_of(journal) is REFUSED
     assert PAYOUTS.sent(sandbox) == 0
 
 
@@ -331,7 +337,7 @@ def test_a_process_that_was_killed_while_it_paid_is_reconciled(
     while not PAYOUTS.paid(sandbox):
         assert process.poll() is None
         time.sleep(0.01)
-    assert found(journal).state is SENDING
+    assert state_of(journal) is SENDING
     process.kill()
     process.wait()
     until(journal.unresolved, "the database saw the process go")
@@ -355,7 +361,7 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert found(journal).state is UNKNOWN
+            assert state_of(journal) is UNKNOWN
             assert not (await calls.once(journal)(client)).is_new
 
     asyncio.run(main())
@@ -412,7 +418,7 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, k
 
     with full_server() as url:
         asyncio.run(main(url))
-    assert found(journal).state is NOT_SENT
+    assert state_of(journal) is NOT_SENT
 
 
 def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
@@ -427,7 +433,13 @@ def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
 
     with pytest.raises(InterruptError):
         drive(transport=httpx.MockTransport(interrupt))(pay(journal))
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
+
+
+RELEASE_AT_ONCE = (
+    "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"
+    " UPDATE momopay_payments SET state = 'NOT_SENT' WHERE reference = 'r'; END"
+)
 
 
 def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
@@ -436,12 +448,23 @@ def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
     """The process was frozen after it had written SENDING; meanwhile somebody released the row."""
     monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", -1.0)
     sdk(journal.reconcile_all)
-    execute(
-        journal,
-        "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"
-        " UPDATE momopay_payments SET state = 'NOT_SENT' WHERE reference = 'r'; END",
-    )
+    execute(journal, RELEASE_AT_ONCE)
     with pytest.raises(OutcomeUnknownError, match="this call sent nothing"):
         sdk(pay(journal))
     assert PAYOUTS.paid(sandbox) == []
     assert sdk(pay(journal, "s")).is_new
+
+
+def test_a_row_whose_writing_took_long_is_checked_before_it_is_sent(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was frozen while it wrote SENDING: the age of the row counts from before the statement."""
+    monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", 0.5)
+    sdk(journal.reconcile_all)
+    execute(journal, RELEASE_AT_ONCE)
+    with (
+        just_before("INSERT INTO momopay_payments", journal, partial(time.sleep, 0.6)),
+        pytest.raises(OutcomeUnknownError, match="this call sent nothing"),
+    ):
+        sdk(pay(journal))
+    assert PAYOUTS.paid(sandbox) == []

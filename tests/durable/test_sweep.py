@@ -25,7 +25,7 @@ from durable.kit import (
     requests,
     swept,
 )
-from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, execute, fill, found, put
+from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, execute, fill, found, put, state_of
 from momopay import Journal, JournalState, OutcomeUnknownError, SweepReport
 from momopay.sandbox import Account, Fault, Sandbox
 
@@ -146,7 +146,7 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     rows[900] = listed("r", transactionId="r-1", age=timedelta(minutes=15))
     service = Service(pages=[rows[start : start + 100] for start in range(0, 1300, 100)])
     swept(drive(transport=service.transport), journal)
-    assert found(journal).state is state
+    assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
 
 

@@ -11,7 +11,7 @@ BRANCHES = tomllib.loads((EXAMPLES / "branches.toml").read_text())
 
 def test_a_branch_without_a_channel_stops_the_program_at_its_start(service: Service) -> None:
     ended = run("branches.py", env=service.env())
-    assert ended.returncode == 1
+    assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "LookupError: no channel on the account for: westlands, mombasa" in ended.stderr
 
 
@@ -37,7 +37,7 @@ def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(service: Serv
     assert service.moved("stk") == {"SALE-0": 1, "SALE-1": 1, "SALE-2": 1}
     shown = run("branches.py", env=service.env())
     assert "westlands    1 sales, KES 100" in shown.stdout, shown.stderr
-    assert "head-office  1 sales, KES 102" in shown.stdout
+    assert "head-office  1 sales, KES 102" in shown.stdout, shown.stderr
 
 
 def test_the_plain_command() -> None:

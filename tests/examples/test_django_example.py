@@ -21,8 +21,9 @@ def buy(web: Web, phone: str = "0712345678") -> str:
 
 
 def state_of(web: Web, order_id: str) -> str:
-    found = re.search(r'id="state">(\w+)<', web.http.get(f"/orders/{order_id}").text)
-    assert found is not None
+    page = web.http.get(f"/orders/{order_id}").text
+    found = re.search(r'id="state">(\w+)<', page)
+    assert found is not None, page
     return found[1]
 
 
@@ -58,8 +59,9 @@ def test_the_plain_command_and_the_refund_that_it_prints(tmp_path: Path) -> None
     with serving("django_shop.py", tmp_path) as web:
         order_id = buy(web)
         until(lambda: state_of(web, order_id) == "PAID", "the callback")
-        found = re.search(r"To refund: (.+) python (\S+) refund ORDER", web.log.read_text())
-        assert found is not None
+        log = web.log.read_text()
+        found = re.search(r"To refund: (.+) python (\S+) refund ORDER", log)
+        assert found is not None, log
         settings = dict(setting.split("=", 1) for setting in shlex.split(found[1]))
         assert os.path.samefile(found[2], EXAMPLES / "django_shop.py")  # noqa: PTH121  a printed path
         refund = [sys.executable, found[2], "refund", order_id]

@@ -65,7 +65,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     """The port of the sandbox, started as its container starts it."""
     (tmp_path / "sitecustomize.py").write_text(PYTHON_NAMES)
     number = free_port()
-    assert health_check(number) != 0
+    assert health_check(number) != 0, "something answers on a port that was free"
     path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
     running = subprocess.Popen(
         program([*json.loads(instruction("ENTRYPOINT")), *SANDBOX["command"]], number),
@@ -98,7 +98,8 @@ def test_the_app_collects_a_payment_from_the_sandbox_next_to_it(port: int, tmp_p
         check=False,
         timeout=60,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stderr == ""
     assert ran.stdout.splitlines() == ["INV-42: prompt sent", "INV-42: SUCCESS, KES 100"]
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as control:
         (callback,) = control.get("/sandbox/callbacks").json()["data"]
@@ -112,7 +113,7 @@ def test_the_sandbox_answers_under_its_name_alone(port: int, host: str, status: 
     headers = {"Host": f"{host}:{port}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", auth=("pk_test_compose", ""), trust_env=False) as client:
         for path in ("/v1/transactions", "/sandbox/state", "/"):
-            assert client.get(path, headers=headers).status_code == status
+            assert client.get(path, headers=headers).status_code == status, path
 
 
 def test_the_parts_fit_together() -> None:

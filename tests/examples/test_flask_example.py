@@ -10,16 +10,18 @@ from patience import until
 
 
 def buy(web: Web, phone: str = "0712345678") -> str:
-    found = re.search(r'name="order" value="([0-9a-f]{12})"', web.http.get("/").text)
-    assert found is not None
+    page = web.http.get("/").text
+    found = re.search(r'name="order" value="([0-9a-f]{12})"', page)
+    assert found is not None, page
     answer = web.http.post("/", data={"order": found[1], "item": "cup", "phone": phone})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/orders/{found[1]}"), answer.text
     return found[1]
 
 
 def state_of(web: Web, order_id: str) -> str:
-    found = re.search(r'id="state" class="(\w+)"', web.http.get(f"/orders/{order_id}").text)
-    assert found is not None
+    page = web.http.get(f"/orders/{order_id}").text
+    found = re.search(r'id="state" class="(\w+)"', page)
+    assert found is not None, page
     return found[1]
 
 

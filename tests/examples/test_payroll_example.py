@@ -56,7 +56,7 @@ def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Ran
         command("payroll.py", *arguments(tmp_path)), env=service.env(), stdout=subprocess.DEVNULL, text=True
     ) as process:
         until(lambda: service.moved("payout").total() > paid_before, "the payout that hangs is made")
-        assert process.poll() is None
+        assert process.poll() is None, "the payroll ended though a payout hangs"
         os.kill(process.pid, signal.SIGKILL)
     assert service.moved("payout").total() == paid_before + 1
 
@@ -76,7 +76,7 @@ def test_a_killed_run_is_resumed_and_nobody_is_paid_twice(
     path = Path(changed[0])
     path.write_text(path.read_text().replace(",1000.50", ",2000.50"))
     again = run("payroll.py", *changed, env=service.env())
-    assert again.returncode == 1
+    assert again.returncode == 1, again.stdout + again.stderr
     assert "was used with another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
     assert service.moved("payout") == all_once()
 
@@ -121,7 +121,7 @@ def test_an_invalid_file_pays_nobody_and_lists_every_fault(service: Service, tmp
     path = tmp_path / "bad.csv"
     path.write_text("\n".join(["employee,phone,amount", "E00,0712345678,100", *faulty]))
     refused = run("payroll.py", str(path), "--folder", str(tmp_path), "--yes", env=service.env())
-    assert refused.returncode == 1
+    assert refused.returncode == 1, refused.stdout + refused.stderr
     assert [fault for fault in faulty.values() if fault not in refused.stderr] == []
     assert service.moved("payout").total() == 0
 

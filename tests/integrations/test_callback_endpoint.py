@@ -11,7 +11,7 @@ import pytest
 from integrations.apps import APPS
 from integrations.kit import BODY
 from integrations.shop import Shop
-from journal.kit import callback_body, found
+from journal.kit import callback_body, state_of
 from momopay import Journal, JournalState
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 
@@ -76,10 +76,10 @@ def test_a_callback_settles_the_payout_whose_response_was_lost(
     signed = shop.signer.url(shop.url, reference="SAL-1")
     lie: Any = callback_body("SAL-1", "3b241101-e2bb-4255-8caf-4136c566a962", amount=100)
     assert http.post(signed, json=lie).status_code == 503  # the service has no transaction with that id
-    assert found(journal, "SAL-1").state is JournalState.UNKNOWN
+    assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
     sandbox.advance(60)
     assert statuses(sandbox) == [200]
-    assert found(journal, "SAL-1").state is JournalState.ACCEPTED
+    assert state_of(journal, "SAL-1") is JournalState.ACCEPTED
 
 
 @pytest.mark.parametrize("app", APPS)

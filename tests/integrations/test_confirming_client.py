@@ -13,7 +13,7 @@ import pytest
 from drivers import KEY
 from integrations.apps import django_asgi_app, django_wsgi_app, fastapi_app, flask_app
 from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, handle_later, unreachable
-from journal.kit import ACCEPTED, UNKNOWN, found, put
+from journal.kit import ACCEPTED, UNKNOWN, found, put, state_of
 from momopay import AsyncClient, Callback, Client, ConfigurationError, Journal
 from momopay.integrations import django, fastapi, flask
 from virtual import envelope, refusal, transaction
@@ -110,7 +110,7 @@ def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journa
     put(shop.client.journal, "SAL-1", UNKNOWN)
     assert shop.post(BODY) == [200]
     assert shop.happened == [READ, "handled"]
-    assert found(shop.client.journal, "SAL-1").state is ACCEPTED  # without a signer: it was confirmed
+    assert state_of(shop.client.journal, "SAL-1") is ACCEPTED  # without a signer: it was confirmed
     assert shop.post(BODY, BODY) == [200, 200]
     assert shop.happened == [READ, "handled"]  # a duplicate costs no read
 
@@ -147,7 +147,7 @@ def test_the_journal_that_is_given_goes_before_the_clients(url: str, tmp_path: P
     with Journal(f"sqlite:///{tmp_path / 'other.db'}") as other:
         put(other, "SAL-1", UNKNOWN)
         assert shop.post(BODY, journal=other) == [200]
-        assert found(other, "SAL-1").state is ACCEPTED
+        assert state_of(other, "SAL-1") is ACCEPTED
         assert shop.client.journal.first_seen(CALLBACK)  # nothing was marked there
     shop.close()
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import typing
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+import anyio
+import anyio.to_thread
+import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from integrations.kit import BODY, LARGEST, QUERY, SIGNER, TOO_LARGE, Handler, handle_later, unreachable
-from momopay import CallbackSigner, Journal
+from momopay import CallbackError, CallbackSigner, Journal
+from momopay._transport import threads
 from momopay.integrations import fastapi
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "POST", "path": "/momo", "query_string": b"", "headers": []}
@@ -46,6 +52,107 @@ def test_a_query_that_is_not_ascii_is_forged() -> None:
 
 def test_an_async_handler_is_awaited() -> None:
     assert respond(fastapi.callback_endpoint(handle_later), [BODY]).status_code == 200
+
+
+def test_a_callback_error_of_an_async_handler_is_its_own_failure(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The callback comes again, and no log line says that another call is handling it."""
+    handler = Handler(CallbackError("do not act on it"))
+    endpoint = fastapi.callback_endpoint(handler.handle_async, signer=SIGNER, journal=journal)
+    statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(3)]
+    assert statuses == [503, 200, 200]
+    assert len(handler.calls) == 2, "the failed call and its repeat; the third delivery is acknowledged alone"
+    assert "do not act on it" in caplog.text
+    assert "another call" not in caplog.text
+
+
+# A request that is cancelled before the thread that was to work for it has begun.
+
+each_loop = pytest.mark.parametrize("loop", ["asyncio", "trio"])
+
+
+async def deliver(endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+    """Send a signed callback."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    await endpoint(Request({**SCOPE, "query_string": QUERY.encode()}, receive))
+
+
+@each_loop
+@pytest.mark.parametrize("kind", ["handle", "handle_async"])
+def test_cancelled_while_no_thread_is_free_a_callback_is_neither_handled_nor_held(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str, kind: str
+) -> None:
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)  # seconds that a cancelled task waits for its thread
+    handler = Handler()
+    endpoint = fastapi.callback_endpoint(getattr(handler, kind), signer=SIGNER, journal=journal)
+    busy, go = threading.Event(), threading.Event()
+
+    def occupy() -> None:
+        busy.set()
+        go.wait(30)
+
+    async def main() -> None:
+        limiter = anyio.to_thread.current_default_thread_limiter()
+        limiter.total_tokens = 1
+        async with anyio.create_task_group() as others:
+            others.start_soon(anyio.to_thread.run_sync, occupy)
+            while not busy.is_set():  # noqa: ASYNC110  a thread sets it
+                await anyio.sleep(0.001)
+            async with anyio.create_task_group() as request:
+                request.start_soon(deliver, endpoint)
+                while not limiter.statistics().tasks_waiting:  # noqa: ASYNC110  the limiter has no event
+                    await anyio.sleep(0.001)
+                request.cancel_scope.cancel()
+            go.set()
+
+    anyio.run(main, backend=loop)
+    assert handler.calls == []
+    statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(2)]
+    assert statuses == [200, 200], "it comes again, and nothing holds it"
+    assert len(handler.calls) == 1
+
+
+@each_loop
+def test_a_thread_that_begins_after_its_request_was_cancelled_holds_nothing(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """The operating system was late to run it: by then nobody is left who would release the callback."""
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)
+    handler = Handler()
+    endpoint = fastapi.callback_endpoint(handler.handle_async, signer=SIGNER, journal=journal)
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+    run_in_time, late = anyio.to_thread.run_sync, [True]
+
+    def begin_late(work: Callable[[], object]) -> object:
+        begun.set()
+        go.wait(30)
+        try:
+            return work()
+        finally:
+            done.set()
+
+    async def run_sync(work: Callable[[], object], **options: Any) -> object:
+        return await run_in_time(partial(begin_late, work) if late and late.pop() else work, **options)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as request:
+            request.start_soon(deliver, endpoint)
+            while not begun.is_set():  # noqa: ASYNC110  a thread sets it
+                await anyio.sleep(0.001)
+            request.cancel_scope.cancel()
+        go.set()
+        await run_in_time(done.wait, 30)
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", run_sync)
+    anyio.run(main, backend=loop)
+    assert handler.calls == []
+    statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(2)]
+    assert statuses == [200, 200], "it comes again, and nothing holds it"
+    assert len(handler.calls) == 1
 
 
 def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:

@@ -13,7 +13,7 @@ from events_kit import Watcher
 from integrations.apps import APPS
 from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, Handler, Receive, awaited, blocking, handle_later, threaded
 from journal.kit import PHONE, callback_body, put
-from momopay import CallbackMismatchError, ConfigurationError, Journal, JournalState
+from momopay import CallbackError, CallbackMismatchError, ConfigurationError, Journal, JournalState
 from momopay.events import CallbackReceived, JournalChanged
 from momopay.integrations._receiver import CallbackReceiver
 
@@ -90,6 +90,15 @@ def test_a_handler_that_fails(way: Receive, seen: Watcher) -> None:
         "CallbackReceived mismatch CallbackMismatchError",
         "CallbackReceived accepted SUCCESS",
     ]
+
+
+@each_way
+def test_a_callback_error_of_the_handler_does_not_report_another_call(
+    way: Receive, journal: Journal, seen: Watcher
+) -> None:
+    receive = way(Handler(CallbackError("do not act on it")), SIGNER, journal, seen)
+    assert [receive("POST", QUERY, BODY) for _ in range(2)] == [503, 200]
+    assert seen.take() == ["CallbackReceived failed CallbackError", "CallbackReceived accepted SUCCESS"]
 
 
 @each_way

@@ -179,6 +179,11 @@ def found(journal: Journal, reference: str = "r", kind: EntryKind | None = None)
     return entry
 
 
+def state_of(journal: Journal, reference: str = "r", kind: EntryKind | None = None) -> JournalState:
+    """Return the state of an entry that is in the journal: a failure shows the state, and not the whole entry."""
+    return found(journal, reference, kind).state
+
+
 def statuses_of(entry: JournalEntry) -> list[str]:
     """Return the id and the status of each transaction, oldest first."""
     return [f"{each.transaction_id} {each.status}" for each in entry.transactions]

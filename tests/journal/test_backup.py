@@ -15,11 +15,11 @@ from journal.kit import (
     begin,
     callback,
     execute,
-    found,
     just_before,
     lease_of,
     put,
     put_collection,
+    state_of,
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
@@ -43,7 +43,7 @@ def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> 
     with Journal(url, account="other") as other, lease_of(other) as lease:
         assert begin(other, lease, "b") is None
         journal.backup(path)
-        assert found(other, "b").state is SENDING
+        assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {each.name for each in tmp_path.iterdir() if "copy" in each.name} == {"copy.db"}
     with opened(path) as copy:
@@ -55,7 +55,7 @@ def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> 
             store_of(copy).check(KeyIdentity.of("pk_live_abc", "https://api.example/v1"))
         put(copy, "c")
     with opened(path, account="other") as copy:
-        assert found(copy, "b").state is UNKNOWN  # its sender is not alive in the copy
+        assert state_of(copy, "b") is UNKNOWN  # its sender is not alive in the copy
     assert journal.get("c") is None
 
 

@@ -36,6 +36,7 @@ from journal.kit import (
     lease_of,
     put,
     record,
+    state_of,
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
@@ -282,16 +283,16 @@ def test_a_forked_child_is_a_process_of_its_own(journal: Journal) -> None:
     def child() -> None:
         with lease_of(journal) as own:
             assert begin(journal, own, "of the child") is None
-            assert found(journal, "of the parent").state is SENDING
+            assert state_of(journal, "of the parent") is SENDING
             record(journal, own, ACCEPTED, "of the child")
 
     with lease_of(journal) as lease:
         begin(journal, lease, "of the parent")
         assert in_a_fork(child) == 0
-        assert found(journal, "of the parent").state is SENDING
+        assert state_of(journal, "of the parent") is SENDING
         record(journal, lease, ACCEPTED, "of the parent")
     for reference in ("of the child", "of the parent"):
-        assert found(journal, reference).state is ACCEPTED
+        assert state_of(journal, reference) is ACCEPTED
 
 
 @forks
@@ -305,7 +306,7 @@ def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
                 record(journal, lease, state)
 
         assert in_a_fork(child) == 0
-        assert found(journal).state is SENDING
+        assert state_of(journal) is SENDING
 
 
 @forks
@@ -314,7 +315,7 @@ def test_a_child_that_closes_the_journal_leaves_its_parent_alive(journal: Journa
     with lease_of(journal) as lease:
         begin(journal, lease)
         assert in_a_fork(journal.close) == 0
-        assert found(other).state is found(journal).state is SENDING
+        assert state_of(other) is state_of(journal) is SENDING
 
 
 @forks
@@ -329,7 +330,7 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
             put(journal, "of the child", ACCEPTED)
 
         assert in_a_fork(child) == 0
-        assert found(journal, "of the child").state is ACCEPTED
+        assert state_of(journal, "of the child") is ACCEPTED
     assert list((tmp_path / "there").iterdir()) == []
 
 

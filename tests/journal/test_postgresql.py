@@ -30,6 +30,7 @@ from journal.kit import (
     lease_of,
     put,
     record,
+    state_of,
     store_of,
 )
 from momopay import AsyncClient, ConfigurationError, Journal, JournalError
@@ -86,12 +87,12 @@ def test_a_process_whose_connections_were_cut_registers_again(postgresql: Postgr
         begin(journal, lease, "before")
         postgresql.disconnect_all()
         # It looks as if its process had died.
-        until(lambda: found(elsewhere, "before").state is UNKNOWN, "the server saw the cut")
+        until(lambda: state_of(elsewhere, "before") is UNKNOWN, "the server saw the cut")
         assert begin(journal, lease, "after") is None
-        assert found(elsewhere, "after").state is SENDING
+        assert state_of(elsewhere, "after") is SENDING
         record(journal, lease, ACCEPTED, "before")
     with Journal(url) as later:
-        assert found(later, "before").state is ACCEPTED
+        assert state_of(later, "before") is ACCEPTED
 
 
 def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, url: str) -> None:
@@ -111,7 +112,7 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
         allow("true")
         with lease_of(journal) as lease:
             assert begin(journal, lease, "after") is None
-            assert found(elsewhere, "after").state is SENDING
+            assert state_of(elsewhere, "after") is SENDING
 
 
 def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_it(url: str) -> None:
@@ -121,7 +122,7 @@ def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_
         ((sender,),) = execute(one, "SELECT sender FROM momopay_payments")
         with store_of(one).database.connection() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_lock_shared(%s)", (int(sender),))
-            assert found(other).state is UNKNOWN
+            assert state_of(other) is UNKNOWN
 
 
 @pytest.mark.whole
@@ -198,7 +199,7 @@ def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str
                 put(journal, "locked")
         assert backends() == before, "waiting for a lock costs no connection"
         assert journal.get("locked") is None
-        assert found(journal, "before").state is UNKNOWN
+        assert state_of(journal, "before") is UNKNOWN
 
 
 def processes(url: str) -> tuple[list[int], int]:
@@ -258,7 +259,7 @@ def test_a_frozen_server_is_refused_in_time(url: str, use: str, *, server: bool)
             if server:
                 with Journal(url) as new, refused_in_time():
                     new.get("before")
-        assert found(journal, "before").state is UNKNOWN
+        assert state_of(journal, "before") is UNKNOWN
         put(journal, "after", NOT_SENT)
 
 

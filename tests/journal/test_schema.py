@@ -27,6 +27,7 @@ from journal.kit import (
     in_threads,
     lease_of,
     put,
+    state_of,
     store_of,
 )
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
@@ -79,7 +80,7 @@ def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
         change = update(payments).where(payments.c.reference == "r").values(state="UNKNOWN")
         assert not update_one(connection, change.where(payments.c.state == "SENDING"))
         assert update_one(connection, change.where(payments.c.state == "REFUSED"))
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
 
 
 @pytest.mark.both_databases

@@ -33,6 +33,7 @@ from journal.kit import (
     lease_of,
     put,
     sender,
+    state_of,
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
@@ -107,7 +108,7 @@ def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) 
     with sender(url) as other:
         assert other.says() == "held"
         other.kill()
-    assert found(journal).state is UNKNOWN
+    assert state_of(journal) is UNKNOWN
     journal.close()
     assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
 
@@ -118,17 +119,17 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path, journa
     link.symlink_to(path)
     with Journal(f"sqlite:///{link}") as by_link, lease_of(journal) as lease:
         begin(journal, lease)
-        assert found(by_link).state is SENDING
+        assert state_of(by_link) is SENDING
 
 
 def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: str, journal: Journal) -> None:
     with Journal(url) as elsewhere, lease_of(journal) as lease:
         begin(journal, lease, "before")
         shutil.rmtree(path.with_name("payouts.db-senders"))
-        assert found(elsewhere, "before").state is UNKNOWN  # it looks as if its process had died
+        assert state_of(elsewhere, "before") is UNKNOWN  # it looks as if its process had died
         begin(journal, lease, "after")
-        assert found(elsewhere, "before").state is SENDING
-        assert found(elsewhere, "after").state is SENDING
+        assert state_of(elsewhere, "before") is SENDING
+        assert state_of(elsewhere, "after") is SENDING
 
 
 def test_threads_that_register_at_once_get_one_id(journal: Journal) -> None:
@@ -233,9 +234,9 @@ def test_a_journal_may_be_vacuumed_and_restored_in_place(path: Path, journal: Jo
         other.backup(copy)
         put(journal, "new")
         other.execute("VACUUM")
-        assert found(journal, "new").state is ACCEPTED
+        assert state_of(journal, "new") is ACCEPTED
         copy.backup(other)
-    assert found(journal, "old").state is ACCEPTED
+    assert state_of(journal, "old") is ACCEPTED
     assert journal.get("new") is None
 
 
@@ -244,7 +245,7 @@ def test_a_backup_may_take_the_files_place_between_two_runs(path: Path, url: str
         put(journal, "paid")
     replace(path)
     with Journal(url, create=False) as later:
-        assert found(later, "paid").state is ACCEPTED
+        assert state_of(later, "paid") is ACCEPTED
 
 
 @forks
@@ -334,7 +335,7 @@ def test_a_child_refuses_a_file_that_was_open_when_it_was_forked(path: Path, url
 
         with store_of(journal).database.connection():
             assert in_a_fork(child) == 0
-        assert found(journal).state is UNKNOWN
+        assert state_of(journal) is UNKNOWN
 
 
 @forks

@@ -106,6 +106,42 @@ def test_a_stale_list_takes_nothing_back(shop: Shop) -> None:
     assert entry_of(shop.journal, "PAY-1").status == "SUCCESS"
 
 
+@pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "PENDING"])
+@pytest.mark.parametrize("kind", list(EntryKind))
+def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
+    shop: Shop, kind: EntryKind, status: str
+) -> None:
+    """By the same call again, a sweep, a day's reconciliation and `settle`: no second prompt, and no other status."""
+    if kind is EntryKind.PAYOUT:
+        call, reference = pay(shop.journal), "PAY-1"
+        made = shop(call)
+        shop.later(60)
+        shop.journal.record(parsed(callback_for(made.transaction_id, reference)))
+    else:
+        call, reference = collect(shop.journal), "O-1"
+        made = shop(call)
+        shop.settle(made)
+        shop.journal.record(parsed(to_prompt(made.transaction_id)))
+
+    def stale(_path: str, data: Any) -> None:
+        for record in records_of(data, made.transaction_id):
+            record["status"] = status
+
+    shop.between.edit = stale
+    (listed,) = shop(lambda client: client.transactions.list()).items
+    assert listed.status == status, "the control: the list is stale"
+    shop.journal.settle(listed)
+    again = shop(call)
+    assert (again.transaction_id, str(again.status), again.is_paid) == (made.transaction_id, "SUCCESS", True)
+    day = (shop.sandbox.now + timedelta(hours=3)).date()
+    shop(lambda client: client.transactions.reconcile(journal=shop.journal, day=day))
+    shop.later(SEARCH_AGAIN)
+    shop(sweep(shop.journal))
+    entry = entry_of(shop.journal, reference, kind)
+    assert (str(entry.status), entry.transaction_ids) == ("SUCCESS", (made.transaction_id,))
+    assert shop.payouts + shop.prompts == 1
+
+
 def test_an_invented_transaction_pays_no_order(shop: Shop, serve: Callable[..., Webhook]) -> None:
     """A valid token proves the order and not the id: no prompt until a read of the service shows it."""
     webhook = serve(signer=SIGNER, journal=shop.journal)

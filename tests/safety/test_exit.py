@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -20,11 +21,12 @@ from momopay import (
     ConfigurationError,
     Journal,
     MomoPayError,
+    OutcomeUnknownError,
     PollSchedule,
     RateBudget,
 )
 from momopay.sandbox import Account, Sandbox
-from safety.kit import Shop, collect, moved, pay, sweep
+from safety.kit import PHONE, Call, Shop, collect, moved, pay, sweep
 
 
 def test_an_order_with_an_open_prompt_and_no_budget_may_be_paid(
@@ -59,6 +61,33 @@ def test_an_order_whose_abandoned_prompt_is_still_open_may_be_paid(shop: Shop, d
     shop.settle(prompt)
     assert shop.paid_in == {"O-1": 100}
     assert shop.prompts == 1
+
+
+def initiate_payout(_journal: Journal) -> Call:
+    return lambda client: client.payouts.initiate(reference="PAY-1", amount=100, phone=PHONE)
+
+
+def initiate_prompt(_journal: Journal) -> Call:
+    return lambda client: client.stk.initiate(account_reference="O-1", amount=100, phone=PHONE)
+
+
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize("call", [pay, collect, initiate_payout, initiate_prompt])
+def test_an_unknown_outcome_is_dated_by_the_first_attempt(shop: Shop, call: Callable[[Journal], Call]) -> None:
+    """What a transport calls not sent may have been sent: a search for the payment begins there."""
+    attempts: list[datetime] = []
+
+    def fail(method: str, _path: str) -> None:
+        if method == "POST":
+            attempts.append(datetime.now(UTC))
+            raise (httpx.ConnectError if len(attempts) == 1 else httpx.ReadTimeout)("the network is in trouble")
+
+    shop.between.first = fail
+    begun = datetime.now(UTC)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        shop(call(shop.journal))
+    assert len(attempts) == 2
+    assert begun <= caught.value.sent_at <= attempts[0]
 
 
 @pytest.mark.parametrize("call", [pay, collect, sweep])

@@ -32,11 +32,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 @pytest.mark.parametrize("payment", [each for each in payments() if not each.is_control], ids=lambda each: each.name)
 def test_nothing_arrives_late(results: dict[str, dict[str, Any]], payment: Any) -> None:
-    result = results[payment.name]
-    assert not result["arrived"]
-    assert result["outcome"] == ("wOutcomeUnknownError" if payment.end == "timeout" else "w")
+    outcome = "wOutcomeUnknownError" if payment.end == "timeout" else "w"
+    assert results[payment.name] == {"arrived": False, "outcome": outcome}, "w: written; then the error of its call"
 
 
 @pytest.mark.parametrize("payment", [each for each in payments() if each.is_control], ids=lambda each: each.name)
 def test_without_that_care_it_arrives(results: dict[str, dict[str, Any]], payment: Any) -> None:
-    assert results[payment.name]["arrived"]
+    result = results[payment.name]
+    why = f"{payment.name}: {result}. It was written and not taken back, so the run ended too early to see it arrive"
+    assert result["arrived"] is True, why

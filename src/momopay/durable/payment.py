@@ -68,8 +68,9 @@ def payment_of(
     entry: JournalEntry | None = None,
 ) -> Payment:
     """Return the payment that a record of the service is, with what only the journal knows of it."""
-    known = None if entry is None else [t for t in entry.transactions if t.transaction_id == record.transaction_id]
-    return Payment.model_construct(
+    transactions = () if entry is None else entry.transactions
+    known = next((each for each in transactions if each.transaction_id == record.transaction_id), None)
+    payment = Payment.model_construct(
         kind=kind,
         reference=reference,
         transaction_id=record.transaction_id,
@@ -78,10 +79,14 @@ def payment_of(
         phone=record.phone,
         result_code=record.result_code,
         fee=record.transaction_fee,
-        receipt=known[0].receipt if known else None,
+        receipt=None if known is None else known.receipt,
         is_new=is_new,
         transaction=record,
     )
+    if known is not None and known.is_paid and not payment.is_paid:
+        # A callback was first: a record of the service that is behind it takes no payment back.
+        return payment.model_copy(update={"status": known.status, "result_code": known.result_code, "fee": known.fee})
+    return payment
 
 
 def payment_in(entry: JournalEntry) -> Payment | None:

@@ -77,6 +77,8 @@ class _Reception:
     error: BaseException | None = None
     status: HTTPStatus | None = None
     is_first: bool = True
+    is_held: bool = False
+    """Whether this call, and so no other, was handling it."""
     changed: tuple[JournalState, JournalEntry] | None = None
     """The entry that it changed, and the state that this had before."""
 
@@ -91,7 +93,10 @@ class _Reception:
             state, entry = self.changed
             operation.journal_changed(entry.kind, entry.reference, state, entry.state, callback.transaction)
         if error is not None:
-            operation.callback_received(outcome_of(error), callback, error, self.status)
+            outcome = outcome_of(error)
+            if outcome == "busy" and self.is_held:  # it is not the journal's error, but the handler's own
+                outcome = "failed"
+            operation.callback_received(outcome, callback, error, self.status)
         elif callback is not None:
             operation.callback_received("accepted" if self.is_first else "duplicate", callback, None, self.status)
 
@@ -222,7 +227,7 @@ class CallbackReceiver:
             _check_order(journal, reception.order, callback)
             recorder.check(callback)  # before the handler does anything about a callback that is wrong
         with journal.handling(callback) as is_first:
-            reception.is_first = is_first
+            reception.is_first = reception.is_held = is_first
             yield callback if is_first else None
             # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
             # anybody's, unless the handler confirmed it.
