@@ -39,9 +39,9 @@ class Coordinators:
     """Those of one key. A client shares them with its copies for the same key."""
 
     def __init__(self) -> None:
-        self.waits = Coordinator()
+        self.waits: Coordinator = Coordinator()
         # The service waits only 30 s for the answer to a callback, which must not queue behind a walk down the list.
-        self.confirmations = Coordinator()
+        self.confirmations: Coordinator = Coordinator()
 
 
 class TransactionWait(Caller):

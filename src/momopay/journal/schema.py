@@ -192,7 +192,7 @@ class Now(FunctionElement[float]):
     """The time by the clock of the database, in Unix seconds."""
 
     type: TypeEngine[float] = Double()
-    inherit_cache = True
+    inherit_cache: bool | None = True
 
 
 @compiles(Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]

@@ -76,9 +76,9 @@ class Store:
     def __init__(self, database: Database, account: str) -> None:
         self.database = database
         self.account = account
-        self.leases = LeaseHolder(database)
-        self.accounts = Accounts(database, account)
-        self.watermark = Watermark(database)
+        self.leases: LeaseHolder = LeaseHolder(database)
+        self.accounts: Accounts = Accounts(database, account)
+        self.watermark: Watermark = Watermark(database)
 
     def bounded(self, seconds: float) -> AbstractContextManager[None]:
         """Let all that this thread does with the database in the context end within so many seconds.

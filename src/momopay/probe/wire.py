@@ -128,34 +128,36 @@ class Answer:
     def __init__(self, status: int | None, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
         self.status = status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
-        self.is_empty = not body.strip()
+        self.is_empty: bool = not body.strip()
         self.envelope: Mapping[str, Any] = {}  # the JSON object that the body is
         with suppress(ValueError, ArithmeticError, RecursionError):
             self.envelope = _object(json.loads(body, parse_float=Decimal))
         # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
         is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
         says_no = self.envelope.get("success") is False
-        self.is_success = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
+        self.is_success: bool = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
         # The service looked at the request and refused it, apart from timeouts and throttling.
         is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
-        self.is_refusal = is_4xx or (is_2xx and says_no)
-        self.is_failure = status is None or status >= 500  # noqa: PLR2004
+        self.is_refusal: bool = is_4xx or (is_2xx and says_no)
+        self.is_failure: bool = status is None or status >= 500  # noqa: PLR2004
         self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
         items: object = self.data.get("items")
-        self.items = [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
-        self.transactions = [seen for seen in map(Transaction, self.items) if seen.id]
-        self.error = _object(self.envelope.get("error"))
-        self.details = _object(self.error.get("details"))
+        self.items: list[Mapping[str, Any]] = (
+            [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
+        )
+        self.transactions: list[Transaction] = [seen for seen in map(Transaction, self.items) if seen.id]
+        self.error: Mapping[str, Any] = _object(self.envelope.get("error"))
+        self.details: Mapping[str, Any] = _object(self.error.get("details"))
         code: object = self.error.get("code")
-        self.code = _quoted(code.strip()) if isinstance(code, str) else ""
+        self.code: str = _quoted(code.strip()) if isinstance(code, str) else ""
         # The request's id, if it is one that may be shown. In a UUID, `redact` could take digits for a phone.
         found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
         shown = found if _UUID.fullmatch(found) else redact(found)
-        self.request_id = shown if _REQUEST_ID.fullmatch(found) else None
+        self.request_id: str | None = shown if _REQUEST_ID.fullmatch(found) else None
         # What came, in a few words that hold nothing personal.
         kind = " with an empty body" if self.is_empty else " with a body that is no envelope"
         shown = f" {self.code}" if self.code else "" if "success" in self.envelope else kind
-        self.summary = "no answer" if status is None else f"{status}{shown}"
+        self.summary: str = "no answer" if status is None else f"{status}{shown}"
 
 
 class Transaction:
@@ -163,14 +165,14 @@ class Transaction:
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self.record = record
-        self.id = self._text("transactionId", "transaction_id", "id")
-        self.type = self._text("type").upper()
-        self.status = self._text("status").upper()
-        self.result_code = self._text("resultCode", "result_code")
-        self.created = self._text("createdAt", "created_at")
-        self.amount = amount_of(record.get("amount"))
-        self.fee = amount_of(field_of(record, "transactionFee", "transaction_fee"))
-        self.is_prompt = self.type.startswith("STK")
+        self.id: str = self._text("transactionId", "transaction_id", "id")
+        self.type: str = self._text("type").upper()
+        self.status: str = self._text("status").upper()
+        self.result_code: str = self._text("resultCode", "result_code")
+        self.created: str = self._text("createdAt", "created_at")
+        self.amount: Decimal | None = amount_of(record.get("amount"))
+        self.fee: Decimal | None = amount_of(field_of(record, "transactionFee", "transaction_fee"))
+        self.is_prompt: bool = self.type.startswith("STK")
 
     def _text(self, *names: str) -> str:
         value = field_of(self.record, *names)

@@ -48,7 +48,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
     ) -> None:
         """`message`, `status` and `headers` override what the code alone would give."""
         self.code = code
-        self.message = message or CODES[code][1]
+        self.message: str = message or CODES[code][1]
         super().__init__(self.message)
         self.details: dict[str, object] = dict(details or {})
         # CHANNEL_NOT_FOUND is 400 on payments and 404 on channels, so the code alone does not decide.
