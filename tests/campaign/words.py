@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from campaign.judge import Said, Word
 from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payment
+from safety.struck import StruckError
 
 
 class Ear:
@@ -36,6 +37,8 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
         error = type(failure).__name__
     except asyncio.CancelledError:
         said = Said.CANCELLED
+    except StruckError:
+        said = Said.STRUCK
     except Exception as failure:  # noqa: BLE001  an untyped error is what is looked for
         said, error = Said.UNTYPED, repr(failure)
     record = ear.record
