@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from campaign.aftermath import order_of
@@ -86,12 +87,16 @@ class Human:
 
     def press(self) -> None:
         """Release, without any search, what just came to be in doubt; have it paid."""
-        for entry in self.journal.unresolved():
-            since = self._pressed.setdefault((entry.reference, entry.attempts), time.monotonic())
-            if time.monotonic() - since < DOUBTED and self._release_unseen(entry.reference):
-                self.events["released as soon as it was in doubt"] += 1
-                self._pay(entry.reference)
-                return  # the others at the next look: to pay this one took seconds
+        now, doubtful = time.monotonic(), self.journal.unresolved()
+        fresh = [
+            entry.reference
+            for entry in doubtful
+            if now - self._pressed.setdefault((entry.reference, entry.attempts), now) < DOUBTED
+        ]
+        released = [reference for reference in fresh if self._release_unseen(reference)]
+        self.events["released as soon as it was in doubt"] += len(released)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self._pay, released))
 
     def release_in_time(self, reference: str) -> bool:
         """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""

@@ -130,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = vars(parser.parse_args(arguments))
     path = options.pop("result")
+    if options["fault"] == "restored" and options["database"] != "sqlite":
+        parser.error("a file is restored: --fault restored is for SQLite")
     if options["seed"] is None:
         options["seed"] = int.from_bytes(os.urandom(3))
     threading.excepthook = _break
