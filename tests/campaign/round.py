@@ -218,7 +218,7 @@ class Round:
 
     def _close(self) -> None:
         """Settle what the list shows, pay what surely was not paid, and look again when the list has caught up."""
-        if self.plan.database == "sqlite":
+        if self.plan.database == "sqlite" and self.plan.fault is None:
             self._empty_the_journal()
         time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
         self._be_careless()
