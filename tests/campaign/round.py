@@ -189,6 +189,7 @@ class Round:
                 time.sleep(0.1)
         finally:
             over.set()
+            self.freezer.tend(herd.pids())  # what the herd stopped last may hold the database's lock
             for person in people:
                 person.join()
             self.freezer.join()

@@ -99,7 +99,7 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result[Verdict]:
             epoch=service.epoch,
             speed=SPEED,
             skew=0.0,
-            freezes=FREEZES * (1 if not plan.control else MUCH_MORE if plan.control in controls.OF_FREEZING else MORE),
+            freezes=FREEZES * _more_freezes(plan),
             dies=DIES * (MORE if plan.control else 1),
             cuts=0.0 if not plan.network else CUTS * (MUCH_MORE if plan.control == "late_arrival" else 1),
             log=f"{folder}/log.jsonl",
@@ -107,6 +107,12 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result[Verdict]:
             fault=plan.fault,
         )
         return Round(plan, settings, service, server).run()
+
+
+def _more_freezes(plan: Plan) -> int:
+    if plan.fault is not None:  # a person waits for as long as a whole storm of these lasts
+        return 0
+    return 1 if plan.control is None else MUCH_MORE if plan.control in controls.OF_FREEZING else MORE
 
 
 def _break(failure: threading.ExceptHookArgs) -> None:
