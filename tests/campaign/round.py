@@ -23,7 +23,7 @@ from campaign import controls, receiver, worker
 from campaign.clocks import SKEWS, Clock, hasten, unwind, wind
 from campaign.forger import Forger
 from campaign.freezer import Freezer
-from campaign.herd import Child, Herd
+from campaign.herd import STOPS, Child, Herd
 from campaign.human import BY, Human
 from campaign.judge import Finding, Said, Verdict, Word, judge
 from campaign.orders import Order, make_orders
@@ -44,7 +44,7 @@ BUSY = 1.0
 """Seconds that a busy machine takes, beyond a deadline, to execute a payout."""
 COPIED, RESTORED = 2 / 3, 1 / 3
 """The shares of orders that are left to pay when a copy of the journal is made, and when it is written back."""
-REFUSED = 0.3
+REFUSED = 0.7
 """The share of the storm in which everybody is refused then."""
 ASKED = 8
 """Calls over an emptied journal."""
@@ -166,7 +166,10 @@ class Round:
             for n in range(WORKERS)
         ]
         hears = Child(receiver.run, replace(self.settings, name=f"receiver{number}"))
-        herd = Herd(workers, hears, random.Random(f"kills {self.plan.seed} {number}"), self.human.hear_of_death)
+        luck = random.Random(f"kills {self.plan.seed} {number}")
+        # A storm with one more fault is shorter than what stops would take.
+        stops = STOPS if self.plan.fault is None else 0.0
+        herd = Herd(workers, hears, luck, self.human.hear_of_death, stops)
         over = threading.Event()
         works = [self.human.look, self.human.hurry, *([self.human.press] if self.plan.fault == "late" else [])]
         people = [threading.Thread(target=self._repeat, args=(work, over)) for work in works]
@@ -182,7 +185,8 @@ class Round:
                 self.freezer.tend(herd.pids())
                 if self.plan.control and self._is_caught(self._judged()):
                     break
-                self.troubles.tend(1 - len(waiting) / len(self.orders))
+                if self.plan.fault is None:
+                    self.troubles.tend(1 - len(waiting) / len(self.orders))
                 if time.monotonic() >= look:
                     look = time.monotonic() + LOOKS_EVERY
                     waiting = self._look(waiting)

@@ -40,8 +40,9 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
     except StruckError:
         said = Said.STRUCK
     except Exception as failure:  # noqa: BLE001  an untyped error is what is looked for
-        # pydantic builds a model when it is first needed, and raises its own error for what strikes meanwhile.
-        said, error = Said.STRUCK if StruckError.__name__ in str(failure) else Said.UNTYPED, repr(failure)
+        # pydantic and Python raise errors of their own for what strikes while they build a class that is needed first.
+        struck = StruckError.__name__ in f"{failure!r} {failure.__cause__!r}"
+        said, error = Said.STRUCK if struck else Said.UNTYPED, repr(failure)
     record = ear.record
     told = (None, None) if record is None else (record.transaction_id, record.amount)
     tell(Word(call, reference, said, begun, error, *told))
