@@ -93,6 +93,7 @@ class Round:
                 else:
                     self._storm()
             self.service.storm.calm = True
+            time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
             if self.plan.fault == "restored":
                 self._accept_restored()
             verdicts = [self._judged()]
@@ -142,7 +143,6 @@ class Round:
 
     def _accept_restored(self) -> None:
         """Reconcile, take what the copy does not have out of what is to be paid, and accept it."""
-        time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
         first = datetime.fromtimestamp(self.settings.epoch + self.begun * self.settings.speed, UTC)
         report = self.patient.transactions.reconcile(
             journal=self.journal, day=first.date(), last_day=self.clock.now().date(), utc=True
@@ -222,10 +222,9 @@ class Round:
         return self.plan.control is not None and bool(CAUGHT & verdict.found)
 
     def _close(self) -> None:
-        """Settle what the list shows, pay what surely was not paid, and look again when the list has caught up."""
+        """Settle what the list shows, which has caught up; pay what surely was not paid, and look again."""
         if self.plan.database == "sqlite" and self.plan.fault is None:
             self._empty_the_journal()
-        time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
         self._be_careless()
         with self.clock.ahead(86_400.0):
             self.journal.reconcile_all(self.patient)
