@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from campaign import simulation
-from campaign.controls import CAUGHT, CONTROLS, OF_ORDERS, OF_SOCKETS, SURELY_CAUGHT
+from campaign.controls import CAUGHT, CONTROLS, OF_FAULTS, OF_ORDERS, OF_SOCKETS, SURELY_CAUGHT
+from campaign.judge import Finding
 from campaign.plan import Plan
 from campaign.simulation import Batch
 from postgresql import required_programs
 
 FIRST = ("repeat_on_read_timeout", "no_lease", "send_again_when_absent", "forged_callback_settles")
 """Controls that the default tests try; `whole` tries the others."""
+SIZE = 60
+"""Orders of a storm with one more fault."""
 
 
 @pytest.fixture
@@ -74,3 +77,35 @@ def test_the_campaign_catches_a_safety_that_is_off(control: str, seed: int, tmp_
     # The journal is emptied after the storm, which need not be long.
     result, told = Plan("payouts", 40, seconds=8, seed=seed, control=control).run(tmp_path)
     assert result.verdict.found & CAUGHT, told
+
+
+def with_fault(fault: str, seed: int, control: str | None = None) -> Plan:
+    # Signals raise into blocking workers only. It takes five seconds to know that a call hangs.
+    kind, seconds = ("blocking" if fault == "struck" else "both"), 12 if control else 8
+    return Plan("payouts", SIZE, seconds=seconds, seed=seed, client_kind=kind, fault=fault, control=control)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("fault", OF_FAULTS)
+def test_payouts_are_paid_once_in_the_worst_hour(fault: str, seed: int, tmp_path: Path) -> None:
+    result, told = with_fault(fault, seed).run(tmp_path)
+    print(told)  # noqa: T201  the seed, for whoever wants it again
+    assert result.verdict.holds, told
+    assert result.verdict.paid_once == SIZE
+    releases, calls = result.counts["releases"], result.counts["calls of pay_once"]
+    happened = {
+        "late": releases["client.payouts.release, without a search: RequestValidationError"]
+        and releases["released without a look, then found by the search"],
+        "restored": result.details["calls refused over a restored copy"]
+        and result.details["payouts that a restored copy had forgotten"],
+        "struck": calls["struck by a signal"] > 5,
+    }
+    assert happened[fault], told
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("fault", "control"), OF_FAULTS.items())
+def test_the_worst_hour_catches_a_safety_that_is_off(fault: str, control: str, seed: int, tmp_path: Path) -> None:
+    result, told = with_fault(fault, seed, control).run(tmp_path)
+    wanted = Finding.HUNG if fault == "struck" else Finding.DOUBLE
+    assert wanted in result.verdict.found, told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ import httpcore
 
 from campaign.judge import Finding
 from campaign.settings import UNWRITTEN
-from momopay import EntryKind, JournalEntry, JournalState, OutcomeUnknownError
+from momopay import EntryKind, JournalEntry, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
@@ -40,7 +41,7 @@ from momopay.models.requests import RequestedPayment
 from momopay.resources.transactions import Transactions
 
 Patch = Any
-CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD})
+CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HUNG})
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
@@ -54,6 +55,10 @@ def _returning(result: Any) -> Any:
         return result
 
     return give
+
+
+def _do_nothing(*_arguments: Any) -> None:
+    pass
 
 
 def repeat_on_read_timeout() -> list[Patch]:
@@ -224,25 +229,48 @@ def no_search_before_a_second_send() -> list[Patch]:
 def emptied_file_not_noticed() -> list[Patch]:
     """A journal's file that was cut to nothing is taken for a new journal."""
 
-    def nothing(*_arguments: Any) -> None:
-        pass
-
     init = SqliteBackend.__init__
 
     def without_marker(self: SqliteBackend, url: Any) -> None:
         init(self, url)
         self._marker = self._marker.with_name(uuid4().hex)
 
+    return [
+        patch.object(SqliteBackend, "__init__", without_marker),
+        patch.object(SqliteBackend, "_check_file", _do_nothing),
+        *older_copy_not_noticed(),
+    ]
+
+
+def older_copy_not_noticed() -> list[Patch]:
+    """A journal that went back in time is used as it is."""
+
     def raise_sequence(_self: Watermark, connection: Any) -> Mark:
         connection.execute(watermark._RAISE)
         return watermark._read(connection)
 
     return [
-        patch.object(SqliteBackend, "__init__", without_marker),
-        patch.object(SqliteBackend, "_check_file", nothing),
-        patch.object(Watermark, "check", nothing),
+        patch.object(Watermark, "check", _do_nothing),
         patch.object(Watermark, "raise_sequence", raise_sequence),
     ]
+
+
+def lock_held_naively() -> list[Patch]:
+    """Whoever pays holds a lock, which nobody releases when a signal strikes."""
+    lock = threading.Lock()
+    run: Any = vars(DurableCall)["run"]
+
+    async def run_alone(self: Any, **options: Any) -> Any:
+        lock.acquire()
+        try:
+            done = await run(self, **options)
+        except MomoPayError:
+            lock.release()
+            raise
+        lock.release()
+        return done
+
+    return [patch.object(DurableCall, "run", run_alone)]
 
 
 def no_fence() -> list[Patch]:
@@ -264,10 +292,10 @@ def no_fence() -> list[Patch]:
 def late_arrival() -> list[Patch]:
     """A connection without an answer is closed in the usual way, and the kernel goes on to deliver what was written."""
 
-    def nothing(*_arguments: Any) -> None:
-        pass
-
-    return [patch.object(sockets, "_ABORT", sockets._CLOSE), patch.object(AttemptSocket, "_set_user_timeout", nothing)]
+    return [
+        patch.object(sockets, "_ABORT", sockets._CLOSE),
+        patch.object(AttemptSocket, "_set_user_timeout", _do_nothing),
+    ]
 
 
 CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
@@ -288,6 +316,8 @@ CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
         acceptance_not_compared,
         no_search_before_a_second_send,
         emptied_file_not_noticed,
+        older_copy_not_noticed,
+        lock_held_naively,
         no_fence,
         late_arrival,
         open_prompt_overlooked,
@@ -305,7 +335,13 @@ SURELY_CAUGHT = frozenset({"emptied_file_not_noticed"})
 """Controls that any short storm over sockets catches. The others meet what they break with luck, and run there by hand:
 the simulation turns off each of their rules in a second, and tests of the journal and of the transport the three that
 it does not have."""
-OF_SOCKETS = frozenset({"release_before_the_minute", "emptied_file_not_noticed", "no_fence", "late_arrival"})
+OF_FAULTS: Mapping[str, str] = {
+    "late": "release_before_the_minute",
+    "restored": "older_copy_not_noticed",
+    "struck": "lock_held_naively",
+}
+"""The control of each fault that storms have only on demand."""
+OF_SOCKETS = frozenset({"emptied_file_not_noticed", "no_fence", "late_arrival", *OF_FAULTS.values()})
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 
 

@@ -60,7 +60,12 @@ class Herd:
     """All of them. The last is the receiver of callbacks, which never ends by itself."""
 
     def __init__(
-        self, workers: list[Child], receiver: Child, rng: random.Random, hear_of_death: Callable[[Note], object]
+        self,
+        workers: list[Child],
+        receiver: Child,
+        rng: random.Random,
+        hear_of_death: Callable[[Note], object],
+        stops: float = STOPS,
     ) -> None:
         """`hear_of_death` is told what a worker was paying that killed itself."""
         self.workers = workers
@@ -68,6 +73,7 @@ class Herd:
         self.rng = rng
         self.events: Counter[str] = Counter()
         self._hear_of_death = hear_of_death
+        self._stops = stops
         self._log = Path(receiver.settings.log)
         self._next_kill = self.rng.randrange(*BETWEEN_KILLS)
         for child in (*workers, receiver):
@@ -105,7 +111,7 @@ class Herd:
             victims = [child for child in self.workers if not child.done]
             child = self.receiver if self.rng.random() < 0.12 else self.rng.choice(victims or [self.receiver])
             assert child.process is not None
-            if child.process.exitcode is None and self.rng.random() < STOPS:
+            if child.process.exitcode is None and self.rng.random() < self._stops:
                 assert child.process.pid is not None
                 os.kill(child.process.pid, signal.SIGSTOP)
                 self.events["a process was frozen"] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from campaign.aftermath import order_of
@@ -26,6 +27,9 @@ GIVES_UP = 12.0
 HASTY = 6.0
 """Seconds for which the careless one tries to release what a dead process was paying: less than its lease and a minute,
 which are 7.5 s here, and longer than a list may lag."""
+DOUBTED = 3.5
+"""Seconds for which the hasty one tries to release what just came to be in doubt. A call takes 3.6 s at most, so this
+too is over before 7.5 s."""
 BY = "the campaign's human"
 
 
@@ -45,6 +49,8 @@ class Human:
         self._pay = pay
         self._doubts = Doubts()
         self._dead: dict[str, float] = {}
+        self._pressed: dict[tuple[str, int], float] = {}
+        """Since when each attempt is known to be in doubt."""
         self._died_at: dict[str, int] = {}
         """The number of the attempt at which a process died."""
 
@@ -78,6 +84,19 @@ class Human:
                 del self._dead[reference]
                 self.events["released as soon as it could be"] += 1
                 self._pay(reference)
+
+    def press(self) -> None:
+        """Release, without any search, what just came to be in doubt; have it paid."""
+        now, doubtful = time.monotonic(), self.journal.unresolved()
+        fresh = [
+            entry.reference
+            for entry in doubtful
+            if now - self._pressed.setdefault((entry.reference, entry.attempts), now) < DOUBTED
+        ]
+        released = [reference for reference in fresh if self._release_unseen(reference)]
+        self.events["released as soon as it was in doubt"] += len(released)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self._pay, released))
 
     def release_in_time(self, reference: str) -> bool:
         """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -27,6 +27,7 @@ class Finding(StrEnum):
     UNTYPED = "errors that are no MomoPayError"
     MISSED = "left UNKNOWN though the list shows them"
     UNPAID = "orders not paid in the end"
+    HUNG = "calls that never ended"
 
 
 class Said(StrEnum):
@@ -40,6 +41,8 @@ class Said(StrEnum):
     IN_DOUBT = "journal failed, outcome unknown"
     MISCONFIGURED = "journal refused"
     CANCELLED = "cancelled"
+    STRUCK = "struck by a signal"
+    HUNG = "never ended"
     UNTYPED = "untyped error"
 
 
@@ -122,6 +125,7 @@ def judge(
     latest: float = inf,
     misled: Mapping[str, str] = MappingProxyType({}),
     released: Mapping[str, float] = MappingProxyType({}),
+    forgotten: Collection[str] = (),
 ) -> Verdict:
     """Compare the three.
 
@@ -129,6 +133,7 @@ def judge(
     payout is executed. `misled`: the calls that were answered with another payout's id, and that id. They may tell it
     where the journal, which has it already, could not be asked; the row may not. `released`: when a person last began
     to release a reference. Whoever did so before the service had executed it told the journal what was not so.
+    `forgotten`: what a restored copy of the journal does not have, and a person took out of what is to be paid.
     """
     paid: dict[str, list[Payment]] = defaultdict(list)
     for payment in payments:
@@ -137,6 +142,8 @@ def judge(
     verdict = Verdict(len(orders), sum(map(len, paid.values())), once, 0)
     _judge_money(verdict, orders, paid)
     for order in orders:
+        if order.reference in forgotten:
+            continue
         _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
     for word in words:
         if word.transaction_id is None or word.transaction_id != misled.get(word.call):
@@ -181,7 +188,9 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: f
     late = [payment.at - word.begun for payment in payments if payment.call == word.call]
     if any(seconds > latest for seconds in late):
         verdict.findings[Finding.LATE].append(f"{case}, executed after {late} s")
-    if word.said is Said.UNTYPED:
+    if word.said is Said.HUNG:
+        verdict.findings[Finding.HUNG].append(case)
+    elif word.said is Said.UNTYPED:
         verdict.findings[Finding.UNTYPED].append(case)
     elif word.said in {Said.FAILED, Said.NO_JOURNAL}:
         own = any(payment.call == word.call for payment in payments)

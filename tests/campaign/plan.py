@@ -36,7 +36,11 @@ V = TypeVar("V", bound=Judged)
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign is asked for. `database` is sqlite or postgresql; `network`: it may be made to fail."""
+    """What a campaign is asked for.
+
+    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck;
+    `network`: it may be made to fail.
+    """
 
     what: Literal["payouts", "orders"]
     size: int
@@ -44,6 +48,7 @@ class Plan:
     seed: int
     client_kind: str = "both"
     database: str = "sqlite"
+    fault: str | None = None
     control: str | None = None
     network: bool = False
 
@@ -52,8 +57,9 @@ class Plan:
         """The command line of the campaign."""
         counted = [f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)]
         client = [] if self.client_kind == "both" else ["--client", self.client_kind]
+        fault = ["--fault", self.fault] if self.fault else []
         control = ["--control", self.control] if self.control else []
-        return [*counted, "--database", self.database, *client, *control]
+        return [*counted, "--database", self.database, *client, *fault, *control]
 
     @property
     def command(self) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,9 @@ from campaign import controls, receiver, worker
 from campaign.clocks import SKEWS, Clock, hasten, unwind, wind
 from campaign.forger import Forger
 from campaign.freezer import Freezer
-from campaign.herd import Child, Herd
-from campaign.human import Human
-from campaign.judge import Finding, Verdict, Word, judge
+from campaign.herd import STOPS, Child, Herd
+from campaign.human import BY, Human
+from campaign.judge import Finding, Said, Verdict, Word, judge
 from campaign.orders import Order, make_orders
 from campaign.plan import Plan, Result
 from campaign.settings import DEADLINE, TIMEOUT, Settings, read_word
@@ -38,9 +40,12 @@ LOOKS_EVERY = 0.5
 """Seconds between two looks of the parent into the journal."""
 STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
-LATEST = DEADLINE + 2 * TIMEOUT + 1.0
-"""Seconds after its call began by which a payout is executed: a commit may be late by two timeouts, and all of it by
-what a busy machine takes."""
+BUSY = 1.0
+"""Seconds that a busy machine takes, beyond a deadline, to execute a payout."""
+COPIED, RESTORED = 2 / 3, 1 / 3
+"""The shares of orders that are left to pay when a copy of the journal is made, and when it is written back."""
+REFUSED = 0.7
+"""The share of the storm in which everybody is refused then."""
 ASKED = 8
 """Calls over an emptied journal."""
 CAUGHT = controls.CAUGHT - {Finding.LOST}
@@ -69,7 +74,10 @@ class Round:
             service, server, settings.folder, self.rng, network=plan.network, long=plan.control == "late_arrival"
         )
         self.kills: Counter[str] = Counter()
-        self.emptied = 0
+        self.emptied = self.refused = 0
+        self.forgotten: set[str] = set()
+        """What a restored copy does not have, and is not to be paid again."""
+        self._storms = count()
         self._in_doubt: list[Order] = []
         Path(settings.log).touch()
         if self.journal.get(self.orders[0].reference) is not None:
@@ -80,9 +88,15 @@ class Round:
         with self._closing(), self._own_time():
             forger = Forger(self.settings, lambda: self._in_doubt or self.orders, self.service.payments)
             with forger.at_work(), self.troubles:
-                self._storm()
-            verdicts = [self._judged()]
+                if self.plan.fault == "restored":
+                    self._storm_and_restore()
+                else:
+                    self._storm()
             self.service.storm.calm = True
+            time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
+            if self.plan.fault == "restored":
+                self._accept_restored()
+            verdicts = [self._judged()]
             if not self._is_caught(verdicts[0]):
                 self._close()
                 verdicts.append(self._judged())
@@ -114,36 +128,72 @@ class Round:
     def _client(self, **options: Any) -> Client:
         return Client(KEY, base_url=self.service.base_url, budget=None, **options)
 
-    def _storm(self) -> None:
+    def _storm_and_restore(self) -> None:
+        """Write an older copy of the journal over it while nobody pays; then let everybody try to pay."""
+        path = Path(self.settings.database.removeprefix("sqlite:///"))
+        copy = path.with_suffix(".copy")
+        self._storm(left=COPIED)
+        self.journal.backup(copy)
+        self._storm(left=RESTORED)
+        self.journal.close()
+        self._put_back(copy, path)
+        before = self._refusals()
+        self._storm(share=REFUSED)
+        self.refused = self._refusals() - before
+
+    def _accept_restored(self) -> None:
+        """Reconcile, take what the copy does not have out of what is to be paid, and accept it."""
+        first = datetime.fromtimestamp(self.settings.epoch + self.begun * self.settings.speed, UTC)
+        report = self.patient.transactions.reconcile(
+            journal=self.journal, day=first.date(), last_day=self.clock.now().date(), utc=True
+        )
+        self.forgotten = {each.reference for each in report.differences if self.journal.get(each.reference) is None}
+        self.journal.accept_restored(by=BY)
+
+    def _refusals(self) -> int:
+        return sum(line["word"]["said"] == Said.MISCONFIGURED for line in self._lines() if "word" in line)
+
+    def _storm(self, *, left: float = 0.0, share: float = 1.0) -> None:
+        """Pay until that share of the orders is left, or that share of the storm's time is over."""
+        number = next(self._storms)
         kinds = ("blocking", "async") if self.plan.client_kind == "both" else (self.plan.client_kind,)
         skews = [0.0, *self.rng.sample(SKEWS[2:], WORKERS - 1)]
         workers = [
-            Child(worker.run, replace(self.settings, name=f"w{n}", client_kind=kinds[n % len(kinds)], skew=skews[n]))
+            Child(
+                worker.run,
+                replace(self.settings, name=f"w{number}-{n}", client_kind=kinds[n % len(kinds)], skew=skews[n]),
+            )
             for n in range(WORKERS)
         ]
-        hears = Child(receiver.run, replace(self.settings, name="receiver"))
-        herd = Herd(workers, hears, random.Random(f"kills {self.plan.seed}"), self.human.hear_of_death)
+        hears = Child(receiver.run, replace(self.settings, name=f"receiver{number}"))
+        luck = random.Random(f"kills {self.plan.seed} {number}")
+        # A storm with one more fault is shorter than what stops would take.
+        stops = STOPS if self.plan.fault is None else 0.0
+        herd = Herd(workers, hears, luck, self.human.hear_of_death, stops)
         over = threading.Event()
-        people = [
-            threading.Thread(target=self._repeat, args=(work, over)) for work in (self.human.look, self.human.hurry)
-        ]
+        works = [self.human.look, self.human.hurry, *([self.human.press] if self.plan.fault == "late" else [])]
+        people = [threading.Thread(target=self._repeat, args=(work, over)) for work in works]
         for person in people:
             person.start()
-        begun, length, look = time.monotonic(), STORM * self.plan.seconds, 0.0
-        waiting = self.orders
+        begun, length, look = time.monotonic(), share * STORM * self.plan.seconds, 0.0
+        # Signals strike calls whether or not they pay.
+        waiting, all_along = self.orders, self.plan.fault == "struck"
+        enough = left * len(self.orders)
         try:
-            while waiting and not herd.done and time.monotonic() < begun + length:
+            while (len(waiting) > enough or all_along) and not herd.done and time.monotonic() < begun + length:
                 herd.tend()
                 self.freezer.tend(herd.pids())
                 if self.plan.control and self._is_caught(self._judged()):
                     break
-                self.troubles.tend(1 - len(waiting) / len(self.orders))
+                if self.plan.fault is None:
+                    self.troubles.tend(1 - len(waiting) / len(self.orders))
                 if time.monotonic() >= look:
                     look = time.monotonic() + LOOKS_EVERY
                     waiting = self._look(waiting)
                 time.sleep(0.1)
         finally:
             over.set()
+            self.freezer.tend(herd.pids())  # what the herd stopped last may hold the database's lock
             for person in people:
                 person.join()
             self.freezer.join()
@@ -172,14 +222,14 @@ class Round:
         return self.plan.control is not None and bool(CAUGHT & verdict.found)
 
     def _close(self) -> None:
-        """Settle what the list shows, pay what surely was not paid, and look again when the list has caught up."""
-        if self.plan.database == "sqlite":
+        """Settle what the list shows, which has caught up; pay what surely was not paid, and look again."""
+        if self.plan.database == "sqlite" and self.plan.fault is None:
             self._empty_the_journal()
-        time.sleep(LIST_CATCHES_UP)
         self._be_careless()
         with self.clock.ahead(86_400.0):
             self.journal.reconcile_all(self.patient)
-        self._pay(self.patient, (order.reference for order in self._look(self.orders)))
+        unpaid = {order.reference for order in self._look(self.orders)}
+        self._pay(self.patient, unpaid - self.forgotten)
         time.sleep(TIMEOUT)
         self.journal.reconcile_all(self.patient)
         self.human.settle_by_eye(self.patient)
@@ -213,8 +263,12 @@ class Round:
         with Journal(self.settings.database) as fresh:
             self._pay(self.hasty, asked, fresh)
         self.emptied = 2 * len(asked) - (len(self.service.payments()) - before)
+        self._put_back(kept, path)
+
+    def _put_back(self, copy: Path, path: Path) -> None:
+        """Write a copy over the journal's file, which nobody has open."""
         _delete_logs(path)
-        shutil.copyfile(kept, path)
+        shutil.copyfile(copy, path)
         self.journal = self.human.journal = Journal(self.settings.database)
 
     def _pay_one(self, reference: str) -> None:
@@ -250,9 +304,10 @@ class Round:
                     entries,
                     words,
                     closed=closed,
-                    latest=LATEST,
+                    latest=DEADLINE + self.service.storm.latest + BUSY,
                     misled=self.service.storm.misled,
                     released=self.human.began,
+                    forgotten=self.forgotten,
                 )
             time.sleep(LOOKS_EVERY)
 
@@ -270,6 +325,8 @@ class Round:
                 "in doubt when the storm ended": verdicts[0].left_unknown,
                 "left UNKNOWN when the list had caught up": verdicts[min(1, len(verdicts) - 1)].left_unknown,
                 "calls refused over an emptied journal": self.emptied,
+                "calls refused over a restored copy": self.refused,
+                "payouts that a restored copy had forgotten": len(self.forgotten),
                 "callbacks POSTed by the service": self.service.deliveries(),
             }
         )

@@ -40,6 +40,7 @@ PACE = 0.1
 """The longest mean pause between two calls of one thread or task, seconds."""
 FREEZES, DIES, CUTS = 0.004, 0.012, 0.01
 """How likely a worker stops at each of four points of a payout, is killed at each of two, and loses the network."""
+FAULTS = ("late", "restored", "struck")
 MORE, MUCH_MORE = 5, 30
 """How much more likely these are in a control, and in one of freezing."""
 
@@ -77,7 +78,7 @@ def _server(plan: Plan) -> Generator[PostgresqlServer | None]:
 
 
 def _round(plan: Plan, server: PostgresqlServer | None) -> Result[Verdict]:
-    storm = Storm(plan.seed, fierce=plan.control is not None)
+    storm = Storm(plan.seed, fierce=plan.control is not None, late=plan.fault == "late")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-"))
         service = stack.enter_context(service_in_storm(storm, Service))
@@ -98,13 +99,20 @@ def _round(plan: Plan, server: PostgresqlServer | None) -> Result[Verdict]:
             epoch=service.epoch,
             speed=SPEED,
             skew=0.0,
-            freezes=FREEZES * (1 if not plan.control else MUCH_MORE if plan.control in controls.OF_FREEZING else MORE),
+            freezes=FREEZES * _more_freezes(plan),
             dies=DIES * (MORE if plan.control else 1),
             cuts=0.0 if not plan.network else CUTS * (MUCH_MORE if plan.control == "late_arrival" else 1),
             log=f"{folder}/log.jsonl",
             control=plan.control,
+            fault=plan.fault,
         )
         return Round(plan, settings, service, server).run()
+
+
+def _more_freezes(plan: Plan) -> int:
+    if plan.fault is not None:  # a person waits for as long as a whole storm of these lasts
+        return 0
+    return 1 if plan.control is None else MUCH_MORE if plan.control in controls.OF_FREEZING else MORE
 
 
 def _break(failure: threading.ExceptHookArgs) -> None:
@@ -121,12 +129,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="printed, so that it can be given again")
     parser.add_argument("--client", dest="client_kind", choices=("both", "blocking", "async"), default="both")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--fault", choices=FAULTS, help="one that storms have only on demand")
     parser.add_argument(
         "--control", choices=sorted(controls.CONTROLS.keys() - controls.OF_ORDERS), help="break one safety on purpose"
     )
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = vars(parser.parse_args(arguments))
     path = options.pop("result")
+    if options["fault"] == "restored" and options["database"] != "sqlite":
+        parser.error("a file is restored: --fault restored is for SQLite")
     if options["seed"] is None:
         options["seed"] = int.from_bytes(os.urandom(3))
     threading.excepthook = _break

@@ -29,7 +29,8 @@ class Settings:
 
     `dead_port` takes no connection; `pace` is the pause between calls, seconds. `epoch` and `speed` tell the service's
     time. `skew` is how far the process's clock is ahead of it at first; `freezes` and `dies` how likely it stops, or
-    dies, at each point of a payout; `cuts` how likely the network fails when it is about to write a body.
+    dies, at each point of a payout; `cuts` how likely the network fails when it is about to write a body. `fault` is
+    the one that was asked for.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Settings:
     cuts: float
     log: str
     control: str | None
+    fault: str | None = None
 
     def to_json(self) -> str:
         """Write them for a command line."""

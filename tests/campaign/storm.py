@@ -61,12 +61,18 @@ class Storm(FaultPlan):
     path: ClassVar[str] = "/b2c/payouts"
     what: ClassVar[str] = "payout"
 
-    def __init__(self, seed: int, *, fierce: bool = False) -> None:
-        """`fierce`: faults strike more often, and all after the commit, where a broken safety costs money."""
+    def __init__(self, seed: int, *, fierce: bool = False, late: bool = False) -> None:
+        """`fierce`: faults strike more often, and all after the commit, where a broken safety costs money.
+
+        `late`: many payouts are executed long after the client stopped waiting.
+        """
         super().__init__()
         self.rng = random.Random(f"storm {seed}")
         self._likelihood = 0.6 if fierce else 0.32
         self._redirects = 0.2 if fierce else 0.04
+        self._late = 0.4 if late else 0.03
+        self.latest = 2.5 if late else 2 * TIMEOUT
+        """For how many seconds a payout that was read waits to be executed, at most."""
         self._twist = 0.8 if fierce else 0.25
         self._twists = (Fault.list_lag, Fault.callback_lost) if fierce else TWISTS
         self._payout_faults = AFTER_COMMIT if fierce else (*BEFORE_COMMIT, *AFTER_COMMIT)
@@ -107,7 +113,7 @@ class Storm(FaultPlan):
 
     def lateness(self) -> float:
         """Draw for how long a payout that was read waits to be executed, seconds; longer than the client does."""
-        return self.rng.uniform(1, 2) * TIMEOUT if self._own("late_commit", 0.03) else 0.0
+        return self.rng.uniform(TIMEOUT, self.latest) if self._own("late_commit", self._late) else 0.0
 
     def _own(self, name: str, likelihood: float) -> bool:
         strikes = self._strikes(likelihood)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from campaign.judge import Said, Word
 from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payment
+from safety.struck import StruckError
 
 
 class Ear:
@@ -36,8 +37,12 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
         error = type(failure).__name__
     except asyncio.CancelledError:
         said = Said.CANCELLED
+    except StruckError:
+        said = Said.STRUCK
     except Exception as failure:  # noqa: BLE001  an untyped error is what is looked for
-        said, error = Said.UNTYPED, repr(failure)
+        # pydantic and Python raise errors of their own for what strikes while they build a class that is needed first.
+        struck = StruckError.__name__ in f"{failure!r} {failure.__cause__!r}"
+        said, error = Said.STRUCK if struck else Said.UNTYPED, repr(failure)
     record = ear.record
     told = (None, None) if record is None else (record.transaction_id, record.amount)
     tell(Word(call, reference, said, begun, error, *told))

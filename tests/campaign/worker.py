@@ -13,15 +13,18 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
 from campaign import controls
 from campaign.clocks import SKEWS, Clock, hasten, wind
+from campaign.judge import Said, Word
 from campaign.orders import Order, make_orders
 from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Note, Settings, end_with_the_parent
 from campaign.words import heard
 from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalError, JournalState, MomoPayError
+from safety.struck import Striker
 
 PASSES = 2
 UNREACHABLE = 0.04
@@ -31,6 +34,11 @@ JUMPS = 0.01
 """How likely the clock of the process jumps before a call."""
 AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
 """How likely an order is asked for once more that is paid, or in doubt."""
+
+STRIKE = 0.06
+"""Seconds within which a signal strikes a call, about as many as a payout takes."""
+HANG = 50
+"""Tenths of a second that a call has at most: much more than its deadline."""
 
 
 class Worker:
@@ -179,6 +187,44 @@ def work_blocking(worker: Worker) -> None:
         thread.join()
 
 
+def work_struck(worker: Worker) -> None:
+    """Pay from the main thread, while signals raise into it; each order again in peace, when nothing may hang."""
+    client = worker.client(Client, worker.settings.base_url)
+    striker = Striker(worker.rng.getrandbits(32), STRIKE)
+    under_way = [Word("", "", Said.HUNG, time.monotonic())]
+    threading.Thread(target=_end_if_hung, args=(worker, under_way), daemon=True).start()
+
+    def pay(order: Order) -> None:
+        arguments = worker.arguments(order)
+        under_way[0] = Word(arguments["description"], order.reference, Said.HUNG, time.monotonic())
+        with heard(worker.log.word, arguments["description"], order.reference, time.monotonic) as ear:
+            ear.record = client.payouts.pay_once(**arguments)
+
+    def pay_once_until_struck(order: Order) -> None:
+        pay(order)
+        time.sleep(STRIKE)
+
+    pay(worker.lane(0)[0])  # in peace: it imports what is imported on first use
+    for number in range(LANES):
+        for order in worker.lane(number):
+            asked = worker.next_call(order, worker.entry(order.reference))
+            if asked is not None:
+                striker.strike(partial(pay_once_until_struck, asked))
+                pay(asked)
+                time.sleep(worker.pause())
+
+
+def _end_if_hung(worker: Worker, under_way: list[Word]) -> None:
+    """End the process when a call does not end. It counts, for while a process is frozen the clock goes on."""
+    seen, times = under_way[0], 0
+    while times < HANG:
+        time.sleep(0.1)
+        times = times + 1 if under_way[0] is seen else 0
+        seen = under_way[0]
+    worker.log.word(seen)
+    os._exit(0)
+
+
 async def work_async(worker: Worker) -> None:
     """Pay from tasks that share one client; some are cancelled at any moment."""
     client = worker.client(AsyncClient, worker.settings.base_url)
@@ -216,5 +262,7 @@ def run(settings_json: str) -> None:
     with nullcontext() if settings.control is None else controls.broken(settings.control):
         if settings.client_kind == "async":
             asyncio.run(work_async(worker))
+        elif settings.fault == "struck":
+            work_struck(worker)
         else:
             work_blocking(worker)

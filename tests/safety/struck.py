@@ -40,8 +40,9 @@ class StruckError(Exception):
 class Striker:
     """Lets one signal strike each piece of work, after a random time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, longest: float = LONGEST) -> None:
         self._random = random.Random(seed)
+        self._longest = longest
         self._is_armed = False
         self.strikes = 0
         signal.signal(signal.SIGALRM, self._strike)
@@ -57,7 +58,7 @@ class Striker:
         before = self.strikes
         try:
             self._is_armed = True
-            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-5, LONGEST))
+            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-5, self._longest))
             while self.strikes == before:
                 with suppress(MomoPayError):
                     work()
