@@ -94,7 +94,7 @@ def add_control_routes(app: Starlette, sandbox: object, engine: Engine, guard: G
 def _guarded(guard: Guard, handler: Handler) -> Handler:
     async def handle(request: Request) -> Response:
         # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
-        guard.check(request.headers, request.url.scheme)
+        guard.check(request.headers, request.scope["scheme"])
         return await handler(request)
 
     return handle
