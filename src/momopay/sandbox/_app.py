@@ -180,7 +180,7 @@ def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
 
     async def document(request: Request) -> Response:
         guard.check_host(request.headers)
-        url = f"{request.scope["scheme"]}://{request.headers.get('host', '')}"
+        url = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
         return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
 
     for path, handler in (("/", phone), ("/docs", docs), ("/openapi.json", document)):
