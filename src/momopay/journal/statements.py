@@ -50,6 +50,10 @@ ENTRIES: Final = select(
     payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
 ).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
 
+# The entry of one reference, built once: building a statement takes longer than executing it.
+OF_REFERENCE: Final = (IS_ROW,)
+ENTRY: Final = ENTRIES.where(*OF_REFERENCE)
+
 
 def _change(cause: Cause, to: JournalState, kind: EntryKind, *expected: ColumnElement[bool], **values: Any) -> Update:
     """Return the statement by which a cause changes a row, with the rules' states as its condition."""
@@ -120,6 +124,7 @@ RELEASE: Final = {
     )
     for kind in EntryKind
 }
+LEASE_LEFT: Final = select(lease_left(payments)).where(IS_ROW)
 LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
 

@@ -50,7 +50,6 @@ from momopay.journal.limits import Refundable, check_sharing
 from momopay.journal.rules import RELEASE_AFTER_LEASE, Stage, stage_of
 from momopay.journal.schema import (
     insert_new,
-    lease_left,
     payments,
     transactions,
     update_one,
@@ -107,14 +106,16 @@ class Store:
         with self.database.connection() as connection:
             self.watermark.check(connection)
             is_known = self.accounts.check(connection, identity)
-            found = self.entries(connection, (sql.IS_ROW,), {"the_kind": kind, "the_reference": reference})
+            found = self.entries(connection, sql.OF_REFERENCE, {"the_kind": kind, "the_reference": reference})
         return next(iter(found), None), is_known
 
     # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        return next(iter(self.select(sql.IS_ROW, the_kind=kind, the_reference=reference)), None)
+        with self.database.connection() as connection:
+            found = self.entries(connection, sql.OF_REFERENCE, {"the_kind": kind, "the_reference": reference})
+        return next(iter(found), None)
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
         """Return the entry that has a transaction, as the service accepted it."""
@@ -156,7 +157,7 @@ class Store:
     ) -> list[JournalEntry]:
         """Do what `select` does, on a connection."""
         # Not ordered by the database: SQLite would read the whole account in the order that it has an index for.
-        statement = sql.ENTRIES.where(sql.IN_ACCOUNT, *where)
+        statement = sql.ENTRY if where is sql.OF_REFERENCE else sql.ENTRIES.where(sql.IN_ACCOUNT, *where)
         found: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
         for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
             found.setdefault((row["kind"], row["reference"]), []).append(row)
@@ -305,7 +306,7 @@ class Store:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
         values = {"the_kind": EntryKind.COLLECTION, "the_reference": of}
-        order = next(iter(self.entries(connection, (sql.IS_ROW,), values)), None)
+        order = next(iter(self.entries(connection, sql.OF_REFERENCE, values)), None)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, (_row.refund_of == bindparam("the_text"),), {"the_text": of})
@@ -347,7 +348,7 @@ class Store:
             values["new_unhandled_since"] = None
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
-            before = next(iter(self.entries(connection, (sql.IS_ROW,), values)), None)
+            before = next(iter(self.entries(connection, sql.OF_REFERENCE, values)), None)
             if before is None:
                 return False
             known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
@@ -360,7 +361,7 @@ class Store:
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
-                after = self.entries(connection, (sql.IS_ROW,), values)[0]
+                after = self.entries(connection, sql.OF_REFERENCE, values)[0]
                 remedy = self._remedy(connection, after) if after.paid_twice else ""
         if remedy:
             logger.critical("reference %s was paid more than once: %s", redacted_repr(entry.reference), remedy)
@@ -420,9 +421,8 @@ class Store:
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
-        statement = select(lease_left(payments)).where(sql.IS_ROW)
         with self.database.connection() as connection:
-            left = connection.scalar(statement, self._values(entry.kind, entry.reference))
+            left = connection.scalar(sql.LEASE_LEFT, self._values(entry.kind, entry.reference))
         return 0.0 if left is None else left + RELEASE_AFTER_LEASE
 
     def release(self, entry: JournalEntry, by: str) -> bool:
