@@ -1,6 +1,7 @@
 """momopay: STK collections, B2C payouts, wallet, channels, transactions and callbacks, typed to the last field.
 
-Importing the package imports nothing else. A name's module is loaded when the name is first used.
+Importing the package imports nothing else. A name's module is loaded when the name is first used. Further types, for
+annotations, are in `momopay.types`, events in `momopay.events`.
 """
 
 from importlib import import_module as _import_module
@@ -13,34 +14,25 @@ __version__ = "0.4.0"
 # one by one: of a star import, Jedi completes whatever the module has, its own imports included.
 TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip what stands below a plain False
 if TYPE_CHECKING:
-    from momopay._core.config import (
-        SHARED_BUDGET as SHARED_BUDGET,
-        UNCHANGED as UNCHANGED,
+    from momopay import (
+        events as events,
+        types as types,
     )
     from momopay._polling.schedule import (
         PollSchedule as PollSchedule,
         settled as settled,
         terminal as terminal,
     )
-    from momopay._polling.wait import WaitIterator as WaitIterator
-    from momopay._ratelimit.budget import (
-        Lane as Lane,
-        RateBudget as RateBudget,
-    )
+    from momopay._ratelimit.budget import RateBudget as RateBudget
     from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
-    from momopay._ratelimit.redis_budget import (
-        RedisClient as RedisClient,
-        RedisRateBudget as RedisRateBudget,
-    )
-    from momopay.callbacks import (
-        AsyncCallbackHandler as AsyncCallbackHandler,
-        CallbackHandler as CallbackHandler,
-        parse_callback as parse_callback,
-    )
+    from momopay._ratelimit.redis_budget import RedisRateBudget as RedisRateBudget
+    from momopay.callbacks import parse_callback as parse_callback
     from momopay.client import (
         AsyncClient as AsyncClient,
         Client as Client,
     )
+    from momopay.durable.payment import Payment as Payment
+    from momopay.durable.payment import PayoutItem as PayoutItem
     from momopay.errors import (
         APIConnectionError as APIConnectionError,
         APIError as APIError,
@@ -77,23 +69,15 @@ if TYPE_CHECKING:
     from momopay.journal import (
         EntryKind as EntryKind,
         Journal as Journal,
-        JournalCheck as JournalCheck,
         JournalEntry as JournalEntry,
         JournalState as JournalState,
-        JournalTransaction as JournalTransaction,
-        ReconcilingClient as ReconcilingClient,
     )
-    from momopay.models.arguments import (
-        ChannelRef as ChannelRef,
-        HasId as HasId,
-        HasTransactionId as HasTransactionId,
-        TransactionRef as TransactionRef,
+    from momopay.models.account import (
+        PaymentChannel as PaymentChannel,
+        TopUp as TopUp,
+        WalletBalance as WalletBalance,
     )
-    from momopay.models.callbacks import (
-        Callback as Callback,
-        CallbackTransaction as CallbackTransaction,
-    )
-    from momopay.models.account import PaymentChannel as PaymentChannel
+    from momopay.models.callbacks import Callback as Callback
     from momopay.models.enums import (
         ChannelType as ChannelType,
         EventType as EventType,
@@ -101,99 +85,49 @@ if TYPE_CHECKING:
         TransactionStatus as TransactionStatus,
         TransactionType as TransactionType,
     )
-    from momopay.models.transactions import Payout as Payout
-    from momopay.models.records import ResponseInfo as ResponseInfo
-    from momopay.models.requests import UNSET as UNSET
-    from momopay.models.transactions import StkTransaction as StkTransaction
     from momopay.models.transactions import (
+        Payout as Payout,
+        StkTransaction as StkTransaction,
         Transaction as Transaction,
-        TransactionOverview as TransactionOverview,
-        TransactionPage as TransactionPage,
-        TransactionSummary as TransactionSummary,
-    )
-    from momopay.models.account import (
-        TopUp as TopUp,
-        WalletBalance as WalletBalance,
     )
     from momopay.phones import normalise_phone as normalise_phone
-    from momopay.resources.channels import Channels as Channels
-    from momopay.durable.day_report import (
-        BookedOrder as BookedOrder,
-        DayReport as DayReport,
-        Difference as Difference,
-    )
-    from momopay.durable.delivery import (
-        AsyncTransactionHandler as AsyncTransactionHandler,
-        TransactionHandler as TransactionHandler,
-    )
-    from momopay.resources.pagination import (
-        TransactionIterator as TransactionIterator,
-        TransactionPages as TransactionPages,
-    )
-    from momopay.durable.pay_all import PayoutIterator as PayoutIterator
-    from momopay.durable.payment import Payment as Payment
-    from momopay.durable.payout_items import (
-        PayoutItem as PayoutItem,
-        PayoutOutcome as PayoutOutcome,
-    )
-    from momopay.resources.payouts import Payouts as Payouts
-    from momopay.resources.stk import Stk as Stk
-    from momopay.durable.sweep import SweepReport as SweepReport
-    from momopay.resources.transactions import Transactions as Transactions
-    from momopay.resources.wallet import Wallet as Wallet
     from momopay.signing import CallbackSigner as CallbackSigner
 
     __all__: list[str]
 else:
-    # Each module lists the same names in its own `__all__` as this and the imports above do; tests compare them.
+    # Each module lists these names and those of `momopay.types` in its own `__all__`, and the imports above repeat them
+    # for type checkers; tests compare the three.
     _PUBLIC = {
-        "_core.config": "SHARED_BUDGET UNCHANGED",
         "_polling.schedule": "PollSchedule settled terminal",
-        "_polling.wait": "WaitIterator",
-        "_ratelimit.budget": "Lane RateBudget",
+        "_ratelimit.budget": "RateBudget",
         "_ratelimit.file_budget": "FileRateBudget",
-        "_ratelimit.redis_budget": "RedisClient RedisRateBudget",
-        "callbacks": "AsyncCallbackHandler CallbackHandler parse_callback",
+        "_ratelimit.redis_budget": "RedisRateBudget",
+        "callbacks": "parse_callback",
         "client": "AsyncClient Client",
+        "durable.payment": "Payment PayoutItem",
         "errors": """
             APIConnectionError APIError BudgetExhaustedError CallbackError CallbackMismatchError ChannelInUseError
             ChannelNotFoundError ConfigurationError DuplicateCollectionError DuplicatePayoutError ForgedCallbackError
             InsufficientFundsError InsufficientServiceBalanceError InvalidApiKeyError InvalidCallbackError
-            InvalidPhoneError JournalError KycNotVerifiedError MomoPayError NoDefaultChannelError
-            NoPaymentChannelsError OutcomeUnknownError ProtocolError RateLimitExceededError RequestValidationError
-            ServerError StkTempBannedError ThrottledError TransactionHealthBlockedError TransactionNotFoundError
-            WaitTimeoutError
+            InvalidPhoneError JournalError KycNotVerifiedError MomoPayError NoDefaultChannelError NoPaymentChannelsError
+            OutcomeUnknownError ProtocolError RateLimitExceededError RequestValidationError ServerError
+            StkTempBannedError ThrottledError TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
         """,
-        "journal": "EntryKind Journal JournalCheck JournalEntry JournalState JournalTransaction ReconcilingClient",
-        "models.arguments": "ChannelRef HasId HasTransactionId TransactionRef",
-        "models.callbacks": "Callback CallbackTransaction",
-        "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
-        "models.records": "ResponseInfo",
-        "models.requests": "UNSET",
-        "models.transactions": """
-            Payout StkTransaction Transaction TransactionOverview TransactionPage TransactionSummary
-        """,
+        "journal": "EntryKind Journal JournalEntry JournalState",
         "models.account": "PaymentChannel TopUp WalletBalance",
+        "models.callbacks": "Callback",
+        "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
+        "models.transactions": "Payout StkTransaction Transaction",
         "phones": "normalise_phone",
-        "resources.channels": "Channels",
-        "durable.day_report": "BookedOrder DayReport Difference",
-        "durable.delivery": "AsyncTransactionHandler TransactionHandler",
-        "resources.pagination": "TransactionIterator TransactionPages",
-        "durable.pay_all": "PayoutIterator",
-        "durable.payment": "Payment",
-        "durable.payout_items": "PayoutItem PayoutOutcome",
-        "resources.payouts": "Payouts",
-        "resources.stk": "Stk",
-        "durable.sweep": "SweepReport",
-        "resources.transactions": "Transactions",
-        "resources.wallet": "Wallet",
         "signing": "CallbackSigner",
     }
     _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
-    __all__ = sorted([*_MODULE_OF, "__version__"])  # noqa: PLE0605
+    __all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
     def __getattr__(name: str) -> object:
+        if name in ("events", "types"):
+            return _import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
@@ -204,4 +138,4 @@ else:
         return sorted({*globals(), *__all__})
 
     if _environ.get("MOMOPAY_LOG"):
-        _import_module("momopay._core.log").configure(_environ["MOMOPAY_LOG"])
+        _import_module("momopay._core.config").configure_logging(_environ["MOMOPAY_LOG"])

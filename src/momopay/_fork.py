@@ -1,4 +1,4 @@
-"""Begin anew in the child of a fork: the one place in the package that registers with `os.register_at_fork`.
+"""Begin anew in the child of a fork. What must be done before a fork registers with `os.register_at_fork` itself.
 
 Only the thread that forks lives on in the child. A lock that another thread held at that moment would stay held there
 for ever, and what that thread was doing never ends.

@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 
 from momopay._redaction import clears_frames
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
-from momopay.models.callbacks import Callback
+from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import EventType, ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import describe, parse_json
 from momopay.phones import same_phone
@@ -89,22 +89,15 @@ def callback_body(transaction: Transaction) -> bytes:
     """
     succeeded = transaction.status == TransactionStatus.SUCCESS
     status = TransactionStatus.FAILED if transaction.status == TransactionStatus.REVERSED else transaction.status
-    told = {
+    # The other fields have the same names in both.
+    told = {name: getattr(transaction, name, None) for name in CallbackTransaction.model_fields} | {
         "id": transaction.transaction_id,
-        "tenant_id": transaction.tenant_id,
-        "type": transaction.type,
         "status": status,
         "amount": _number(transaction.amount),
-        "currency": transaction.currency,
         "phone_number": transaction.phone,
         "external_reference": transaction.account_reference,
-        "provider": transaction.provider,
-        "provider_request_id": transaction.provider_request_id,
-        "provider_checkout_id": transaction.provider_checkout_id,
-        "momo_receipt": None,
         "transaction_fee": _number((transaction.transaction_fee or Decimal(0)) if succeeded else Decimal(0)),
         "result_code": transaction.result_code or (ResultCode.SUCCESS if succeeded else None),
-        "result_desc": transaction.result_desc,
         "created_at": _instant(transaction.created_at),
         "updated_at": _instant(transaction.updated_at),
     }

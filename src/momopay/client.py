@@ -7,14 +7,14 @@ that would load it are named through the package, which loads a name when `typin
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 import momopay
-from momopay._core.backend import BackendT
 from momopay._core.config import (
     SHARED_BUDGET,
     UNCHANGED,
@@ -25,31 +25,17 @@ from momopay._core.config import (
     checked_headers,
     merged_headers,
 )
-from momopay._core.wiring import ClassResource, ClientJournal, Once, load, once
+from momopay._core.wiring import BackendT, ClassResource, ClientJournal, Once, load, once
 from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
-    from momopay import events
     from momopay._core.session import Session
     from momopay._transport.async_backend import AsyncBackend
     from momopay._transport.sync_backend import SyncBackend
 else:
-
-    class LateModule:
-        """A module of an annotation, imported when `typing.get_type_hints` asks for one of its names."""
-
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(import_module(self._name), name)
-
     AsyncBackend = SyncBackend = Any
-    events, httpx, ssl = LateModule("momopay.events"), LateModule("httpx"), LateModule("ssl")
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -87,7 +73,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         verify: ssl.SSLContext | None = None,
         default_headers: Mapping[str, str] | None = None,
         app_info: str | None = None,
-        on_event: Callable[[events.Event], object] | None = None,
+        on_event: Callable[[momopay.events.Event], object] | None = None,
     ) -> None:
         check_budget(budget)
         check_transport(transport, is_async=self._is_async)
@@ -106,7 +92,7 @@ class BaseClient(Generic[BackendT, TransportT]):
 
     @cached_property
     def _session(self) -> Session[BackendT]:
-        session: Session[BackendT] = load("_core.session.open_session")(
+        session: Session[BackendT] = load("_core.session.Session")(
             self._backend.get(),
             self._account,
             self._budget,
@@ -128,34 +114,30 @@ class BaseClient(Generic[BackendT, TransportT]):
         return self._loaded[path]
 
     @property
-    def stk(self) -> momopay.Stk[BackendT]:
+    def stk(self) -> momopay.types.Stk[BackendT]:
         """STK collections."""
-        stk: momopay.Stk[BackendT] = self._resource("stk.Stk")
-        return stk
+        return cast("momopay.types.Stk[BackendT]", self._resource("stk.Stk"))
 
     @property
-    def payouts(self) -> momopay.Payouts[BackendT]:
+    def payouts(self) -> momopay.types.Payouts[BackendT]:
         """B2C payouts."""
-        payouts: momopay.Payouts[BackendT] = self._resource("payouts.Payouts")
-        return payouts
+        return cast("momopay.types.Payouts[BackendT]", self._resource("payouts.Payouts"))
 
     @property
-    def transactions(self) -> momopay.Transactions[BackendT]:
+    def transactions(self) -> momopay.types.Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        transactions: momopay.Transactions[BackendT] = self._resource("transactions.Transactions", self._coordinator)
-        return transactions
+        transactions = self._resource("transactions.Transactions", self._coordinator)
+        return cast("momopay.types.Transactions[BackendT]", transactions)
 
     @property
-    def wallet(self) -> momopay.Wallet[BackendT]:
+    def wallet(self) -> momopay.types.Wallet[BackendT]:
         """The service wallet."""
-        wallet: momopay.Wallet[BackendT] = self._resource("wallet.Wallet")
-        return wallet
+        return cast("momopay.types.Wallet[BackendT]", self._resource("wallet.Wallet"))
 
     @property
-    def channels(self) -> momopay.Channels[BackendT]:
+    def channels(self) -> momopay.types.Channels[BackendT]:
         """Payment channels."""
-        channels: momopay.Channels[BackendT] = self._resource("channels.Channels")
-        return channels
+        return cast("momopay.types.Channels[BackendT]", self._resource("channels.Channels"))
 
     @property
     def base_url(self) -> str:
@@ -222,7 +204,7 @@ class BaseClient(Generic[BackendT, TransportT]):
                 `FileRateBudget` or `RedisRateBudget` of this client, which keep keys apart; None if this client has
                 none; else the one that all clients of that key in the process share.
             budget: The rate budget.
-            journal: The journal of the durable calls, or its URL. The copy closes one that it opened itself.
+            journal: A `Journal`, or its URL. The copy closes one that it opened itself.
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
@@ -232,16 +214,12 @@ class BaseClient(Generic[BackendT, TransportT]):
         Raises:
             ConfigurationError: An option is out of range or unsafe.
         """
-        limits = self._limits
+        limits = {"timeout": timeout, "deadline": deadline, "max_attempts": max_attempts, "max_wait": max_wait}
+        given: dict[str, Any] = {name: value for name, value in limits.items() if value is not UNCHANGED}
         # Not the constructor: a subclass may have changed its arguments.
         copy = object.__new__(type(self))
         vars(copy).update((name, value) for name, value in vars(self).items() if name not in {"_session", "_loaded"})
-        copy._limits = Limits(
-            timeout=limits.timeout if timeout is UNCHANGED else timeout,
-            deadline=limits.deadline if deadline is UNCHANGED else deadline,
-            max_attempts=limits.max_attempts if max_attempts is UNCHANGED else max_attempts,
-            max_wait=limits.max_wait if max_wait is UNCHANGED else max_wait,
-        )
+        copy._limits = replace(self._limits, **given)
         # Closing a copy must not close what the original still uses.
         copy._owns_connections = False
         copy._owns_journal = journal is not UNCHANGED

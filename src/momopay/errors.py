@@ -58,40 +58,6 @@ import momopay
 from momopay._numbers import is_number
 from momopay._redaction import redact
 
-__all__ = [
-    "APIConnectionError",
-    "APIError",
-    "BudgetExhaustedError",
-    "CallbackError",
-    "CallbackMismatchError",
-    "ChannelInUseError",
-    "ChannelNotFoundError",
-    "ConfigurationError",
-    "DuplicateCollectionError",
-    "DuplicatePayoutError",
-    "ForgedCallbackError",
-    "InsufficientFundsError",
-    "InsufficientServiceBalanceError",
-    "InvalidApiKeyError",
-    "InvalidCallbackError",
-    "InvalidPhoneError",
-    "JournalError",
-    "KycNotVerifiedError",
-    "MomoPayError",
-    "NoDefaultChannelError",
-    "NoPaymentChannelsError",
-    "OutcomeUnknownError",
-    "ProtocolError",
-    "RateLimitExceededError",
-    "RequestValidationError",
-    "ServerError",
-    "StkTempBannedError",
-    "ThrottledError",
-    "TransactionHealthBlockedError",
-    "TransactionNotFoundError",
-    "WaitTimeoutError",
-]
-
 # Control characters and direction overrides, which could forge a line of a log or move a terminal's cursor.
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -239,8 +205,8 @@ class OutcomeUnknownError(MomoPayError):
         phone: str | None = None,
         transaction_id: str | None = None,
         idempotency_key: str | None = None,
-        matches: Sequence[momopay.TransactionSummary] = (),
-        near_matches: Sequence[momopay.TransactionSummary] = (),
+        matches: Sequence[momopay.types.TransactionSummary] = (),
+        near_matches: Sequence[momopay.types.TransactionSummary] = (),
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -249,8 +215,8 @@ class OutcomeUnknownError(MomoPayError):
         self.sent_at = sent_at
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
-        self.matches: tuple[momopay.TransactionSummary, ...] = tuple(matches)
-        self.near_matches: tuple[momopay.TransactionSummary, ...] = tuple(near_matches)
+        self.matches: tuple[momopay.types.TransactionSummary, ...] = tuple(matches)
+        self.near_matches: tuple[momopay.types.TransactionSummary, ...] = tuple(near_matches)
 
 
 class ProtocolError(MomoPayError):

@@ -219,13 +219,6 @@ class SweepEnded(BaseEvent):
     """A sweep went through the whole journal. The counts are those of its `SweepReport`.
 
     Set gauges from `open` and `unknown`. A sum of `JournalChanged` would lose count when a process restarts.
-
-    Attributes:
-        settled: How many payments it found ended.
-        open: How many entries are open now, without those in doubt.
-        unknown: How many entries are in doubt now.
-        handled: How many ends the handler handled.
-        failed: For how many ends the handler raised.
     """
 
     settled: int

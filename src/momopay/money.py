@@ -27,23 +27,19 @@ def parse_amount(value: object, minimum: int) -> Decimal:
         ValueError: Another type, not finite, more than two decimals, too small or too large for JSON.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise ValueError("must be an int or a Decimal, in KES")  # noqa: TRY004  every refusal is a ValueError
+        raise ValueError('must be an int or a Decimal, in KES, such as 100 or Decimal("99.50")')  # noqa: TRY004  every refusal is a ValueError
     amount = Decimal(value)
     if not amount.is_finite():
         raise ValueError("must be a finite number")
-    if _has_more_than_cents(amount):
-        raise ValueError("must have no more than two decimals")
+    # By its digits, because `quantize` fails or allocates for an exponent such as 1E-999999999.
+    _, digits, exponent = amount.as_tuple()
+    if isinstance(exponent, int) and exponent < -2 and any(digits[exponent + 2 :]):  # noqa: PLR2004  cents
+        raise ValueError("must have no more than two decimals: round it first")
     if amount < minimum:
         raise ValueError(f"must be at least KES {minimum}")
     if amount.adjusted() >= _MAX_DIGITS:
         raise ValueError("must be below KES 10,000,000,000,000, where JSON is no longer exact to the cent")
     return amount
-
-
-def _has_more_than_cents(amount: Decimal) -> bool:
-    # By its digits, because `quantize` fails or allocates for an exponent such as 1E-999999999.
-    _, digits, exponent = amount.as_tuple()
-    return isinstance(exponent, int) and exponent < -2 and any(digits[exponent + 2 :])  # noqa: PLR2004  cents
 
 
 def format_amount(amount: Decimal) -> str:

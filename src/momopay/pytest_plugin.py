@@ -7,7 +7,8 @@ fixture is used: `momopay` itself loads its names on first use. While tests run,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -71,3 +72,55 @@ def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momo
     # No connection is kept between requests, so that an event loop that ends with the test leaves none open.
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
     return momopay.AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)
+
+
+@pytest.fixture
+def momopay_django(
+    request: pytest.FixtureRequest, momopay_sandbox: Sandbox, momopay_api_key: str, tmp_path: Path
+) -> Iterator[Sandbox]:
+    """The sandbox, for a Django project with the app: MOMOPAY names it, and the journal is the test's own.
+
+    Beside pytest-django's `live_server`, callbacks come to it. Else call the command `momopay_sweep`, which brings
+    every end too.
+    """
+    # Django forbids a test every database that it knows when the test's own are set up.
+    found = [name for name in ("transactional_db", "db", "live_server") if name in request.fixturenames]
+    if not found and request.config.pluginmanager.hasplugin("django"):
+        found = ["db"]
+    values = {name: request.getfixturevalue(name) for name in found}
+    from django.db import connections
+    from django.test import override_settings
+    from django.urls import reverse
+
+    from momopay.integrations.django import conf, models
+
+    class Databases(dict[str, Any]):
+        """Does not name the journal's: Django forbids a test any that it names and the test does not."""
+
+        def __iter__(self) -> Iterator[str]:
+            return (alias for alias in super().__iter__() if alias != journal)
+
+    # A file beside the test's database, which may be in memory, and in which a transaction may be open.
+    journal, known, server = "momopay_test", connections.settings, values.get("live_server")
+    sqlite: dict[str, Any] = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(tmp_path / "momopay.sqlite3"),
+        "OPTIONS": {},
+    }
+    settings = {
+        **conf.options(),
+        "API_KEY": momopay_api_key,
+        "BASE_URL": momopay_sandbox.base_url,
+        "BUDGET": None,
+        "DATABASE": journal,
+        "CALLBACK_BASE_URL": server and server.url + reverse("momopay:callback").removesuffix("callback"),
+    }
+    connections.settings = Databases({**known, journal: {**known["default"], **sqlite, "ATOMIC_REQUESTS": False}})
+    try:
+        with override_settings(MOMOPAY=settings):
+            models.create_tables(connections[journal])
+            yield momopay_sandbox
+    finally:
+        connections[journal].close()
+        del connections[journal]
+        connections.settings = known

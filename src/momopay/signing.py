@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
@@ -105,10 +105,6 @@ class CallbackSigner:
     def __repr__(self) -> str:
         return f"CallbackSigner(<secrets: {len(self._macs)}>)"
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied, so that secrets stay in this process."""
-        raise TypeError("a CallbackSigner holds secrets and is not pickled; make one where it is needed")
-
 
 def _signature(mac: hmac.HMAC, message: str) -> str:
     copy = mac.copy()
@@ -119,7 +115,9 @@ def _signature(mac: hmac.HMAC, message: str) -> str:
 def _keys(secrets: str | bytes | Sequence[str | bytes]) -> list[bytes]:
     several = (secrets,) if isinstance(secrets, str | bytes) else secrets
     if not isinstance(several, Sequence) or not several:
-        raise ConfigurationError("a CallbackSigner needs a secret, or several in a list")
+        raise ConfigurationError(
+            "a CallbackSigner needs a secret, or several in a list; make one with secrets.token_hex()"
+        )
     return [_key(secret) for secret in several]
 
 

@@ -17,12 +17,12 @@ def check_base_url(url: str) -> str:
     """Return the base address in its one spelling, without a trailing slash. Raise ValueError if it cannot be used."""
     parts = _split(url)
     if "?" in url or "#" in url or parts.username is not None:
-        raise ValueError("must have no user, query or fragment")
+        raise ValueError("must have no user, query or fragment; https://api.example/v1 is of the right shape")
     if parts.scheme == "http" and not is_loopback(url):
         raise ValueError("must start with https://, because the key and every phone number are sent to it")
     path = parts.path.rstrip("/")
     if not path.endswith("/v1"):  # anything else would answer 404 to every call
-        raise ValueError("must have a path that ends in /v1")
+        raise ValueError("must have a path that ends in /v1, such as https://api.example/v1")
     return f"{parts.scheme}://{_authority(parts)}{path}"
 
 
@@ -64,9 +64,11 @@ def check_callback_url(value: object, *, on_loopback: bool) -> str:
     if on_loopback:  # the service is the sandbox, which reaches any host, and without TLS
         return value
     if parts.scheme != "https":
-        raise ValueError("must start with https://")
+        raise ValueError("must start with https://, such as https://shop.example/momopay")
     if not _is_public(_host(parts)):
-        raise ValueError("must name a public host, not loopback, a private range or a bare name")
+        raise ValueError(
+            "must name a public host, not loopback, a private range or a bare name: while you develop, use a tunnel"
+        )
     return value
 
 

@@ -19,19 +19,26 @@ from decimal import Decimal
 from math import inf
 from typing import Any, Final, Generic, TypeVar, cast
 
-from momopay._core import retry
 from momopay._core.response import (
     build_parser,
     check_success,
     failure_without_response,
+    is_success,
     parse_envelope,
     transaction_id_in,
 )
-from momopay._core.retry import MAY_HAVE_EXECUTED, AttemptFailed, FailureKind, RetryPolicy
+from momopay._core.retry import (
+    BASE_BACKOFF,
+    MAX_BACKOFF,
+    MAY_HAVE_EXECUTED,
+    AttemptFailed,
+    FailureKind,
+    RetryPolicy,
+)
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact, redacted_repr
-from momopay._transport import Headers, NoResponseError, NotSentError, Progress, RawResponse
+from momopay._transport.attempt import Headers, NoResponseError, NotSentError, Progress, RawResponse
 from momopay.errors import (
     BudgetExhaustedError,
     MomoPayError,
@@ -51,23 +58,14 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class Endpoint(Generic[R]):
-    """What is fixed about an endpoint.
-
-    Attributes:
-        method: The HTTP method.
-        retry_policy: Which failures may be retried.
-        lane: The priority of its requests in the rate budget.
-        envelope: What a success parses into; None where nothing is returned.
-        prompts: Whether it sends an STK prompt, and so respects the pauses that the service orders.
-        has_id: Whether its path ends in an id.
-    """
+    """What is fixed about an endpoint."""
 
     method: str
     retry_policy: RetryPolicy
     lane: Lane
-    envelope: type[Envelope[R]] | None
-    prompts: bool = False
-    has_id: bool = False
+    envelope: type[Envelope[R]] | None  # what a success parses into; None where nothing is returned
+    prompts: bool = False  # whether it sends an STK prompt, and so respects the pauses that the service orders
+    has_id: bool = False  # whether its path ends in an id
 
 
 @dataclass(frozen=True)
@@ -83,39 +81,12 @@ class PaymentDetails:
 NO_DETAILS: Final = PaymentDetails()
 
 
-async def call(
-    session: Session[Any],
-    endpoint: Endpoint[R],
-    path: str,
-    *,
-    body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-    details: PaymentDetails = NO_DETAILS,
-    lane: Lane | None = None,
-    until: float = inf,
-    has_slot: bool = False,
-) -> R:
-    """Make one call, retries included, and return its record; raise as `Call.run` does.
-
-    Args:
-        session: The client's session.
-        endpoint: What is fixed about the endpoint.
-        path: The path below the base address, with its query.
-        body: The JSON to send.
-        headers: Headers beside those of every call.
-        details: What to reconcile with if the outcome is unknown.
-        lane: Used instead of the endpoint's lane.
-        until: The monotonic time by which the call must end, if that is before its deadline.
-        has_slot: Whether the first attempt's slot in the rate budget was taken already.
-    """
-    new = Call(session, endpoint, path, body=body, headers=headers, details=details, lane=lane)
-    new.deadline = min(new.deadline, until)
-    new.has_slot = has_slot
-    return await new.run()
-
-
 class Call(Generic[R]):
-    """One call under way, over all its attempts."""
+    """One call, over all its attempts: ``await Call(session, GET, path).run()``.
+
+    `path` has its query; `headers` are added to those of every call, and `lane` replaces the endpoint's. The call ends
+    `until` that monotonic time, if it is before its deadline. `has_slot`: its first slot was taken already.
+    """
 
     def __init__(
         self,
@@ -127,6 +98,8 @@ class Call(Generic[R]):
         headers: Mapping[str, str] | None = None,
         details: PaymentDetails = NO_DETAILS,
         lane: Lane | None = None,
+        until: float = inf,
+        has_slot: bool = False,
     ) -> None:
         self.session = session
         self.endpoint = endpoint
@@ -139,11 +112,12 @@ class Call(Generic[R]):
             self.headers.update(headers)
         self.details = details
         self.started: float = session.backend.now()
-        self.deadline: float = self.started + session.limits.deadline
-        self.has_slot: bool = False
+        self.deadline: float = min(self.started + session.limits.deadline, until)
+        needs_time = endpoint.retry_policy.needs_reconciliation
+        self.latest_start: float = self.deadline - (session.limits.deadline * _MIN_REMAINING if needs_time else 0.0)
+        self.has_slot: bool = has_slot
         self.attempts: int = 0
-        self.request_id: str | None = None
-        """The service's id of the request that succeeded."""
+        self.request_id: str | None = None  # the service's id of the request that succeeded
         self.sent_at: datetime | None = None
         self.last_failure: AttemptFailed | None = None
         self.may_have_executed: bool = False
@@ -160,20 +134,14 @@ class Call(Generic[R]):
         self._check_stk_pause()
         if self.session.limiter is None or self.has_slot:
             return False
-        latest = self.deadline - self._min_remaining()
-        waited = await self.session.acquire_slot(self.lane, latest=latest, describe=self._describe)
+        waited = await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
         self.has_slot = True
         if waited:
             self._check_stk_pause()  # it may have begun while this call waited
         return waited
 
     async def run(self) -> R:
-        """Attempt, retry as the endpoint's policy allows, and return the record.
-
-        Raises:
-            OutcomeUnknownError: The request may have executed, and nothing may repeat it.
-            MomoPayError: How the last attempt failed, or what kept the first one from being made.
-        """
+        """Attempt, retry as the endpoint's policy allows, and return the record or raise the final error."""
         if self.endpoint.envelope is not None:
             build_parser(self.endpoint.envelope)
         try:
@@ -181,18 +149,7 @@ class Call(Generic[R]):
                 return await self._attempt()
             except AttemptFailed as failure:
                 first = failure
-            return await retry.retry(
-                self._attempt,
-                first,
-                policy=self.endpoint.retry_policy,
-                now=self.session.backend.now,
-                sleep=self.session.backend.sleep,
-                max_attempts=self.session.limits.max_attempts,
-                deadline=self.deadline,
-                max_wait=None if self.lane is Lane.POLL else self.session.limits.max_wait,
-                describe=self._describe,
-                on_retry=self.report_retry,
-            )
+            return await self._retry(first)
         except Exception as obstacle:
             if obstacle is self.foreign_error:  # a bug in the user's transport, which the user must see
                 self._log_interruption()
@@ -216,14 +173,13 @@ class Call(Generic[R]):
 
     async def _attempt(self) -> R:
         """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
-        backend = self.session.backend
         await self.acquire_slot()
         self.has_slot = False
-        started = backend.now()
+        started = self.session.backend.now()
         self.attempts += 1
         response: RawResponse | None = None
         try:
-            response = await self._send(self.deadline - started)
+            response = await self._send(started)
             record = self._parse(response)
         except NoResponseError as error:
             failure = failure_without_response(error, self._url())
@@ -243,20 +199,66 @@ class Call(Generic[R]):
         self._report_attempt(started, response, failure)
         raise failure
 
+    async def _retry(self, first: AttemptFailed) -> R:
+        """Attempt again while policy, attempts and deadline allow; else raise the last failure."""
+        limits, now = self.session.limits, self.session.backend.now
+        if first.kind not in self.endpoint.retry_policy.retries_on or limits.max_attempts == 1:
+            raise first
+        # Imported here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
+        import tenacity  # noqa: PLC0415
+
+        failures, made = [first], [first]
+        max_wait = inf if self.lane is Lane.POLL or limits.max_wait is None else limits.max_wait
+        # Full jitter spreads the clients that failed together; a fixed delay would let them collide again.
+        backoff = tenacity.wait_random_exponential(multiplier=BASE_BACKOFF, max=MAX_BACKOFF)
+
+        async def attempt() -> R:
+            if made:  # the first one, so that success never comes here
+                raise made.pop()
+            try:
+                return await self._attempt()
+            except AttemptFailed as failure:
+                failures.append(failure)
+                raise
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            # Never earlier than the service asked.
+            return max(backoff(state), failures[-1].retry_after or 0.0)
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            # A pause that a 429 asks for is a wait for the rate budget, too.
+            if failures[-1].kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
+                return True
+            return state.attempt_number >= limits.max_attempts or now() + state.upcoming_sleep >= self.deadline
+
+        def report(state: tenacity.RetryCallState) -> None:
+            pause, error = state.upcoming_sleep, failures[-1].error
+            logger.warning(
+                "%s: retrying in %.2f s after attempt %d: %s", self._describe(), pause, state.attempt_number, error
+            )
+            self.report_retry(pause, error)
+
+        retrying = tenacity.AsyncRetrying(
+            sleep=self.session.backend.sleep,
+            stop=is_over,
+            wait=wait,
+            retry=tenacity.retry_if_exception(
+                lambda error: error is failures[-1] and failures[-1].kind in self.endpoint.retry_policy.retries_on
+            ),
+            before_sleep=report,
+            reraise=True,
+        )
+        return await retrying(attempt)
+
     def _check_stk_pause(self) -> None:
         if self.endpoint.prompts:
             refusal = self.session.stk_pause.refusal(self.session.backend.now())
             if refusal is not None:
                 raise refusal
 
-    def _min_remaining(self) -> float:
-        """Return how many seconds before the deadline an attempt must start."""
-        needs_time = self.endpoint.retry_policy.needs_reconciliation
-        return self.session.limits.deadline * _MIN_REMAINING if needs_time else 0.0
-
-    async def _send(self, remaining: float) -> RawResponse:
+    async def _send(self, started: float) -> RawResponse:
         session, endpoint = self.session, self.endpoint
-        if remaining <= self._min_remaining():
+        if started >= self.latest_start:
             raise NotSentError("too little time is left until the deadline")
         # The first attempt's time, because a search for the payment must begin where any of them may have executed.
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
@@ -270,12 +272,12 @@ class Call(Generic[R]):
                 session.account.base_url + self.path,
                 self.headers,
                 self.body,
-                timeout=min(session.limits.timeout, remaining),
+                timeout=min(session.limits.timeout, self.deadline - started),
                 progress=self.progress,
             )
         except NoResponseError as error:
             # A call that returns nothing has succeeded once a 2xx status came, even if its body did not.
-            if endpoint.envelope is None and error.status is not None and 200 <= error.status < 300:  # noqa: PLR2004
+            if endpoint.envelope is None and error.status is not None and is_success(error.status):
                 return RawResponse(error.status, Headers(), b"")
             raise
         except MomoPayError:
@@ -337,8 +339,6 @@ class Call(Generic[R]):
                 redacted_repr(self.details.reference),
             )
 
-    # What follows decides nothing.
-
     def report_retry(self, seconds: float, error: MomoPayError) -> None:
         """Report that the request is sent again after a pause."""
         operation = self.session.operation
@@ -370,8 +370,17 @@ class Call(Generic[R]):
             text = "%s: attempt %d, lane %s, %.3f s: %s"
             logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
         if operation is not None:
-            to = self.session.account.base_url, self.endpoint.method, self._route()
-            operation.attempt_ended(*to, self.attempts, seconds, status, error, request_id, is_sent=is_sent)
+            operation.attempt_ended(
+                self.session.account.base_url,
+                status,
+                request_id,
+                error,
+                method=self.endpoint.method,
+                route=self._route(),
+                attempt=self.attempts,
+                seconds=seconds,
+                is_sent=is_sent,
+            )
 
     def _url(self) -> str:
         return self.session.account.base_url + self.path.partition("?")[0]

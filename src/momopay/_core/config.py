@@ -1,8 +1,9 @@
-"""The options of a client, checked when the client is built. Times are in seconds."""
+"""The options of a client, checked when it is built. Times are in seconds."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -11,15 +12,21 @@ from typing import Final
 
 from typing_extensions import Sentinel
 
-from momopay import __version__
+import momopay
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.limiter import BaseBudget
+from momopay._ratelimit.budget import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
 __all__ = ["SHARED_BUDGET", "UNCHANGED"]
 
+logger: logging.Logger = logging.getLogger("momopay")
+
 _ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
+_SHAPES: Final = {"api_key": "a pk_live_ or pk_test_ key", "base_url": "such as https://api.example/v1"}
+_KEY: Final = re.compile("[!-9;-~]+")
+# Only this much of another service's key is shown.
+_KEY_PREFIX: Final = re.compile(r"[a-z]{2}_")
 
 SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 """The default of ``budget=``: one `RateBudget` for each key and address in the process."""
@@ -54,11 +61,7 @@ _HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a call may take, and how many attempts it may make.
-
-    Raises:
-        ConfigurationError: An option is out of range.
-    """
+    """How long a call may take, and how many attempts it may make; ConfigurationError if that is out of range."""
 
     timeout: float
     deadline: float
@@ -77,11 +80,7 @@ class Limits:
 
 
 class Account:
-    """An API key and the address of the service that it belongs to.
-
-    Raises:
-        ConfigurationError: One of them is missing or unsafe.
-    """
+    """An API key and the address of the service; ConfigurationError if one of them is missing or unsafe."""
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
         self.api_key: str = _from_environment("api_key", api_key)
@@ -91,15 +90,18 @@ class Account:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
         if not self.api_key.startswith(("pk_live_", "pk_test_")):  # without the key: it may be another service's secret
+            kind = _KEY_PREFIX.match(self.api_key)
+            begins = f"this one starts with {kind[0]}" if kind else "this is something else"
             raise ConfigurationError(
-                "api_key must start with pk_live_ or pk_test_ as in the account console: this is another kind of key"
+                f"api_key must start with pk_live_ or pk_test_ but {begins}: copy the key from the account console,"
+                " under settings"
             )
         # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
         # key add headers of its own.
-        if not self.api_key.isascii() or any(
-            not "!" <= character <= "~" or character == ":" for character in self.api_key
-        ):
-            raise ConfigurationError("api_key must be visible ASCII without spaces or colons")
+        if not _KEY.fullmatch(self.api_key):
+            raise ConfigurationError(
+                "api_key must be visible ASCII without spaces or colons: copy it again from the account console"
+            )
         # The pytest plugin sets this variable for the whole run.
         if self.api_key.startswith("pk_live_") and os.environ.get("MOMOPAY_TEST_RUN"):
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
@@ -109,7 +111,7 @@ class Account:
     def with_key(self, api_key: str) -> Account:
         """Return another account at the same address."""
         if not isinstance(api_key, str):  # None would mean the environment's
-            raise ConfigurationError("api_key must be text")
+            raise ConfigurationError("api_key must be text that starts with pk_live_ or pk_test_")
         return Account(api_key, self.base_url)
 
     def __repr__(self) -> str:
@@ -129,9 +131,11 @@ def check_budget(budget: object) -> None:
 
 def check_transport(transport: object, *, is_async: bool) -> None:
     """Raise ConfigurationError if it is no httpx transport, or one of the other client's."""
-    method = "handle_async_request" if is_async else "handle_request"
-    if not (transport is None or _has_method(transport, method)):
-        raise ConfigurationError(f"transport must be an httpx transport with {method}, which this client calls")
+    method, example = "handle_request", "httpx.HTTPTransport()"
+    if is_async:
+        method, example = "handle_async_request", "httpx.AsyncHTTPTransport()"
+    if not (transport is None or callable(getattr(transport, method, None))):
+        raise ConfigurationError(f"transport must be an httpx transport with {method}, such as {example}")
 
 
 def checked_headers(default_headers: object, app_info: object) -> dict[str, str] | None:
@@ -142,19 +146,19 @@ def checked_headers(default_headers: object, app_info: object) -> dict[str, str]
     if app_info is not None:
         if not isinstance(app_info, str) or not app_info or not _HEADER_VALUE.fullmatch(app_info):
             raise ConfigurationError('app_info must be printable ASCII without spaces at its ends, such as "shop/1.2"')
-        headers["User-Agent"] = f"momopay/{__version__} {app_info}"
+        headers["User-Agent"] = f"momopay/{momopay.__version__} {app_info}"
     return headers if default_headers is None else merged_headers(headers, default_headers)
 
 
 def merged_headers(headers: Mapping[str, str], more: object) -> dict[str, str]:
     """Return these headers with more of them, which replace those of the same name; raise ConfigurationError."""
     if not isinstance(more, Mapping):
-        raise ConfigurationError("default_headers must be a mapping of names to values")
+        raise ConfigurationError('default_headers must be a mapping of names to values, such as {"X-Shop": "3"}')
     new = dict[str, str]()
     given: Mapping[object, object] = more  # pyright: ignore[reportUnknownVariableType]
     for name, value in given.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise ConfigurationError("default_headers has a name that is not a header's")
+            raise ConfigurationError('default_headers has a name that is not a header\'s; "X-Shop" is one')
         if name.lower() in _RESERVED:
             raise ConfigurationError(f"default_headers must not name {name}, which the SDK or HTTP itself decides")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):  # without the value: it may be a secret
@@ -166,12 +170,22 @@ def merged_headers(headers: Mapping[str, str], more: object) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in names} | new
 
 
-def _has_method(thing: object, name: str) -> bool:
-    return callable(getattr(thing, name, None))
-
-
 def _from_environment(name: str, value: str | None) -> str:
     found = os.environ.get(_ENVIRONMENT[name]) if value is None else value
     if not isinstance(found, str) or not found:
-        raise ConfigurationError(f"no {name}: pass {name}=..., or set {_ENVIRONMENT[name]}")
+        raise ConfigurationError(f"no {name}: pass {name}=..., {_SHAPES[name]}, or set {_ENVIRONMENT[name]}")
     return found
+
+
+def configure_logging(level: str) -> None:
+    """Let the logger ``momopay`` show this level, ``debug`` or ``info``: what MOMOPAY_LOG asks for."""
+    levels = {"debug": logging.DEBUG, "info": logging.INFO}
+    if level.lower() not in levels:
+        logger.warning("MOMOPAY_LOG must be debug or info; it is ignored")
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    # Not in a program that has handlers of its own, which would write each line again.
+    handler.addFilter(lambda _record: {*logger.handlers, *logging.getLogger().handlers} == {handler})
+    logger.addHandler(handler)
+    logger.setLevel(levels[level.lower()])

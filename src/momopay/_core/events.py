@@ -134,35 +134,14 @@ class OperationEvents:
         )
 
     def attempt_ended(
-        self,
-        base_url: str,
-        method: str,
-        route: str,
-        attempt: int,
-        seconds: float,
-        status: int | None,
-        error: BaseException | None,
-        request_id: str | None,
-        *,
-        is_sent: bool,
+        self, base_url: str, status: int | None, request_id: str | None, error: BaseException | None, **fields: object
     ) -> None:
         """Report that an attempt ended, successfully if there is no error."""
         self._attempts += 1
         self._status, self._request_id = status, request_id
         host, port = host_and_port(base_url)
-        self._emit(
-            AttemptEnded,
-            method=method,
-            route=route,
-            host=host,
-            port=port,
-            attempt=attempt,
-            seconds=seconds,
-            status=status,
-            error=None if error is None else type(error),
-            request_id=request_id,
-            is_sent=is_sent,
-        )
+        fields |= {"host": host, "port": port, "status": status, "request_id": request_id}
+        self._emit(AttemptEnded, error=None if error is None else type(error), **fields)
 
     def retry_scheduled(self, method: str, route: str, attempt: int, seconds: float, error: BaseException) -> None:
         """Report the pause before a request is sent again. Nothing is under way, so what is held is delivered."""

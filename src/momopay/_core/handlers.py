@@ -1,4 +1,4 @@
-"""What calls of a user's handler have in common, whether a callback or a sweep brings the end."""
+"""What the SDK must know of a function that it calls on behalf of the user."""
 
 from __future__ import annotations
 

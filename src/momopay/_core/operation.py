@@ -16,10 +16,10 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from momopay._core.backend import BackendT
 from momopay._core.session import Session
-from momopay._redaction import clear_frames, clears_frames
-from momopay._transport.blocking import run_blocking
+from momopay._core.wiring import BackendT
+from momopay._redaction import clear_frames
+from momopay._transport.attempt import run_blocking
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend
@@ -44,10 +44,18 @@ class Resource(Generic[BackendT]):
     def _is_async(self) -> bool:
         return self._session.backend.is_async
 
-    def _with_session(self, session: Session[BackendT]) -> Self:
-        of_call = copy(self)
-        of_call._session = session  # noqa: SLF001
-        return of_call
+    def _begin(self, method: Callable[..., Coroutine[Any, Any, T]], args: Any, kwargs: Any) -> Coroutine[Any, Any, T]:
+        """Return the coroutine of a call of one of its operations, reported if the client has an observer."""
+        if self._session.observer is None:
+            return method(self, *args, **kwargs)
+
+        def work(of_call: Session[Any]) -> Coroutine[Any, Any, T]:
+            resource = copy(self)
+            vars(resource)["_session"] = of_call
+            return method(resource, *args, **kwargs)
+
+        name = f"{type(self).__name__.lower()}.{method.__name__}"
+        return _observed(self._session, name, work, kwargs.get("reference", kwargs.get("account_reference")))
 
 
 def as_operation(
@@ -92,11 +100,7 @@ async def _observed(
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends and return its result.
-
-    Raises:
-        RuntimeError: The coroutine suspended, which a blocking client cannot wait for.
-    """
+    """Run a coroutine that never suspends, and return its result without keeping arguments in its errors."""
     try:
         return run_blocking(coroutine)
     except BaseException as error:
@@ -105,7 +109,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine and return its result."""
+    """Await a coroutine, as `run_sync` runs one."""
     try:
         return await coroutine
     except BaseException as error:
@@ -127,36 +131,30 @@ class Operation(Generic[T, P]):
     """A method of a resource, in the form that its client needs."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
-        @clears_frames
-        def begin(owner: Resource[Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-            session = owner._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  hidden from completion
-            if session.observer is None:
-                return method(owner, *args, **kwargs)
-
-            def work(of_call: Session[Any]) -> Coroutine[Any, Any, T]:
-                return method(owner._with_session(of_call), *args, **kwargs)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-            name = f"{type(owner).__name__.lower()}.{method.__name__}"
-            reference = kwargs.get("reference", kwargs.get("account_reference"))
-            return _observed(session, name, work, reference)
-
-        # Both wrappers delete their arguments before the call runs: their own frames are still running when an
-        # error passes through them, so nothing can clear the phone number from these later. `begin` itself raises only
-        # for a wrong argument name.
-        def blocking(owner: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # Both forms delete their arguments before the call runs: their own frames are still running when an error
+        # passes through them, so nothing can clear the phone number from these later.
+        def blocking(self: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                coroutine = begin(owner, *args, **kwargs)
-            finally:
-                del args, kwargs
-            return run_sync(coroutine)
+                try:
+                    coroutine = self._begin(method, args, kwargs)  # pyright: ignore[reportPrivateUsage]  no user's
+                finally:
+                    del args, kwargs
+                return run_blocking(coroutine)
+            except BaseException as error:
+                clear_frames(error)
+                raise
 
-        async def awaitable(owner: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def awaitable(self: Resource[AsyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                owner._session.backend.bind_to_loop()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as above
-                coroutine = begin(owner, *args, **kwargs)
-            finally:
-                del args, kwargs
-            return await run_async(coroutine)
+                try:
+                    self._session.backend.bind_to_loop()  # pyright: ignore[reportPrivateUsage]  as above
+                    coroutine = self._begin(method, args, kwargs)  # pyright: ignore[reportPrivateUsage]  as above
+                finally:
+                    del args, kwargs
+                return await coroutine
+            except BaseException as error:
+                clear_frames(error)
+                raise
 
         self.__doc__: str | None = method.__doc__
         self.__name__: str = method.__name__
@@ -219,7 +217,7 @@ class OperationIterator(Generic[BackendT, T]):
     def __iter__(self: OperationIterator[SyncBackend, T]) -> Iterator[T]:
         if self._session.backend.is_async:
             raise TypeError("this comes from an AsyncClient: iterate over it with `async for`, not with `for`")
-        return _BlockingLoop(self._begin())
+        return _items(self._begin)
 
     def __aiter__(self: OperationIterator[AsyncBackend, T]) -> AsyncIterator[T]:
         if not self._session.backend.is_async:
@@ -228,31 +226,22 @@ class OperationIterator(Generic[BackendT, T]):
         return _AsyncLoop(self._begin())
 
 
-class _Loop(Generic[T]):
+def _items(begin: Callable[[], Steps[T]]) -> Iterator[T]:
+    steps = begin()
+    try:
+        while (item := run_sync(steps.next())) is not None:
+            yield item
+    finally:
+        steps.close()
+
+
+class _AsyncLoop(Generic[T]):
     # A class and not a generator: trio warns of an asynchronous generator that a `break` leaves unfinished.
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
         self._close = weakref.finalize(self, steps.close)
 
-
-class _BlockingLoop(_Loop[T]):
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> T:
-        try:
-            item = run_sync(self._steps.next())
-        except BaseException:
-            self._close()
-            raise
-        if item is None:
-            self._close()
-            raise StopIteration
-        return item
-
-
-class _AsyncLoop(_Loop[T]):
     def __aiter__(self) -> Self:
         return self
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar, cast
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import SchemaError, from_json
 
-from momopay._core.retry import AttemptFailed, FailureKind, retry_after
-from momopay._transport import NoReplyError, NoResponseError, NotSentError, RawResponse
+from momopay._core.retry import AttemptFailed, FailureKind
+from momopay._transport.attempt import NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import (
     ERRORS_BY_CODE,
     APIConnectionError,
@@ -33,16 +34,14 @@ _QUESTION: Final = ". That is not this service's way to answer: is base_url righ
 # On these statuses a refusal is definite even if its code is new. Elsewhere a new code may mean anything, such as "this
 # payment exists already": 409 and 425 say that of an earlier request, 499 that the caller has gone, and 2xx success.
 _REFUSING_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 410, 413, 415, 422, 429})
+_SUCCESS: Final = 2
+_REDIRECT: Final = 3
+_MAX_RETRY_AFTER: Final = 1e9
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    """The service's error envelope."""
-
-    code: str
-    message: str
-    details: Mapping[str, Any]
-    request_id: str | None
+def is_success(status: int) -> bool:
+    """Return whether an HTTP status is 2xx."""
+    return status // 100 == _SUCCESS
 
 
 def build_parser(envelope: type[Envelope[Any]]) -> None:
@@ -64,7 +63,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
     Here and below, `url` is where the request went, without its query.
     """
     # The status decides between success and failure, so that each body is parsed once.
-    if not 200 <= response.status < 300:  # noqa: PLR2004  success
+    if not is_success(response.status):
         raise failure_from_response(response, url)
     try:
         return parse_json(envelope, response.body)
@@ -77,7 +76,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
 
 def check_success(response: RawResponse, url: str) -> None:
     """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses; else raise."""
-    if not 200 <= response.status < 300 or _refusal(response.body) is not None:  # noqa: PLR2004  success
+    if not is_success(response.status) or _refusal(response.body) is not None:
         raise failure_from_response(response, url)
 
 
@@ -85,11 +84,11 @@ def failure_from_response(response: RawResponse, url: str, problem: str = "not a
     """Return how a response failed. The service's code chooses the error's class before the HTTP status does."""
     refusal = _refusal(response.body)
     # Whatever it carries: a server that fails while it writes a refusal may have committed the payment before.
-    if response.status >= 500 or response.status == 408:  # noqa: PLR2004  the server's own failures
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status == HTTPStatus.REQUEST_TIMEOUT:
         error = _api_error(response, refusal, ServerError)
         pause = retry_after(response.headers)
         return AttemptFailed(FailureKind.SERVER_ERROR, error, retry_after=pause, body=response.body)
-    if refusal is None or 300 <= response.status < 400:  # noqa: PLR2004  a redirect is never followed
+    if refusal is None or response.status // 100 == _REDIRECT:  # which is never followed
         content_type = response.headers.get("content-type", "no content type")[:_MAX_TEXT]
         is_elsewhere = refusal is not None or not _is_envelope(response.body)
         protocol_error = ProtocolError(
@@ -101,7 +100,7 @@ def failure_from_response(response: RawResponse, url: str, problem: str = "not a
     error = _api_error(response, refusal, APIError)
     if isinstance(error, RateLimitExceededError):
         kind = FailureKind.RATE_LIMITED
-    elif refusal.code in ERRORS_BY_CODE or response.status in _REFUSING_STATUSES:
+    elif refusal["code"] in ERRORS_BY_CODE or response.status in _REFUSING_STATUSES:
         kind = FailureKind.REFUSED
     else:
         kind = FailureKind.UNKNOWN_CODE
@@ -145,8 +144,8 @@ def _is_envelope(body: bytes) -> bool:
         return False
 
 
-def _refusal(body: bytes) -> _Refusal | None:
-    """Return the error envelope in a body, or None where the body refuses nothing for certain."""
+def _refusal(body: bytes) -> dict[str, Any] | None:
+    """Return what `APIError` takes of an error envelope, or None where the body refuses nothing for certain."""
     try:
         envelope = from_json(body)
     except ValueError:
@@ -160,29 +159,23 @@ def _refusal(body: bytes) -> _Refusal | None:
             and not envelope.get("data")
         ):
             message, details, request_id = error.get("message"), error.get("details"), envelope.get("requestId")
-            return _Refusal(
-                code=code,
-                message=message[:_MAX_TEXT] if isinstance(message, str) else "",
-                details=cast("dict[str, Any]", details) if isinstance(details, dict) else {},
-                request_id=request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
-            )
+            return {
+                "code": code,
+                "message": message[:_MAX_TEXT] if isinstance(message, str) else "",
+                "details": details if isinstance(details, dict) else {},
+                "request_id": request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
+            }
         case _:
             return None
 
 
-def _api_error(response: RawResponse, refusal: _Refusal | None, default: type[APIError]) -> APIError:
+def _api_error(response: RawResponse, refusal: dict[str, Any] | None, default: type[APIError]) -> APIError:
     if refusal is None:
         return default("the service failed", code=None, status_code=response.status)
-    arguments: dict[str, Any] = {
-        "code": refusal.code,
-        "details": refusal.details,
-        "status_code": response.status,
-        "request_id": refusal.request_id,
-    }
-    error_class = ERRORS_BY_CODE.get(refusal.code, default)
+    error_class = ERRORS_BY_CODE.get(refusal["code"], default)
     if issubclass(error_class, ThrottledError):
-        arguments["retry_after"] = _pause(response, refusal.details)
-    return error_class(refusal.message, **arguments)
+        refusal["retry_after"] = _pause(response, refusal["details"])
+    return error_class(**refusal, status_code=response.status)
 
 
 def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
@@ -198,3 +191,21 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
     # A point in time depends on two clocks agreeing, so it counts only where no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
     return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in digits or as an HTTP date; None for anything else."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), _MAX_RETRY_AFTER)
+    when = http_date(text)
+    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):  # the last two for numbers without measure
+        return None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" means UTC of an unknown zone

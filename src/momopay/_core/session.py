@@ -11,13 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import momopay
-from momopay._core.backend import BackendT
 from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
-from momopay._core.retry import http_date
-from momopay._ratelimit.budget import Lane, RateBudget
-from momopay._ratelimit.limiter import BaseBudget, RateLimiter
-from momopay._transport import Headers, common_headers
-from momopay._transport.clock import now
+from momopay._core.response import http_date
+from momopay._core.wiring import BackendT
+from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget, RateLimiter
+from momopay._transport.attempt import Headers, common_headers, now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
 
 if TYPE_CHECKING:  # a client without an observer does not load it
@@ -25,11 +23,13 @@ if TYPE_CHECKING:  # a client without an observer does not load it
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-
 # Seconds. Less is latency, and the header's resolution of one second.
 _WORTH_A_WARNING: Final = 60.0
 # Seconds. A greater offset is nonsense in the header, by which no search should be led.
 _LARGEST: Final = 10 * 365 * 86_400.0
+# Seconds, as the service documents them.
+_TEMP_BAN: Final = 3600.0
+_HEALTH_BLOCK: Final = 1800.0
 
 
 class ServiceClock:
@@ -81,11 +81,6 @@ class ServiceClock:
             self._warned = offset
             direction = "ahead of" if offset > 0 else "behind"
             logger.warning("this machine's clock is %.0f s %s the service's: set it", abs(offset), direction)
-
-
-# Seconds, as the service documents them.
-_TEMP_BAN: Final = 3600.0
-_HEALTH_BLOCK: Final = 1800.0
 
 
 class StkPause:
@@ -146,23 +141,23 @@ class Session(Generic[BackendT]):
         self,
         backend: BackendT,
         account: Account,
-        *,
-        budget: BaseBudget | None,
-        stk_pause: StkPause,
+        budget: BaseBudget | SHARED_BUDGET | None,
         limits: Limits,
-        headers: Mapping[str, str] | None = None,
-        observer: Observer | None = None,
-        open_journal: Callable[[], momopay.Journal] | None = None,
+        headers: Mapping[str, str] | None,
+        observer: Observer | None,
+        open_journal: Callable[[], momopay.Journal] | None,
     ) -> None:
+        key_state = key_state_for(account)
         self.backend: BackendT = backend
         self.account = account
-        self.budget = budget
-        self.limiter: RateLimiter | None = None if budget is None else RateLimiter(budget, backend, hash_of(account))
-        self.stk_pause = stk_pause
+        self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
+        self.limiter: RateLimiter | None = None
+        if self.budget is not None:
+            self.limiter = RateLimiter(self.budget, backend, hash_of(account))
+        self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
-        # Of a copy: the call that it is for.
-        self.operation: OperationEvents | None = None
+        self.operation: OperationEvents | None = None  # the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
         # Built once: encoding and sorting them for each request would cost more than sending them.
@@ -193,11 +188,7 @@ class Session(Generic[BackendT]):
         return patient
 
     def journal_for(self, given: momopay.Journal | None) -> momopay.Journal:
-        """Return the journal of a durable call: its own if one was given to it, else the client's.
-
-        Raises:
-            ConfigurationError: There is none, or it is of another kind. Nothing was sent.
-        """
+        """Return the journal of a durable call, its own or the client's, or raise ConfigurationError."""
         if given is not None:
             if not isinstance(given, momopay.Journal):
                 raise ConfigurationError("journal must be a momopay.Journal; only a client takes its URL")
@@ -210,11 +201,9 @@ class Session(Generic[BackendT]):
         return self._open_journal()
 
     async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot of the rate budget, if there is one, and return whether it had to be waited for.
+        """Take a slot of the client's rate budget, if it has one, and return whether it had to be waited for.
 
-        Raises:
-            BudgetExhaustedError: There is no slot by the monotonic time `latest`, or none within the client's
-                `max_wait`; none was taken.
+        Raise BudgetExhaustedError if none comes by the monotonic time `latest`, or within `max_wait`.
         """
         if self.limiter is None:
             return False
@@ -234,29 +223,6 @@ class Session(Generic[BackendT]):
 
     async def close(self) -> None:
         """Close the connections, those of a shared budget included."""
-        if self.limiter is not None:
-            await self.limiter.close()
+        if self.budget is not None:
+            self.budget.close()
         await self.backend.close()
-
-
-def open_session(
-    backend: BackendT,
-    account: Account,
-    budget: BaseBudget | SHARED_BUDGET | None,
-    limits: Limits,
-    headers: Mapping[str, str] | None,
-    observer: Observer | None,
-    open_journal: Callable[[], momopay.Journal] | None,
-) -> Session[BackendT]:
-    """Return a session over these connections, with the state that all clients of the key share."""
-    key_state = key_state_for(account)
-    return Session(
-        backend,
-        account,
-        budget=key_state.budget if budget is SHARED_BUDGET else budget,
-        stk_pause=key_state.stk_pause,
-        limits=limits,
-        headers=headers,
-        observer=observer,
-        open_journal=open_journal,
-    )

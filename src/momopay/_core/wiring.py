@@ -6,13 +6,19 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import momopay
 from momopay._fork import renew_in_child
 from momopay.errors import ConfigurationError
 
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend
+    from momopay._transport.sync_backend import SyncBackend
+
 T = TypeVar("T")
+BackendT = TypeVar("BackendT", "SyncBackend", "AsyncBackend")
+"""Tells the parts of a blocking client from those of an asynchronous one."""
 
 
 def load(path: str) -> Any:
@@ -48,14 +54,14 @@ def once(path: str, *arguments: object) -> Once[Any]:
     return Once(lambda: load(path)(*arguments))
 
 
-class ClientJournal:
+class ClientJournal(Once[Any]):
     """The journal of a client and its copies: the user's own, or one that is opened from its URL at the first use."""
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, str) and not isinstance(given, momopay.Journal):
             raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
+        super().__init__(self._open)
         self._given = given
-        self._opened = Once(self._open)
         self._is_closed = False
 
     def _open(self) -> momopay.Journal:
@@ -63,16 +69,12 @@ class ClientJournal:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
         return momopay.Journal(self._given) if isinstance(self._given, str) else self._given
 
-    def get(self) -> momopay.Journal:
-        """Return the journal; open it if it is not."""
-        return self._opened.get()
-
     def close(self) -> None:
         """Close the journal if it was opened here. The user's own stays open."""
         if isinstance(self._given, str):
             self._is_closed = True
-            if self._opened.made is not None:
-                self._opened.made.close()
+            if self.made is not None:
+                self.made.close()
 
 
 class ClassResource(property):

@@ -29,15 +29,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from momopay._core.call import Endpoint, call
-from momopay._core.retry import SAFE
+from momopay._core.reads import EVERYTHING, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._fork import renew_in_child
 from momopay._polling.schedule import is_transient
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError, BudgetExhaustedError, MomoPayError, ProtocolError
-from momopay.models.records import Envelope
-from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, transaction_from
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
@@ -48,8 +45,7 @@ logger = logging.getLogger("momopay")
 
 # The lane of polls leaves slots to payments and reads, and has a floor. In the lane of reads, confirmations would
 # starve: a key that pays without a pause leaves no slot to reads.
-_GET: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[Transaction], has_id=True)
-_LIST: Final = Endpoint("GET", SAFE, Lane.POLL, Envelope[TransactionPage])
+_LANE: Final = Lane.POLL
 # Pages that are read for confirmations. They show every payment of the last five minutes, even if a key spends its
 # whole rate limit on payments. Callbacks are not signed, so an invented one must not cost a walk down the whole list.
 _CONFIRMATION_PAGES: Final = 3
@@ -245,7 +241,7 @@ class Caller:
     async def read_by_id(self, transaction_id: str, until: float) -> Transaction:
         """Read one transaction by its id."""
         has_slot, self._has_slot = self._has_slot, False
-        return await call(self.session, _GET, transaction_path(transaction_id), until=until, has_slot=has_slot)
+        return await read_transaction(self.session, transaction_id, lane=_LANE, until=until, has_slot=has_slot)
 
     async def _run_round(self) -> None:
         now = self.now()
@@ -280,7 +276,7 @@ class Caller:
 
     async def _poll_for_due(self) -> None:
         # The slot first: while the round queues for it, others may come due, and share the page.
-        await self.session.acquire_slot(Lane.POLL, latest=self._deadline, describe=lambda: "GET /transactions")
+        await self.session.acquire_slot(_LANE, latest=self._deadline, describe=lambda: "GET /transactions")
         self._has_slot = True
         now = self.now()
         waiters = self._coordinator.waiters(now)
@@ -345,11 +341,12 @@ class Caller:
 
     async def _read_page(self, cursor: str | None, waiters: list[Waiter]) -> TransactionPage:
         """Read a page of the list for these waiters."""
-        # No status filter: a transaction that has ended meanwhile must be on the page.
-        path = "/transactions" + TransactionQuery.checked(limit=100, cursor=cursor).to_query()
         has_slot, self._has_slot = self._has_slot, False
         try:
-            return await call(self.session, _LIST, path, until=self._deadline, has_slot=has_slot)
+            # No status filter: a transaction that has ended meanwhile must be on the page.
+            return await read_page(
+                self.session, EVERYTHING, cursor, lane=_LANE, until=self._deadline, has_slot=has_slot
+            )
         except MomoPayError as error:
             if not self._is_out_of_time(error):
                 for waiter in waiters:

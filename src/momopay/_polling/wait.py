@@ -13,13 +13,13 @@ Times are in seconds, on the backend's monotonic clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from momopay._core.backend import BackendT
-from momopay._core.operation import OperationIterator
+from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
+from momopay._core.wiring import BackendT
 from momopay._polling.poll_round import Caller, Coordinator, Observation, Waiter
 from momopay._polling.schedule import PollSchedule, is_transient
 from momopay.callbacks import check_agreement
@@ -211,24 +211,27 @@ class Confirmation(Caller):
         return True
 
 
-Step: TypeAlias = Callable[[TransactionWait], Coroutine[Any, Any, Transaction | None]]
-"""Calls `TransactionWait.next`, as an operation."""
-
-
 class WaitIterator(OperationIterator[BackendT, Transaction]):
     """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
 
-    def __init__(self, session: Session[BackendT], start: Callable[[], TransactionWait], step: Step) -> None:
-        super().__init__(session, lambda: _Ends(start(), step))
+    def __init__(self, session: Session[BackendT], start: Callable[[], TransactionWait]) -> None:
+        super().__init__(session, lambda: _Ends(start()))
 
 
 class _Ends:
     """The ends of one wait, which takes part in polling until it is closed."""
 
-    def __init__(self, wait: TransactionWait, step: Step) -> None:
+    def __init__(self, wait: TransactionWait) -> None:
         self._wait = wait
-        self._step = step
+        self._session = wait.session
         self.close = wait.leave
 
     async def next(self) -> Transaction | None:
-        return await self._step(self._wait) if self._wait.pending else None
+        if not self._wait.pending:
+            return None
+        return await as_operation(self._session, "transactions.wait_all", _next_end, None, self._wait)
+
+
+async def _next_end(session: Session[Any], wait: TransactionWait) -> Transaction | None:
+    wait.session = session
+    return await wait.next()

@@ -1,18 +1,165 @@
-"""The rate budget of one key in one process. Nothing in it sleeps or reads a clock."""
+"""The rate budget of a process, and how calls wait for its slots. Times are in seconds, on the backend's clock.
+
+Nobody hands out slots: each call sleeps until its slot may come, as its place in the line lets expect, and then takes
+it itself. So a call whose thread or event loop is stuck takes no slot that others could use, a payment that joins goes
+first whatever was promised to reads before, and a slot is logged at the time at which its request is sent.
+
+Only what lets calls go earlier than they expected must wake them: others that give up. Whoever leaves the line wakes
+the first of each lane, which asks again; it wakes the next when it leaves.
+
+Thread safety: no lock is held while anybody waits; the calls may belong to threads and to event loops. An exception out
+of a signal handler (Ctrl-C, Celery's soft time limit) may end a call between any two instructions. Every lock is one of
+C's in a `with`, which no such exception can leave held, and a call that could not leave the line counts as stuck.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
-from math import inf
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from momopay._ratelimit.limiter import BaseBudget, Slots
+from momopay._fork import renew_in_child
+from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
+from momopay.errors import BudgetExhaustedError, ConfigurationError
 
-if TYPE_CHECKING:
-    from momopay._ratelimit.limiter import Backend
+if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
+    from momopay._transport.async_backend import AsyncBackend, AsyncSignal
+    from momopay._transport.sync_backend import SyncBackend, SyncSignal
+
+    Backend: TypeAlias = SyncBackend | AsyncBackend
 
 __all__ = ["Lane", "RateBudget"]
+
+logger = logging.getLogger("momopay")
+
+# Seconds after which a call that should have asked for its slot holds nobody back: its thread or loop is stuck.
+_STUCK: Final = 1.0
+# A longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody would
+# know what it waited for.
+_WORTH_A_WARNING: Final = 1.0
+_WAITS: Final = (
+    "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
+)
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A call that waits."""
+
+    lane: Lane
+    signal: SyncSignal | AsyncSignal
+    asks_at: float  # when it asks for its slot, or began to
+
+
+class Line:
+    """Who waits, and who goes first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes: dict[Lane, OrderedDict[Ticket, None]] = {lane: OrderedDict() for lane in Lane}
+        self.departures: int = 0
+
+    def place(self, lane: Lane, now: float, ticket: Ticket | None = None) -> Place:
+        """Return the place of a call that waits, or that of one which would join now."""
+        if ticket is None and not any(self._lanes.values()):
+            return Place(payments=int(lane is Lane.PAYMENT))
+        with self._lock:
+            before, queue = 0, self._lanes[lane]
+            for other in Lane:
+                _skip_stuck(self._lanes[other], now, ticket)
+                if other is lane:
+                    break
+                before += len(self._lanes[other])
+            same = len(queue) if ticket is None else _position(queue, ticket)
+            payments = len(self._lanes[Lane.PAYMENT]) + (ticket is None and lane is Lane.PAYMENT)
+        return Place(ticket is not None or before + same > 0, before, same, payments)
+
+    def join(self, ticket: Ticket) -> None:
+        """Begin to wait, as the last of the lane."""
+        with self._lock:
+            self._lanes[ticket.lane][ticket] = None
+
+    def leave(self, ticket: Ticket, now: float) -> None:
+        """End a wait, with a slot or without one."""
+        with self._lock:
+            self._lanes[ticket.lane].pop(ticket, None)
+            self.departures += 1
+            first = [next(iter(queue)) for queue in self._lanes.values() if queue]
+            for each in first:
+                each.asks_at = min(each.asks_at, now)
+        for each in first:
+            each.signal.set()
+
+
+def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:
+    while queue and (first := next(iter(queue))) is not ticket and first.asks_at + _STUCK < now:
+        del queue[first]
+
+
+def _position(queue: OrderedDict[Ticket, None], ticket: Ticket) -> int:
+    """Return how many go before the call. One that was taken for stuck is the first again."""
+    if ticket not in queue:
+        queue[ticket] = None
+        queue.move_to_end(ticket, last=False)
+    return next(place for place, other in enumerate(queue) if other is ticket)
+
+
+class Slots:
+    """The slots of one account, and the line of those who wait for them in this process."""
+
+    def __init__(self) -> None:
+        self.line: Line = Line()
+
+    async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
+        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
+        raise NotImplementedError
+
+    async def stop(self, backend: Backend, seconds: float) -> None:
+        """Hand out no slot for so long, to nobody who shares the budget."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close what is open; the next request opens it again."""
+
+    def abandon(self) -> None:
+        """Close, in the child of a fork, what it inherited. A thread of the parent may hold any lock."""
+
+
+class BaseBudget:
+    """A number of requests in any window, and the slots of each account that uses it."""
+
+    def __init__(self, requests: int, window: float) -> None:
+        if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
+            raise ConfigurationError(
+                "a rate budget needs a whole number of requests, at least 1, and a window of more than 0 seconds"
+            )
+        self.requests = requests
+        self.window = window
+        self._accounts: dict[str, Slots] = {}
+        renew_in_child(self._start_again)
+
+    def close(self) -> None:
+        """Close the files or connections that are open; they open again when needed."""
+        for slots in list(self._accounts.values()):
+            slots.close()
+
+    def _slots(self, account_hash: str) -> Slots:
+        """Return this process's slots of one address and key."""
+        return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
+
+    def _open(self, account_hash: str) -> Slots:
+        raise NotImplementedError
+
+    def _start_again(self) -> None:
+        """Share no lock, line, open file or connection with the process that this one was forked from."""
+        inherited, self._accounts = self._accounts, {}
+        for slots in inherited.values():
+            slots.abandon()
 
 
 class RateBudget(BaseBudget):
@@ -31,8 +178,8 @@ class RateBudget(BaseBudget):
 
     def __init__(self, requests: int = 58, window: float = 61.0) -> None:
         super().__init__(requests, window)
-        self._lock = threading.Lock()
         self._log = SlotLog(requests, window)
+        self._start_again()
 
     def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
         """Take the lane's next slot and return the seconds until it; take none if that is more than `within`."""
@@ -49,14 +196,11 @@ class RateBudget(BaseBudget):
             return self._log.expect(now, lane, place)
 
     def _slots(self, account_hash: str) -> Slots:  # noqa: ARG002  one log, and so one line, for all who use it
-        return super()._slots("")
-
-    def _open(self, account_hash: str) -> Slots:  # noqa: ARG002
-        return LocalSlots(self)
+        return self._local
 
     def _start_again(self) -> None:
         self._lock = threading.Lock()
-        super()._start_again()
+        self._local = LocalSlots(self)
 
 
 class LocalSlots(Slots):
@@ -67,16 +211,62 @@ class LocalSlots(Slots):
         self._budget = budget
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
         now = backend.now()
-        delay = self.expect(now, lane, place) if place.queued else 0.0
+        delay = self._budget._expect(now, lane, place) if place.queued else 0.0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return delay if delay > 0 else self._budget.reserve(now, lane, 0.0)
 
-    def expect(self, now: float, lane: Lane, place: Place) -> float:
-        """Return the seconds until a call at this place in the line may have a slot; take none."""
-        return self._budget._expect(now, lane, place)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
     async def stop(self, backend: Backend, seconds: float) -> None:
-        """Hand out no slot for so long."""
         now = backend.now()
         self._budget.stop(now, now + seconds)
+
+
+class RateLimiter:
+    """Waits on behalf of one client until its budget has a slot. As safe to share as the backend is."""
+
+    def __init__(self, budget: BaseBudget, backend: Backend, account_hash: str) -> None:
+        self._budget = budget
+        self._backend = backend
+        self._account_hash = account_hash
+
+    async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
+        """Take a slot, wait until it has come, and return whether the call had to wait.
+
+        Raise BudgetExhaustedError at once, with nothing taken, if there is no slot by the monotonic time `latest`.
+        """
+        slots = self._slots()
+        line, departures = slots.line, slots.line.departures
+        delay = await slots.reserve_now(self._backend, lane, line.place(lane, self._backend.now()))
+        if delay <= 0:
+            return False
+        ticket, is_logged = Ticket(lane, self._backend.signal(), self._backend.now()), False
+        line.join(ticket)
+        try:
+            if departures != line.departures:  # what left just now could not wake this call
+                ticket.signal.set()
+            while delay > 0:
+                now = self._backend.now()
+                # A free slot is taken even when the time is up: the call's deadline ends it, and not the budget.
+                if delay > max(0.0, latest - now):
+                    reason = f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent"
+                    raise BudgetExhaustedError(reason, retry_after=delay)
+                if delay > _WORTH_A_WARNING and not is_logged:
+                    is_logged = True
+                    # Polls wait as a matter of course: they have the pace that the budget leaves to them.
+                    level = logging.INFO if lane is Lane.POLL else logging.WARNING
+                    logger.log(level, _WAITS, describe(), delay)
+                ticket.asks_at = now + delay
+                await ticket.signal.wait(delay)
+                ticket.asks_at = now = self._backend.now()
+                delay = await slots.reserve_now(self._backend, lane, line.place(lane, now, ticket))
+        finally:
+            ticket.asks_at = -inf  # so that it holds nobody back, even if an exception keeps it from leaving the line
+            line.leave(ticket, self._backend.now())
+        return True
+
+    async def pause(self, seconds: float) -> None:
+        """Hand out no slot for so long, because the service answered 429."""
+        await self._slots().stop(self._backend, seconds)
+
+    def _slots(self) -> Slots:
+        # Asked for each time, as they are others after a fork.
+        return self._budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

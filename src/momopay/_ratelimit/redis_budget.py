@@ -24,14 +24,14 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.limiter import BaseBudget
-from momopay._ratelimit.shared import Change, SharedSlots, SharedState
+from momopay._ratelimit.budget import BaseBudget
+from momopay._ratelimit.file_budget import Change, SharedSlots, SharedState
 from momopay._ratelimit.slot_log import SlotLog
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from momopay._ratelimit.limiter import Backend
+    from momopay._ratelimit.budget import Backend
 
 __all__ = ["RedisClient", "RedisRateBudget"]
 
@@ -223,4 +223,6 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
     try:
         return library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
     except ValueError:  # not chained: its text may quote the password
-        raise ConfigurationError("not a Redis URL: it must begin with redis://, rediss:// or unix://") from None
+        raise ConfigurationError(
+            "url_or_client must be a URL that begins with redis://, rediss:// or unix://, such as redis://localhost:6379"
+        ) from None

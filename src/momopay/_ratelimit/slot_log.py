@@ -76,7 +76,8 @@ class SlotLog:
         # Two threads may read the clock in one order and come here in the other.
         now = self._now = max(now, self._now)
         for slots in (self.slots, self.polls):
-            del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
+            if slots and slots[0] + self.kept_for <= now:
+                del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
         self.asked[lane] = max(now, self.asked[lane])
         start, ahead = max(now, self.stopped_until), place.before + place.same
         share = self._share(start, lane, queued=place.queued)
@@ -142,7 +143,9 @@ class SlotLog:
         place = bisect_right(slots, slot)
         if place >= share and self._end_of(slots[place - share]) > slot:
             return False
-        # Slots that were taken ahead may follow. With the new one in its place, each must still come a whole window
+        if place == len(slots):
+            return True
+        # Slots that were taken ahead follow. With the new one in its place, each must still come a whole window
         # after the one `most` places before it.
         return all(
             slots[i] >= self._end_of(slots[i - most + 1] if i - most + 1 < place else slot)

@@ -4,16 +4,3 @@
 call httpx transports directly, or drive httpcore's connections, so redirects, cookies, proxies of the environment and
 httpx's logging of URLs never apply. Times are in seconds.
 """
-
-from httpx import Headers
-
-from momopay._transport.attempt import (
-    NoReplyError,
-    NoResponseError,
-    NotSentError,
-    Progress,
-    RawResponse,
-    common_headers,
-)
-
-__all__ = ["Headers", "NoReplyError", "NoResponseError", "NotSentError", "Progress", "RawResponse", "common_headers"]

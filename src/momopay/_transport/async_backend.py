@@ -3,52 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
+import httpcore
 import httpx
 
-from momopay._transport import clock
-from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
-from momopay._transport.connections import (
-    DIRECT,
-    MAX_CONNECTIONS,
-    AsyncConnection,
-    IdleStack,
-    Route,
-    is_reusable,
-    origin_of,
-)
+from momopay._transport import attempt
+from momopay._transport.attempt import Progress
+from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Route, tls_context
+from momopay._transport.sockets import AttemptSocket, Stream, Tunnel, addresses_in, is_address
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
-# How much of the timeout connecting may take. Less than all of it, so that httpcore reports a connection that was not
-# made before the attempt's own timer ends it.
-_CONNECT_FRACTION: Final = 0.9
+MAX_CONNECTIONS: Final = 100
 MAX_THREADS: Final = 40
+# Seconds by which one address of a name is ahead of the next, as RFC 8305 recommends.
+_HEAD_START: Final = 0.25
 
 T = TypeVar("T")
 
 
-class AsyncBackend:
+class AsyncBackend(BaseBackend):
     """The backend of `AsyncClient`. It belongs to the event loop that uses it first, and to that loop's thread."""
 
     is_async: ClassVar[bool] = True
-
-    def __init__(self, transport: httpx.AsyncBaseTransport | None = None, route: Route = DIRECT) -> None:
-        self._transport = transport
-        self._route = route
-        self.is_closed: bool = False
-        self._idle: IdleStack[AsyncConnection] = IdleStack()
-        self._loop: object = None
-        # Both belong to the loop, so `bind_to_loop` makes them.
-        self._slots: anyio.Semaphore
-        self._threads: anyio.CapacityLimiter
+    _loop: object = None
+    _threads: anyio.CapacityLimiter  # belongs to the loop, as `_slots` does, so `bind_to_loop` makes it
 
     def bind_to_loop(self) -> None:
         """Belong to the running event loop from now on.
@@ -70,72 +59,22 @@ class AsyncBackend:
                 " make the AsyncClient within the call, with `async with`"
             )
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        headers: httpx.Headers,
-        body: bytes | None,
-        *,
-        timeout: float,  # noqa: ASYNC109  a bound on the attempt, kept by a cancel scope
-        progress: Progress | None,
-    ) -> RawResponse:
-        """Make one attempt, over any transport within `timeout` seconds as a whole; see `SyncBackend.send`."""
-        if self.is_closed:
-            raise ConfigurationError("this client is closed; make another. Nothing was sent")
+    def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
         self.bind_to_loop()
-        deadline = clock.now() + timeout
-        # Only connecting needs a timeout of its own. The cancel scope bounds reads and writes.
-        extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "pool"), timeout * _CONNECT_FRACTION)}
-        if progress is not None:
-            extensions["trace"] = progress.trace_async
-            deadline = progress.until = min(progress.until, deadline)
-        reader = ResponseReader(progress or Progress())
-        with anyio.move_on_after(timeout):
-            try:
-                request = build_request(method, url, headers, body, extensions)
-                if self._transport is not None:
-                    return (await _exchange(self._transport, request, reader, deadline))[0]
-                return await self._send_on_connection(request, reader, deadline, progress)
-            except TRANSPORT_ERRORS as error:
-                if error is reader.progress.refusal:
-                    raise
-                raise reader.failure(error) from error
-        raise reader.timed_out()
+        return anyio.move_on_after(seconds)
 
-    async def _send_on_connection(
-        self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
-    ) -> RawResponse:
-        self._route.prepare(request)
-        reader.progress.connecting = True
-        async with self._slots:
-            connection = self._idle.pop() if progress is None else None
-            if connection is not None and connection.has_expired():
-                await _close(connection)
-                connection = None
-            connection = connection or AsyncConnection(origin_of(request), progress, self._route)
-            connection.socket.deadline = deadline
-            reader.progress.knows_body = bool(request.content)
-            # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
-            reader.progress.connecting = False
-            try:
-                answer, response = await _exchange(connection, request, reader, deadline)
-            except BaseException:
-                await _close(connection)
-                raise
-            if progress is not None:
-                connection.socket.answered()
-            keep = progress is None and not self.is_closed and is_reusable(connection, response)
-            for unused in self._idle.push(connection) if keep else [connection]:
-                await _close(unused)
-            return answer
+    def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
+        return AsyncConnection(origin, progress, self._route)
+
+    async def _close(self, connection: Any) -> None:
+        with anyio.CancelScope(shield=True), suppress(Exception):  # also in a cancelled task
+            await connection.aclose()
+
+    now: Callable[[], float] = staticmethod(attempt.now)
 
     async def sleep(self, seconds: float) -> None:
         self.bind_to_loop()
         await anyio.sleep(seconds)
-
-    def now(self) -> float:
-        return clock.now()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         self.bind_to_loop()
@@ -152,17 +91,11 @@ class AsyncBackend:
         """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
-            await connection.aclose()
+            await self._close(connection)
         # A transport's sockets can be closed only on their own event loop. On another one they are dropped.
         on_own_loop = self._loop is None or self._loop == _running_loop()
         if self._transport is not None and on_own_loop:
             await self._transport.aclose()
-
-
-async def _close(connection: AsyncConnection) -> None:
-    # Even in a cancelled task. An error in closing must not replace a response.
-    with anyio.CancelScope(shield=True), suppress(Exception):
-        await connection.aclose()
 
 
 def _running_loop() -> object:
@@ -182,23 +115,6 @@ def _call_soon(loop: Any, action: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(action)
     else:  # anyio's token of a loop of trio
         loop.native_token.run_sync_soon(action)
-
-
-async def _exchange(
-    transport: httpx.AsyncBaseTransport, request: httpx.Request, reader: ResponseReader, deadline: float
-) -> tuple[RawResponse, httpx.Response]:
-    response = await transport.handle_async_request(request)
-    reader.start(response.status_code, response.headers)
-    try:
-        if not reader.has_content_of(response):
-            async for chunk in cast("httpx.AsyncByteStream", response.stream):
-                reader.feed(chunk)
-                # One network read may bring many chunks, and no timer fires between them.
-                if clock.now() > deadline:
-                    raise reader.timed_out()
-    finally:
-        await response.aclose()
-    return reader.finish(), response
 
 
 class AsyncSignal:
@@ -224,3 +140,140 @@ class AsyncSignal:
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()
+
+
+class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
+    """An asynchronous connection; see `SyncConnection`."""
+
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+        self.socket = AttemptSocket(wait_suspended, progress)
+        tls = tls_context(origin, route)
+        network = AsyncNetwork(self.socket, route.tunnel(tls=tls is not None))
+        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
+        self._pool = self.core  # type: ignore[assignment]
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            self.socket.close()
+
+
+class AsyncNetwork(httpcore.AsyncNetworkBackend):
+    """Opens sockets on an event loop, on asyncio and on trio alike."""
+
+    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
+        self._socket = sock
+        self._tunnel = tunnel
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            with anyio.fail_after(timeout):
+                tunnel = self._tunnel
+                if tunnel is None:
+                    await self._connect(host, port)
+                else:
+                    await self._connect(tunnel.host, tunnel.port)
+                    await tunnel.open(self._socket, host, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no connection within the timeout") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
+            raise httpcore.ConnectError(str(error)) from error
+        return AsyncStream(self._socket)
+
+    async def _connect(self, host: str, port: int) -> None:
+        self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
+
+
+async def _resolve_suspended(host: str, port: int) -> list[str]:
+    if is_address(host):  # which needs no thread
+        return [host]
+    return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:
+    """Return a socket that is connected to the first address that answers, or raise OSError."""
+    connected = list[socket.socket]()
+    failures = list[Exception]()
+
+    async def try_address(address: str, ended: anyio.Event) -> None:
+        try:
+            connected.append(await _connect(address, port))
+        except Exception as error:  # noqa: BLE001  raised below; the task group would wrap it in an ExceptionGroup
+            failures.append(error)
+        else:
+            group.cancel_scope.cancel()
+        ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                ended = anyio.Event()
+                group.start_soon(try_address, address, ended)
+                with anyio.move_on_after(_HEAD_START):
+                    await ended.wait()
+        if not connected:
+            raise failures[-1] if failures else OSError("the name has no address")
+    except BaseException:
+        for sock in connected:
+            sock.close()
+        raise
+    for late in connected[1:]:
+        late.close()
+    return connected[0]
+
+
+async def _connect(address: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        try:
+            sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
+        except BlockingIOError:
+            await anyio.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code)) from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class AsyncStream(Stream, httpcore.AsyncNetworkStream):
+    """A connected socket on an event loop, under TLS or without."""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._take_kept() or self._keep_last(await self._socket.receive(max_bytes))
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` need not suspend, and would write in spite of it
+        await self._socket.send(buffer)
+
+    async def aclose(self) -> None:
+        self._socket.response_ended()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            with anyio.fail_after(timeout):
+                await self._socket.start_tls(ssl_context, server_hostname)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no TLS session within the timeout") from error
+        return self
+
+
+async def wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
+    """Wait for a socket as `AttemptSocket` does on an event loop, where a cancel scope bounds the wait."""
+    await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))

@@ -1,22 +1,21 @@
-"""One attempt: the request that goes out, how far it came, and the whole response or the reason why there is none.
-
-Pure, apart from the buffer of the one response that a `ResponseReader` reads.
-"""
+"""One attempt: its clock, the request, how far it came, and the whole response or the reason why there is none."""
 
 from __future__ import annotations
 
 import socket
+import sys
+import time
 import zlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpcore
 import httpx
 
-from momopay._transport import clock
-from momopay._transport.blocking import run_blocking
+T = TypeVar("T")
+Headers = httpx.Headers
 
 _TOO_LATE: Final = "the timeout was over before the request was written"
 MAX_BODY: Final = 8 * 1024 * 1024
@@ -48,6 +47,29 @@ TRANSPORT_ERRORS: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
+# The events of httpcore's trace that tell how far a request has come.
+_FOLLOWED: Final = ("connect_tcp.started", "send_request_headers.started", "send_request_body.started")
+
+now: Callable[[], float]
+"""Return the seconds since some moment, on the clock of every deadline. It also runs while the machine sleeps."""
+
+if sys.platform == "linux":
+    # Linux stops CLOCK_MONOTONIC while the machine is suspended. A payment whose deadline passed meanwhile would
+    # still be sent when the machine wakes up, long after somebody has looked for it and found nothing.
+    now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+else:
+    now = time.monotonic
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, as none does in the blocking client, and return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a blocking call tried to suspend")
 
 
 class RawResponse(NamedTuple):
@@ -137,10 +159,15 @@ class Progress:
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
         """Follow the extension of httpcore's blocking half."""
-        run_blocking(self.trace_async(event, info))
+        if event.endswith(_FOLLOWED):
+            run_blocking(self._follow(event, info))
 
     async def trace_async(self, event: str, info: dict[str, Any]) -> None:
         """Follow the same extension of httpcore's asynchronous half, which awaits it."""
+        if event.endswith(_FOLLOWED):
+            await self._follow(event, info)
+
+    async def _follow(self, event: str, info: dict[str, Any]) -> None:
         if getattr(info.get("request"), "method", None) == b"CONNECT":
             return  # a proxy is asked for a tunnel: to the service, that is connecting
         if event == "connection.connect_tcp.started":
@@ -150,35 +177,33 @@ class Progress:
             self.connecting = False
             self.sending = True
         elif event.endswith("send_request_body.started"):
-            await self._begin_body()
-
-    async def _begin_body(self) -> None:
-        try:
-            if self.before_body is not None:
-                await self.before_body()
-        except BaseException as error:
-            self.refusal = error
-            raise
-        if clock.now() >= self.until:
-            raise httpcore.WriteTimeout(_TOO_LATE)
-        self.in_body = True
+            try:
+                if self.before_body is not None:
+                    await self.before_body()
+            except BaseException as error:
+                self.refusal = error
+                raise
+            if now() >= self.until:
+                raise httpcore.WriteTimeout(_TOO_LATE)
+            self.in_body = True
 
 
 class ResponseReader:
     """Reads the response to one attempt, chunk by chunk, or says how the attempt failed."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, deadline: float = inf) -> None:
         self.progress = progress
+        self._deadline = deadline
         self._status: int | None = None
         self._headers = httpx.Headers()
         # Not a list: it would hold an object for each chunk, and a chunk may be of a single byte.
         self._body = bytearray()
         self._is_decoded = False
 
-    def start(self, status: int, headers: httpx.Headers) -> None:
+    def start(self, response: httpx.Response) -> None:
         """Take the response's head."""
-        self._status = status
-        self._headers = headers
+        self._status = response.status_code
+        self._headers = response.headers
 
     def has_content_of(self, response: httpx.Response) -> bool:
         """Take the body of a response that the transport has read already, and return whether it has.
@@ -189,16 +214,23 @@ class ResponseReader:
         # The stream of a response that was read stays where it was, at its end. httpcore's would never return.
         if response.is_stream_consumed:
             self._is_decoded = True  # httpx did
-            self.feed(response.content)
+            self._take(response.content)
             return True
         if response.is_closed:
             raise httpx.StreamClosed
         return False
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk of the body, or raise `UnreadableResponseError` if the body is too large."""
-        self._body += chunk
-        self._check_size(len(self._body))
+        """Take the next chunk of the body, or raise `NoResponseError` if the body is too large or came too late."""
+        self._take(chunk)
+        # One network read may bring many chunks, and no timer fires between them.
+        if now() > self._deadline:
+            raise self.timed_out()
+
+    def _take(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > MAX_BODY:
+            raise self._too_large()
 
     def failure(self, error: Exception) -> NoResponseError:
         """Return how an attempt ended that the transport gave up with an error."""
@@ -222,19 +254,17 @@ class ResponseReader:
     def finish(self) -> RawResponse:
         """Return the whole response, or raise `UnreadableResponseError`."""
         body = bytes(self._body)
-        if not self._is_decoded:
-            body = self._decode(body, self._headers.get("content-encoding", "").strip().lower())
+        encoding = "" if self._is_decoded else self._headers.get("content-encoding", "").strip().lower()
+        if encoding not in {"", "identity"}:
+            body = self._decode(body, encoding)
         if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)
         return RawResponse(self._status or 0, self._headers, body)
 
-    def _check_size(self, size: int) -> None:
-        if size > MAX_BODY:
-            raise UnreadableResponseError("a body over 8 MiB", status=self._status)
+    def _too_large(self) -> UnreadableResponseError:
+        return UnreadableResponseError("a body over 8 MiB", status=self._status)
 
     def _decode(self, body: bytes, encoding: str) -> bytes:
-        if encoding in {"identity", ""}:
-            return body
         if encoding not in {"gzip", "deflate"}:
             raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
         # Neither was asked for. Both are decoded within the same limit of size.
@@ -244,7 +274,8 @@ class ResponseReader:
             decoded = decompressor.decompress(body, MAX_BODY + 1)
         except zlib.error:
             decoded = b""
-        self._check_size(len(decoded))
+        if len(decoded) > MAX_BODY:
+            raise self._too_large()
         if not decompressor.eof or decompressor.unused_data:
             raise UnreadableResponseError(f"a body that is not the {encoding} that it claims", status=self._status)
         return decoded

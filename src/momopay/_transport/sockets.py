@@ -7,25 +7,30 @@ It does two things that neither httpcore nor anyio does:
 - No late arrival: a connection whose request has an effect is aborted (RST) unless a whole response came. Otherwise the
   kernel would deliver what it still holds minutes later, when somebody has looked for the payment and found nothing.
 
-A socket belongs to the one thread or task that uses its connection. Times are in seconds, on the clock of `clock.now`.
+httpcore's own timeouts, which bound each read by itself, are ignored: a server that drips one byte at a time would
+outlast any of them. The deadline of the `AttemptSocket` bounds the attempt as a whole.
+
+A socket belongs to the one thread or task that uses its connection. Times are in seconds, on `attempt.now`.
 """
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final
 
 import httpcore
 
-from momopay._transport import clock
-from momopay._transport.attempt import Progress
+from momopay._transport import attempt
+from momopay._transport.attempt import Progress, run_blocking
 
 # Whether to abort on close, and after how many seconds. Windows has another struct than everybody else.
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
@@ -33,53 +38,58 @@ _ABORT: Final = struct.pack(_LINGER, 1, 0)
 _CLOSE: Final = struct.pack(_LINGER, 0, 0)
 # The longest wait in one piece: poll takes its milliseconds as an int of 32 bits.
 _LONGEST_WAIT: Final = 86_400.0
+_MAX_HEAD: Final = 16 * 1024
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
+# What a socket that never blocks raises if it must be waited for.
+_NOT_READY: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-T = TypeVar("T")
-
-Wait = Callable[[socket.socket, bool, float], Awaitable[None]]
+Wait = Callable[[socket.socket, bool, float], Awaitable[object]]
 """Waits until a socket can be read (or, if the second argument is True, written), for so many seconds at most."""
 
 
 class AttemptSocket:
     """The socket of a connection, and the deadline of the attempt that it carries."""
 
+    raw: socket.socket
+    """The open socket, under TLS or without, once `connected` was called."""
+
     def __init__(self, wait: Wait, progress: Progress | None = None) -> None:
         self._wait = wait
-        self._progress = progress  # of a request that has an effect
-        self._socket: socket.socket | None = None
+        self._progress = progress or Progress()
+        self._has_effect = progress is not None  # only a request with an effect has its progress followed
+        self._is_connected = False
         self.deadline: float = 0.0  # set anew for each attempt
 
     def remaining(self, error: type[httpcore.TimeoutException]) -> float:
         """Return the seconds that remain of the attempt, or raise the error if there are none."""
-        seconds = self.deadline - clock.now()
+        seconds = self.deadline - attempt.now()
         if seconds <= 0:
             raise error("no time is left within the timeout")
         return seconds
-
-    @property
-    def raw(self) -> socket.socket:
-        """The open socket, under TLS or without."""
-        if self._socket is None:
-            raise httpcore.ConnectError("not connected")
-        return self._socket
 
     def connected(self, sock: socket.socket) -> None:
         """Take over a socket that has just connected."""
         sock.setblocking(False)
         with suppress(OSError):  # it is refused by some systems if the server hung up meanwhile
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._progress is not None:
+        if self._has_effect:
             # From the start, and not only when it is closed: the kernel also closes the sockets of a killed process.
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-        self._socket = sock
+        self.raw, self._is_connected = sock, True
 
     async def start_tls(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
         """Encrypt what follows, or close the socket and raise `httpcore.ConnectError`."""
         try:
             tls = context.wrap_socket(self.raw, do_handshake_on_connect=False, server_hostname=server_hostname)
-            self._socket = tls  # the other object has given its socket away
-            await self._when_ready(tls.do_handshake, httpcore.ConnectTimeout, writes=False)
+            self.raw = tls  # the other object has given its socket away
+            while True:
+                seconds = self.remaining(httpcore.ConnectTimeout)
+                try:
+                    tls.do_handshake()
+                    break
+                except _NOT_READY as obstacle:
+                    await self._wait(tls, isinstance(obstacle, ssl.SSLWantWriteError), seconds)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -89,38 +99,40 @@ class AttemptSocket:
     async def receive(self, max_bytes: int) -> bytes:
         """Return what the server sent next, b"" at the end of the stream."""
         sock = self.raw
-        # A response is never there at once, except for what TLS has decrypted already.
-        if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
-            await self._wait(sock, False, self.remaining(httpcore.ReadTimeout))
         try:
-            return await self._when_ready(partial(sock.recv, max_bytes), httpcore.ReadTimeout, writes=False)
+            # A response is never there at once, except for what TLS has decrypted already. On an event loop, the wait
+            # also lets other tasks run while a server sends without a pause.
+            if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+                await self._wait(sock, False, self.remaining(httpcore.ReadTimeout))
+            while True:
+                seconds = self.remaining(httpcore.ReadTimeout)
+                try:
+                    return sock.recv(max_bytes)
+                except _NOT_READY as obstacle:
+                    # TLS may have to write in order to read.
+                    await self._wait(sock, isinstance(obstacle, ssl.SSLWantWriteError), seconds)
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
 
     async def send(self, data: bytes) -> None:
         """Send everything, each piece of it before the deadline."""
-        left = memoryview(data)
+        sock, left = self.raw, memoryview(data)
         try:
             while left:
-                sent = await self._when_ready(partial(self._send_some, left), httpcore.WriteTimeout, writes=True)
-                left = left[sent:]
+                seconds = self.remaining(httpcore.WriteTimeout)
+                if self._has_effect:
+                    self._set_user_timeout(seconds)
+                try:
+                    # A process that is frozen between the check and the system's call sends when it thaws. So nothing
+                    # more may come between them than the note that some of the body may have been written.
+                    self.remaining(httpcore.WriteTimeout)
+                    self._progress.sending_body = self._progress.in_body
+                    left = left[sock.send(left) :]
+                except _NOT_READY as obstacle:
+                    # TLS may have to read in order to write.
+                    await self._wait(sock, not isinstance(obstacle, ssl.SSLWantReadError), seconds)
         except OSError as error:
             raise httpcore.WriteError(str(error)) from error
-
-    def _send_some(self, data: memoryview) -> int:
-        """Send what the kernel takes at once, and return how much that is."""
-        send, progress = self.raw.send, self._progress
-        if progress is None:
-            return send(data)
-        self._set_user_timeout(self.remaining(httpcore.WriteTimeout))
-        sent_before, progress.sending_body = progress.sending_body, progress.in_body
-        try:
-            # Nothing may come between this line and the next: a process that is frozen there sends when it thaws.
-            self.remaining(httpcore.WriteTimeout)
-            return send(data)
-        except httpcore.WriteTimeout:
-            progress.sending_body = sent_before
-            raise
 
     def _set_user_timeout(self, seconds: float) -> None:
         # The kernel gives up by itself what it cannot deliver in time, even if this process is frozen.
@@ -129,48 +141,135 @@ class AttemptSocket:
             with suppress(OSError):
                 self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
-    async def _when_ready(
-        self, operation: Callable[[], T], error: type[httpcore.TimeoutException], *, writes: bool
-    ) -> T:
-        """Return what the operation returns once the socket lets it."""
-        while True:
-            remaining = self.remaining(error)
-            try:
-                return operation()
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as obstacle:
-                # TLS may have to read in order to write, and the other way round.
-                for_writing = isinstance(obstacle, ssl.SSLWantWriteError) or (
-                    writes and isinstance(obstacle, BlockingIOError)
-                )
-            await self._wait(self.raw, for_writing, remaining)
-
     def is_readable(self) -> bool:
         """Return whether data has arrived, or the server has hung up."""
-        return self._socket is None or self._socket.fileno() < 0 or poll(self._socket, writable=False, seconds=0.0)
+        return not self._is_connected or self.raw.fileno() < 0 or run_blocking(wait_blocking(self.raw, False, 0.0))
 
     def response_ended(self) -> None:
         """Close the socket if its request had no effect."""
         # httpcore closes a connection as soon as its response has ended, and nobody knows yet whether it was whole.
-        if self._progress is None:
+        if not self._has_effect:
             self.close()
 
     def answered(self) -> None:
         """Have `close` end the connection in the usual way: a whole response came."""
-        if self._socket is not None:
+        if self._is_connected:
             with suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSE)
+                self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSE)
 
     def close(self) -> None:
         """Close the socket: aborted, with all that the kernel has not delivered, unless `answered` was called."""
-        if self._socket is not None:
-            self._socket.close()
+        if self._is_connected:
+            self.raw.close()
 
 
-def poll(sock: socket.socket, *, writable: bool, seconds: float) -> bool:
-    """Wait for a socket and return whether it became readable, or writable."""
+async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> bool:
+    """Wait for a socket, without suspending, and return whether it can be read, or written."""
     if sys.platform == "win32":
         readers, writers = ([], [sock]) if writable else ([sock], [])
         return any(select.select(readers, writers, writers, seconds))
     poller = select.poll()  # select takes no descriptor above 1023
     poller.register(sock, select.POLLOUT if writable else select.POLLIN)
     return bool(poller.poll(1000 * min(seconds, _LONGEST_WAIT)))
+
+
+class Stream:
+    """What httpcore's streams over our sockets have in common; it notices bytes behind a response.
+
+    httpcore keeps bytes that follow a response in its parser and would take them for the response to the next request:
+    one payment's success would be returned for another payment. So the last byte of each read is kept back for the next
+    one. httpcore reads only while its response is incomplete: it asks for the kept byte if the response ends with it or
+    later, and leaves it if the response ended before. This holds for every framing, and parses none.
+    """
+
+    def __init__(self, sock: AttemptSocket) -> None:
+        self._socket = sock
+        self._kept: bytes = b""
+
+    def _take_kept(self) -> bytes:
+        data, self._kept = self._kept, b""
+        return data
+
+    def _keep_last(self, data: bytes) -> bytes:
+        if len(data) > 1:  # a single byte is passed on at once, because b"" means the end of the stream
+            self._kept = data[-1:]
+            return data[:-1]
+        return data
+
+    def has_unread(self) -> bool:
+        """Return whether data followed the response."""
+        return bool(self._kept)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what httpcore's streams know: "is_readable", "socket", "ssl_object", "client_addr", "server_addr"."""
+        sock = self._socket.raw
+        match info:
+            case "is_readable":
+                return self._socket.is_readable()
+            case "ssl_object":
+                return sock if isinstance(sock, ssl.SSLSocket) else None
+            case "client_addr":
+                return sock.getsockname()
+            case "server_addr":
+                return sock.getpeername()
+            case _:
+                return sock if info == "socket" else None
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """A connection to a proxy, and through it.
+
+    It is opened below httpcore, as a part of connecting. So a proxy that refuses it is a connection that was not made:
+    nothing was sent, for every kind of request. The fence holds up to the proxy: what it has taken, it may pass on
+    later.
+    """
+
+    host: str
+    port: int
+    authorization: bytes | None = field(repr=False)
+    forwards: bool  # the proxy reads each request, so there is nothing to open
+
+    async def open(self, sock: AttemptSocket, host: str, port: int) -> None:
+        """Have the proxy connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
+        if self.forwards:
+            return
+        target = (f"[{host}]" if ":" in host else host).encode("ascii") + b":%d" % port
+        lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: " + target]
+        if self.authorization is not None:
+            lines.append(b"Proxy-Authorization: " + self.authorization)
+        try:
+            await sock.send(b"\r\n".join([*lines, b"", b""]))
+            await self._read_answer(sock)
+        except httpcore.TimeoutException as error:
+            raise httpcore.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
+        except httpcore.NetworkError as error:
+            raise httpcore.ConnectError(f"the proxy opened no tunnel: {error}") from error
+
+    async def _read_answer(self, sock: AttemptSocket) -> None:
+        head = bytearray()
+        while b"\r\n\r\n" not in head:
+            data = await sock.receive(_MAX_HEAD)
+            head += data
+            if not data or len(head) > _MAX_HEAD:
+                raise httpcore.ConnectError("it gave no answer of HTTP/1.1")
+        status = _STATUS.match(head)
+        if status is None or not status[1].startswith(b"2"):
+            raise httpcore.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
+        if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") > 1:
+            # In TLS the service speaks second. What came with the answer would be taken for its first bytes.
+            raise httpcore.ConnectError("it sent more than its answer")
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an address, which needs no resolver."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def addresses_in(answers: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the addresses that `getaddrinfo` answered, each once, in the resolver's order."""
+    return list(dict.fromkeys(str(address[0]) for *_, address in answers))

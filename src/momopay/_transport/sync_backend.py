@@ -2,145 +2,45 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, ClassVar, Final, TypeVar, cast
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, TypeVar
 
+import httpcore
 import httpx
 
-from momopay._fork import renew_in_child
-from momopay._transport import clock
-from momopay._transport.attempt import (
-    TRANSPORT_ERRORS,
-    NotSentError,
-    Progress,
-    RawResponse,
-    ResponseReader,
-    build_request,
-)
-from momopay._transport.connections import (
-    DIRECT,
-    MAX_CONNECTIONS,
-    IdleStack,
-    Route,
-    SyncConnection,
-    is_reusable,
-    origin_of,
-)
-from momopay.errors import ConfigurationError
+from momopay._transport import attempt
+from momopay._transport.attempt import Progress, run_blocking
+from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Route, tls_context
+from momopay._transport.sockets import AttemptSocket, Stream, Tunnel, addresses_in, is_address, wait_blocking
 
 T = TypeVar("T")
 
-# Seconds between two looks for a free connection, when all are busy.
-_BUSY_PAUSE: Final = 0.02
 
-
-class SyncBackend:
+class SyncBackend(BaseBackend):
     """The backend of `Client`. Any thread may call any method."""
 
     is_async: ClassVar[bool] = False
 
-    def __init__(self, transport: httpx.BaseTransport | None = None, route: Route = DIRECT) -> None:
-        self._transport = transport
-        self._route = route
-        self.is_closed: bool = False
-        # All that requests share. Each is safe to use from several threads.
-        self._idle: IdleStack[SyncConnection] = IdleStack()
-        self._renew()
-        renew_in_child(self._renew)
+    def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
+        return nullcontext()  # the sockets keep it
 
-    def _renew(self) -> None:
-        # Not a semaphore of `threading`: it is written in Python, and an exception out of a signal handler (Ctrl-C, a
-        # soft time limit) within it leaves its lock held for ever. `with` on a lock, and a set, are safe at every
-        # instruction.
-        self._lock = threading.Lock()
-        self._under_way = set[ResponseReader]()
+    def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
+        return SyncConnection(origin, progress, self._route)
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        headers: httpx.Headers,
-        body: bytes | None,
-        *,
-        timeout: float,  # noqa: ASYNC109  a bound on the attempt, not on this coroutine
-        progress: Progress | None,
-    ) -> RawResponse:
-        """Make one attempt, or raise `NoResponseError` if it brings no whole response.
+    async def _close(self, connection: Any) -> None:
+        with suppress(Exception):
+            connection.close()
 
-        `timeout` is in seconds from here to the last byte of the response. A transport of the user's own keeps it for
-        each of its network operations, and for the body as a whole. `progress` is given for a request that has an
-        effect. It is kept up to date, and the request gets a connection of its own, which the server cannot have hung
-        up.
-        """
-        if self.is_closed:
-            raise ConfigurationError("this client is closed; make another. Nothing was sent")
-        deadline = clock.now() + timeout
-        extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
-        if progress is not None:
-            extensions["trace"] = progress.trace
-            deadline = progress.until = min(progress.until, deadline)
-        reader = ResponseReader(progress or Progress())
-        try:
-            request = build_request(method, url, headers, body, extensions)
-            if self._transport is not None:
-                return _exchange(self._transport, request, reader, deadline)[0]
-            return self._send_on_connection(request, reader, deadline, progress)
-        except TRANSPORT_ERRORS as error:
-            if error is reader.progress.refusal:
-                raise
-            raise reader.failure(error) from error
-
-    def _send_on_connection(
-        self, request: httpx.Request, reader: ResponseReader, deadline: float, progress: Progress | None
-    ) -> RawResponse:
-        self._route.prepare(request)
-        reader.progress.connecting = True
-        try:
-            while not self._may_connect(reader):
-                if clock.now() >= deadline:
-                    raise NotSentError(f"all {MAX_CONNECTIONS} connections stayed busy")
-                time.sleep(_BUSY_PAUSE)
-            connection = self._idle.pop() if progress is None else None
-            if connection is not None and connection.has_expired():
-                connection.close()
-                connection = None
-            connection = connection or SyncConnection(origin_of(request), progress, self._route)
-            connection.socket.deadline = deadline
-            reader.progress.knows_body = bool(request.content)
-            # The trace decides from here on. Without one (a test tool answers for the connection) it may be sent.
-            reader.progress.connecting = False
-            try:
-                answer, response = _exchange(connection, request, reader, deadline)
-            except BaseException:
-                connection.close()
-                raise
-            if progress is not None:
-                connection.socket.answered()
-            keep = progress is None and not self.is_closed and is_reusable(connection, response)
-            for unused in self._idle.push(connection) if keep else [connection]:
-                with suppress(Exception):  # the response is there, and an error in closing must not replace it
-                    unused.close()
-            return answer
-        finally:
-            self._under_way.discard(reader)
-
-    def _may_connect(self, reader: ResponseReader) -> bool:
-        """Count a request as under way, unless as many are as there may be connections."""
-        with self._lock:
-            if len(self._under_way) >= MAX_CONNECTIONS:
-                return False
-            self._under_way.add(reader)
-            return True
+    now: Callable[[], float] = staticmethod(attempt.now)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
-
-    def now(self) -> float:
-        """Return the time of the clock that all backends of the process share; see `clock.now`."""
-        return clock.now()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return work(*arguments)
@@ -155,26 +55,9 @@ class SyncBackend:
         """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
-            connection.close()
+            await self._close(connection)
         if self._transport is not None:
             self._transport.close()
-
-
-def _exchange(
-    transport: httpx.BaseTransport, request: httpx.Request, reader: ResponseReader, deadline: float
-) -> tuple[RawResponse, httpx.Response]:
-    response = transport.handle_request(request)
-    reader.start(response.status_code, response.headers)
-    try:
-        if not reader.has_content_of(response):
-            for chunk in cast("httpx.SyncByteStream", response.stream):
-                reader.feed(chunk)
-                # One network read may bring many chunks, and the socket's timeout is not asked between them.
-                if clock.now() > deadline:
-                    raise reader.timed_out()
-    finally:
-        response.close()
-    return reader.finish(), response
 
 
 class SyncSignal:
@@ -194,3 +77,108 @@ class SyncSignal:
 
     async def wait(self, seconds: float) -> None:
         self._lock.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX))
+
+
+class SyncConnection(httpx.HTTPTransport, Connection):
+    """A blocking connection."""
+
+    # It is httpx's transport so that what replaces `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) also sees
+    # our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
+    # sends, is set here. It is the one private attribute of another library that this package touches.
+
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+        self.socket = AttemptSocket(wait_blocking, progress)
+        tls = tls_context(origin, route)
+        network = SyncNetwork(self.socket, route.tunnel(tls=tls is not None))
+        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
+        self._pool = self.core  # type: ignore[assignment]
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.socket.close()
+
+
+class SyncNetwork(httpcore.SyncBackend):
+    """Opens blocking sockets. One deadline covers all addresses of a name; the system's call gives each its own."""
+
+    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
+        self._socket = sock
+        self._tunnel = tunnel
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        tunnel = self._tunnel
+        if tunnel is None:
+            self._connect(host, port)
+        else:
+            self._connect(tunnel.host, tunnel.port)
+            run_blocking(tunnel.open(self._socket, host, port))
+        return SyncStream(self._socket)
+
+    def _connect(self, host: str, port: int) -> None:
+        failure: OSError | None = None
+        for address in resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout)):
+            remaining = self._socket.remaining(httpcore.ConnectTimeout)
+            try:
+                self._socket.connected(socket.create_connection((address, port), remaining))
+            except OSError as error:
+                failure = error
+            else:
+                return
+        if isinstance(failure, TimeoutError):
+            raise httpcore.ConnectTimeout(str(failure)) from failure
+        raise httpcore.ConnectError(str(failure or f"{host} has no address")) from failure
+
+
+def resolve(host: str, port: int, timeout: float) -> list[str]:
+    """Return the addresses of a host, each once, in the resolver's order."""
+    if is_address(host):
+        return [host]
+    found: SimpleQueue[list[str] | Exception] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found.put(addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+        except Exception as error:  # noqa: BLE001  raised below, also what a test's ban on sockets raises
+            found.put(error)
+
+    # getaddrinfo knows no timeout, so it runs in a thread that is left behind if need be. A daemon thread, so that
+    # the process can end meanwhile.
+    threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
+    try:
+        answer = found.get(timeout=timeout)
+    except Empty:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+    if isinstance(answer, OSError | UnicodeError):  # UnicodeError: a label is empty or too long
+        raise httpcore.ConnectError(str(answer)) from answer
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+class SyncStream(Stream, httpcore.NetworkStream):
+    """A connected blocking socket, under TLS or without."""
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._take_kept() or self._keep_last(run_blocking(self._socket.receive(max_bytes)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if buffer:  # h11 ends a body with nothing more to write
+            run_blocking(self._socket.send(buffer))
+
+    def close(self) -> None:
+        self._socket.response_ended()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        run_blocking(self._socket.start_tls(ssl_context, server_hostname))
+        return self

@@ -1,26 +1,30 @@
-"""A payment that has a row in the journal: read its transactions, and search the service's list for more.
+"""A payment that was attempted before: read its transactions, search the service's list for more, let a person decide.
 
-Nothing here sends a payment.
+Nothing here sends a payment. What a person releases, the next call may send.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from datetime import datetime
+from typing import Final
 
-from momopay._core.call import call
+from momopay._core.reads import read_transaction
 from momopay._core.session import Session
-from momopay.durable.access import JournalAccess
-from momopay.durable.search import GET, Matches, describe, outcome_unknown, search, search_for
-from momopay.errors import MomoPayError, OutcomeUnknownError
-from momopay.journal.entries import JournalEntry, JournalState, JournalTransaction
+from momopay._core.wiring import BackendT
+from momopay._redaction import redacted_repr
+from momopay.durable.search import Matches, describe, outcome_unknown, search, search_for
+from momopay.durable.send import JournalAccess, check_account, report_change
+from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Report, is_keepable, report_of, requested
-from momopay.journal.rules import Proof, Stage, blocks, proof, stage_of
-from momopay.models.requests import Fit, transaction_path
+from momopay.journal.journal import Journal, parts_of
+from momopay.journal.rules import Proof, blocks, proof
+from momopay.models.enums import Stage, stage_of
+from momopay.models.requests import Fit
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
-if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.store import Store
+logger: logging.Logger = logging.getLogger("momopay")
 
 # Of several transactions of one order, the one that the caller gets.
 _PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)
@@ -29,10 +33,10 @@ _PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)
 class KnownPayment:
     """What one call does about a payment that was attempted before."""
 
-    def __init__(self, session: Session[Any], store: Store, journal: JournalAccess) -> None:
-        self._session = session
-        self._store = store
+    def __init__(self, journal: JournalAccess) -> None:
         self._journal = journal
+        self._session = journal.session
+        self._store = journal.store
 
     async def read(self, entry: JournalEntry, known: JournalTransaction) -> Transaction:
         """Read a known transaction and record its status; raise OutcomeUnknownError if it is another payment."""
@@ -45,17 +49,17 @@ class KnownPayment:
         if transaction.transaction_id != known.transaction_id:
             differing.append("id")
         if differing:
-            changed = await self._journal.run_or_log(partial(self._store.contradict, entry, known.transaction_id))
+            changed = await self._journal.run_or_log(self._store.contradict, entry, known.transaction_id)
             if changed:
-                self._journal.report(entry.state, JournalState.UNKNOWN)
+                report_change(self._session, entry, entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {known.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         if transaction.status != known.status:
             # Another attempt goes out only if the end of this one is recorded.
             is_free = not blocks(entry.kind, stage_of(transaction.status))
             run = self._journal.run if is_free else self._journal.run_or_log
-            if await run(partial(self._store.record, entry, self._report(transaction), may_add=False)):
-                self._journal.report(entry.state, entry.state, transaction)
+            if await run(self._store.record, entry, self._report(transaction), may_add=False):
+                report_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 
     async def find_before_sending(self, entry: JournalEntry) -> Transaction | None:
@@ -68,15 +72,7 @@ class KnownPayment:
         # offset was unknown when it may have been sent, no time bounds the search: if the deadline comes before the end
         # of the list, nothing is sent.
         matches = await self._search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
-        match proof(entry.kind, matches.exact, matches.near):
-            case Proof.MADE:
-                return await self._adopt(entry, matches)
-            case Proof.UNRESOLVED:
-                if await self._journal.run_or_log(partial(self._store.sight, entry)):
-                    self._journal.report(entry.state, JournalState.UNKNOWN)
-                raise outcome_unknown(entry, describe(matches), matches)
-            case Proof.ABSENT:
-                return None
+        return await self._proven(entry, matches)
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
         """Search for an attempt that is unresolved; return it, or None if the list does not show it.
@@ -90,13 +86,7 @@ class KnownPayment:
                 matches = await self._search(entry)
             except MomoPayError as error:
                 raise outcome_unknown(entry, f"the search failed: {error.message}") from error
-        match proof(entry.kind, matches.exact, matches.near):
-            case Proof.MADE:
-                return await self._adopt(entry, matches)
-            case Proof.UNRESOLVED:
-                raise outcome_unknown(entry, describe(matches), matches)
-            case Proof.ABSENT:
-                return None
+        return await self._proven(entry, matches)
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
@@ -111,7 +101,7 @@ class KnownPayment:
 
     async def _search(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
         # Another payment may have the same reference.
-        others = await self._journal.run(partial(self._store.others, entry))
+        others = await self._journal.run(self._store.others, entry)
         wanted = search_for(entry, others)
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
         # The pages show the known transactions too: a late PIN may have paid one.
@@ -119,8 +109,8 @@ class KnownPayment:
         for found in matches.known:
             is_own = found.transaction_id in entry.transaction_ids
             if is_own and stage_of(found.status) is Stage.PAID and found.transaction_id not in paid:
-                await self._journal.run(partial(self._store.record, entry, self._report(found), may_add=False))
-                self._journal.report(entry.state, entry.state, found)
+                await self._journal.run(self._store.record, entry, self._report(found), may_add=False)
+                report_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
@@ -134,6 +124,17 @@ class KnownPayment:
         # The response was broken, so its id may be that of another payment.
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
+    async def _proven(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
+        """Return the payment if the search proves that it was made, None if it does not show it; raise if it may be."""
+        found = proof(entry.kind, matches.exact, matches.near)
+        if found is Proof.MADE:
+            return await self._adopt(entry, matches)
+        if found is Proof.ABSENT:
+            return None
+        if entry.state is not JournalState.UNKNOWN and await self._journal.run_or_log(self._store.sight, entry):
+            report_change(self._session, entry, entry.state, JournalState.UNKNOWN)
+        raise outcome_unknown(entry, describe(matches), matches)
+
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
         """Record all transactions that fit; return one that was paid, else one that is open, else the newest."""
         stages = {found.transaction_id: stage_of(found.status) for found in matches.exact}
@@ -141,19 +142,109 @@ class KnownPayment:
         is_free = not any(blocks(entry.kind, stage) for stage in stages.values())
         run = self._journal.run if is_free else self._journal.run_or_log
         for found in reversed(matches.exact):
-            accepted = is_keepable(found.transaction_id) and await run(
-                partial(self._store.record, entry, self._report(found))
-            )
+            accepted = is_keepable(found.transaction_id) and await run(self._store.record, entry, self._report(found))
             if accepted is False:
                 raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
             if accepted:
-                self._journal.report(entry.state, JournalState.ACCEPTED, found)
+                report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
         return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
 
     def _report(self, record: TransactionSummary) -> Report:
         return report_of(record, self._session.clock.service_now_if_known())
 
     async def _get(self, transaction_id: str) -> Transaction:
-        transaction = await call(self._session, GET, transaction_path(transaction_id), until=self._journal.deadline)
+        transaction = await read_transaction(self._session, transaction_id, until=self._journal.deadline)
         self._session.clock.observe(transaction.response.headers)
         return transaction
+
+
+# Without a call that wants to send.
+
+
+async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
+    """Search for all that is unresolved in one walk of the list, and return it as it is then."""
+    store, in_thread = parts_of(journal).store, session.backend.in_thread
+    await check_account(session, journal)
+    entries = await in_thread(journal.unresolved)
+    if not entries:
+        return []
+    wanted = await in_thread(lambda: [search_for(each, store.others(each)) for each in entries])
+    for entry, matches in zip(entries, await search(session, wanted), strict=True):
+        if not await _record_made(session, journal, entry, matches):
+            logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
+    return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in entries])
+
+
+async def release(
+    session: Session[BackendT],
+    journal: Journal,
+    reference: str,
+    by: str,
+    kind: EntryKind | None,
+    *,
+    searched_elsewhere: bool,
+) -> JournalEntry:
+    """Do what `Payouts.release` promises."""
+    if not isinstance(by, str) or not by.strip():
+        raise RequestValidationError({"by": "must be the name of who decides, as text"})
+    store, in_thread = parts_of(journal).store, session.backend.in_thread
+    # The list of another account would show nothing, whatever was paid.
+    await check_account(session, journal)
+    entry = await in_thread(journal.get, reference, kind)
+    if entry is None or entry.state is not JournalState.UNKNOWN:
+        return _check_free(entry)
+    # What was sent may still be on its way, and a sender that is frozen may go on.
+    seconds = await in_thread(store.seconds_to_release, entry)
+    if seconds > 0:
+        problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
+        raise RequestValidationError({"reference": problem})
+    if searched_elsewhere:
+        logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
+        found = Proof.ABSENT
+    else:
+        # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must
+        # not hide a payment that was made.
+        wanted = search_for(entry, await in_thread(store.others, entry))
+        (matches,) = await search(session, [wanted], whole_list=True)
+        found = proof(entry.kind, matches.exact, matches.near)
+        if found is Proof.UNRESOLVED:
+            raise outcome_unknown(entry, describe(matches), matches)
+        await _record_made(session, journal, entry, matches)
+    if found is Proof.ABSENT and await in_thread(store.release, entry, by):
+        logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
+        report_change(session, entry, entry.state, JournalState.NOT_SENT)
+    return _check_free(await in_thread(store.get, entry.kind, reference))
+
+
+def _check_free(entry: JournalEntry | None) -> JournalEntry:
+    """Return the entry of a payment that may be sent; else raise RequestValidationError."""
+    if entry is None:
+        raise RequestValidationError({"reference": "is not in the journal"})
+    if entry.state in MAY_BE_SENT:
+        return entry
+    problem = {
+        JournalState.ACCEPTED: f"was accepted as transaction {entry.transaction_id}",
+        JournalState.SENDING: "is being sent",
+    }.get(entry.state, "was changed meanwhile, and may have been made")
+    raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
+
+
+async def _record_made(
+    session: Session[BackendT], journal: Journal, entry: JournalEntry, matches: Matches
+) -> list[TransactionSummary]:
+    """Do what `record_made` does, in a thread, and report it."""
+    service_now = session.clock.service_now_if_known()
+    made = await session.backend.in_thread(record_made, journal, entry, matches, service_now)
+    for each in made:
+        report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
+    return made
+
+
+def record_made(
+    journal: Journal, entry: JournalEntry, matches: Matches, service_now: datetime | None
+) -> list[TransactionSummary]:
+    """Record the transactions that a search proves to be those of an entry, oldest first, and return them."""
+    if proof(entry.kind, matches.exact, matches.near) is not Proof.MADE:
+        return []
+    exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
+    return [each for each in exact if parts_of(journal).store.record(entry, report_of(each, service_now))]

@@ -12,18 +12,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property
 from typing import Any, Final, Generic
 
-from momopay._core.backend import BackendT
-from momopay._core.call import PaymentDetails
+from momopay._core.call import Call, PaymentDetails
 from momopay._core.session import Session
+from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
-from momopay.durable.access import JournalAccess, learn_tenant
 from momopay.durable.known import KnownPayment
 from momopay.durable.payment import Payment, payment_of
 from momopay.durable.search import outcome_unknown
-from momopay.durable.send import Sender, new_call
+from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.errors import (
     BudgetExhaustedError,
     ConfigurationError,
@@ -34,8 +33,9 @@ from momopay.errors import (
 )
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
-from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import Stage, Step, blocks, next_step, stage_of
+from momopay.journal.journal import Journal
+from momopay.journal.rules import Step, blocks, next_step
+from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
@@ -82,12 +82,11 @@ class DurableCall(Generic[BackendT]):
         self._session = session
         self._wanted = wanted
         self._kind, self._reference = wanted.kind, wanted.reference
-        self._store = parts_of(journal).store
         self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
-        self._call = new_call(session, self._kind)
-        self._journal = JournalAccess(session, self._store, self._kind, self._reference, self._call.deadline)
-        self._sender = Sender(session, self._store, self._journal, self._call, self._identity)
-        self._known = KnownPayment(session, self._store, self._journal)
+        self._call = Call(session, *ENDPOINTS[self._kind])
+        self._journal = JournalAccess(session, journal, self._reference, self._call.deadline)
+        self._store = self._journal.store
+        self._sender = Sender(self._journal, self._call, self._identity)
         self._pause = _FIRST_PAUSE
         self._has_read_others = False
         # The open transactions that this call has read and passed over.
@@ -96,15 +95,15 @@ class DurableCall(Generic[BackendT]):
 
     def _take(self, request: PayoutRequest | StkRequest) -> None:
         """Set what is sent."""
-        self._payment = request.payment()
+        wire_reference = request.reference if isinstance(request, PayoutRequest) else request.account_reference or ""
         self._call.body = request.to_json()
-        self._call.details = PaymentDetails(self._payment.reference, request.amount, request.phone)
+        self._call.details = PaymentDetails(wire_reference, request.amount, request.phone)
         self._draft = Draft(
             kind=self._kind,
             reference=self._reference,
             amount=request.amount,
             phone=request.phone,
-            wire_reference=self._payment.reference,
+            wire_reference=wire_reference,
             body_hash=hashlib.sha256(self._call.body).hexdigest(),
             metadata=self._wanted.metadata,
             refund_of=self._wanted.refund_of,
@@ -113,8 +112,9 @@ class DurableCall(Generic[BackendT]):
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
         self._call.has_slot = has_slot
-        open_call = partial(self._store.open_call, self._identity, self._kind, self._reference)
-        entry, is_tenant_known = await self._journal.run(open_call)
+        entry, is_tenant_known = await self._journal.run(
+            self._store.open_call, self._identity, self._kind, self._reference
+        )
         if not is_tenant_known:
             try:
                 await learn_tenant(self._session, self._store, self._identity, self._call.deadline)
@@ -124,22 +124,27 @@ class DurableCall(Generic[BackendT]):
                 error.may_have_executed = not await self._sender.is_free(self._draft)
                 raise
         while True:
-            if entry is not None:
+            if entry is None:
+                payment = await self._send(None)
+            else:
                 self._check_same_payment(entry)
-            payment = await self._next(entry)
+                payment = await self._go_on(entry)
             if payment is not None:
                 return payment
-            entry = await self._journal.run(partial(self._store.get, self._kind, self._reference))
+            entry = await self._journal.run(self._store.get, self._kind, self._reference)
 
-    async def _next(self, entry: JournalEntry | None) -> Payment | None:
-        """Do the next step; return None if the row must be read again."""
-        if entry is None:
-            return await self._send(None)
+    @cached_property
+    def _known(self) -> KnownPayment:
+        return KnownPayment(self._journal)
+
+    async def _go_on(self, entry: JournalEntry) -> Payment | None:
+        """Do the next step about a payment that has a row; return None if the row must be read again."""
         stages = [stage_of(each.status) for each in entry.transactions]
         passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
         match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
             case Step.SEND | Step.SEARCH_THEN_SEND as step:
-                return await self._send_again(entry, search=step is Step.SEARCH_THEN_SEND)
+                self._call.has_slot = False  # it would be old after a search
+                return await self._send(entry, search=step is Step.SEARCH_THEN_SEND)
             case Step.WAIT:
                 await self._wait_for(entry)
                 return None
@@ -148,35 +153,30 @@ class DurableCall(Generic[BackendT]):
             case Step.RECONCILE:
                 return await self._reconcile(entry)
 
-    async def _send(self, entry: JournalEntry | None) -> Payment | None:
-        """Send if the row is as it was read; return None if it must be read again."""
+    async def _send(self, entry: JournalEntry | None, *, search: bool = False) -> Payment | None:
+        """Send if the row is as it was read, with `search` after a search; return None if it must be read again."""
         try:
-            record = await self._sender.try_to_send(self._draft, self._payment, entry)
+            if search and entry is not None:
+                found = await self._known.find_before_sending(entry)
+                if found is not None:
+                    return self._unless_ended(entry, found)
+            record = await self._sender.try_to_send(self._draft, entry)
         except RequestValidationError:
             # Another order is open under the same reference, as far as is known. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
                 raise
             self._has_read_others = True
             self._call.has_slot = False
-            others = await self._journal.run(partial(self._store.by_wire_reference, self._draft.wire_reference))
+            others = await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference)
             for other in others:
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
                     await self._known.refresh(other)
             return None
-        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
-
-    async def _send_again(self, entry: JournalEntry, *, search: bool) -> Payment | None:
-        """Send, after a search unless every attempt is accounted for."""
-        self._call.has_slot = False  # it would be old after the search
-        try:
-            found = await self._known.find_before_sending(entry) if search else None
-            if found is not None:
-                return self._unless_ended(entry, found)
-            return await self._send(entry)
         except BudgetExhaustedError:
             if self._sender.limit is not None:  # what the service said says more
                 raise self._sender.limit from None
             raise
+        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
         """Read what was paid, or blocks another attempt as far as is known; return it if it does."""
@@ -201,7 +201,7 @@ class DurableCall(Generic[BackendT]):
         if found is not None:
             return self._unless_ended(entry, found)
         # The search may have shown that an earlier prompt was paid.
-        again = await self._journal.run(partial(self._store.get, self._kind, self._reference))
+        again = await self._journal.run(self._store.get, self._kind, self._reference)
         if again == entry:
             raise outcome_unknown(entry, "the list does not show it, which proves nothing")
         return None
@@ -223,7 +223,7 @@ class DurableCall(Generic[BackendT]):
             if self._kind is EntryKind.PAYOUT or entry.is_anonymised:  # else `_check_same_payment` compared it
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
-                since = f"{transaction.created_at:%Y-%m-%d %H:%M} UTC"
+                since = f"{transaction.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
                 raise self._duplicate(
                     entry, f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
                 )
@@ -234,9 +234,7 @@ class DurableCall(Generic[BackendT]):
         if self._wanted.abandon_after is None:
             return False
         # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
-        clock = self._session.clock
-        clock.observe(transaction.response.headers)
-        now = clock.service_now_if_known()
+        now = self._session.clock.service_now_if_known()
         age = datetime.now(UTC) - known.sent_at if now is None else now - transaction.created_at
         return age + _DATE_RESOLUTION >= timedelta(seconds=self._wanted.abandon_after)
 
@@ -263,7 +261,7 @@ class DurableCall(Generic[BackendT]):
                 "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
             )
         request: Any = self._wanted.request
-        if entry.wire_reference != self._payment.reference:
+        if entry.wire_reference != self._draft.wire_reference:
             logger.warning(
                 "order %s goes on with its first account_reference, by which its prompts are found",
                 redacted_repr(entry.reference),

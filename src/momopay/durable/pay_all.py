@@ -19,15 +19,23 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeAlias
 
-from momopay._core.backend import BackendT
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
+from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
-from momopay.durable.access import check_account
 from momopay.durable.once import DurableCall, Wanted
-from momopay.durable.payment import Payment, payment_in
-from momopay.durable.payout_items import HasPayee, PayoutItem, PayoutLimits, PayoutOutcome, item_of, reference_in
+from momopay.durable.payment import (
+    Payee,
+    Payment,
+    PayoutItem,
+    PayoutLimits,
+    PayoutOutcome,
+    item_of,
+    payment_in,
+    reference_in,
+)
+from momopay.durable.send import check_account
 from momopay.errors import (
     APIConnectionError,
     BudgetExhaustedError,
@@ -158,7 +166,7 @@ class PayAll(Generic[BackendT]):
             if not self._is_account_checked:  # the journal of another account would make this run skip everybody
                 await check_account(self._session, self._journal)
                 self._is_account_checked = True
-            entry = await self._session.backend.in_thread(partial(self._get, request))
+            entry = await self._session.backend.in_thread(self._get, request)
             payment = self._accepted_in(entry, request)
             if payment is None:
                 payment = await self._pay_once(request, metadata, is_new=entry is None)
@@ -220,7 +228,7 @@ class PayAll(Generic[BackendT]):
         if isinstance(error, ConfigurationError | RequestValidationError) or not self._is_account_checked:
             return outcome(nothing_known)
         try:
-            entry = await self._session.backend.in_thread(partial(self._store.get, EntryKind.PAYOUT, request.reference))
+            entry = await self._session.backend.in_thread(self._store.get, EntryKind.PAYOUT, request.reference)
         except JournalError:
             return outcome(nothing_known)
         if entry is None:
@@ -254,7 +262,7 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
         return self._run.waiting
 
 
-def find_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> dict[str, str]:
+def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str, str]:
     """Return, for each new payout that looks like another one or like one in the journal, the reference of that.
 
     References that differ only in case, dashes or spaces, with one phone and amount: one is probably the other, written
@@ -264,12 +272,13 @@ def find_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> dict[s
     new = {each.reference: each for each in payouts}
     known: list[JournalEntry] = []
     if journal is not None:
-        store = parts_of(journal).store
-        new = {name: each for name, each in new.items() if store.get(EntryKind.PAYOUT, name) is None}
-        known = [each for each in store.to_phones({each.phone for each in new.values()}) if each.refund_of is None]
+        parts = parts_of(journal)
+        new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
+        same_phones = parts.reports.to_phones({each.phone for each in new.values()})
+        known = [each for each in same_phones if each.refund_of is None]
     first: dict[tuple[object, ...], str] = {}
     found: dict[str, str] = {}
-    everything: list[HasPayee] = [*known, *payouts]
+    everything: list[Payee] = [*known, *payouts]
     for each in everything:
         other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
         if other != each.reference and each.reference in new:
@@ -277,7 +286,7 @@ def find_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> dict[s
     return found
 
 
-def check_similar(journal: Journal | None, payouts: Iterable[HasPayee]) -> None:
+def check_similar(journal: Journal | None, payouts: Iterable[Payee]) -> None:
     """Raise RequestValidationError for what `find_similar` finds."""
     problems = [
         f"{redacted_repr(reference)} looks like {redacted_repr(other)}"

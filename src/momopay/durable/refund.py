@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 
 import momopay
-from momopay._core.backend import BackendT
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
-from momopay.durable.access import JournalAccess, check_account
+from momopay._core.wiring import BackendT
 from momopay.durable.known import KnownPayment
 from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment
+from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
-from momopay.journal.journal import Journal, parts_of
-from momopay.journal.limits import Refundable, refund_reference
+from momopay.journal.journal import Journal
+from momopay.journal.rules import Refundable, refund_reference
 from momopay.models.arguments import checked_metadata
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount
@@ -72,16 +71,19 @@ async def _plan(
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
     # Two calls without a reference are one refund.
     name = refund_reference(of) if reference is None else reference
-    store = parts_of(journal).store
-    access = JournalAccess(session, store, EntryKind.COLLECTION, of, session.backend.now() + session.limits.deadline)
+    access = JournalAccess(session, journal, of, session.backend.now() + session.limits.deadline)
+    store = access.store
     await check_account(session, journal)
-    refundable = await access.run(partial(store.refundable, of, name))
+    refundable = await access.run(store.refundable, of, name)
     if not refundable.paid and not refundable.order.is_anonymised:
         # Its callback may have been lost.
-        await KnownPayment(session, store, access).refresh(refundable.order)
-        refundable = await access.run(partial(store.refundable, of, name))
-    _check_paid(refundable)
-    known = await access.run(partial(store.get, EntryKind.PAYOUT, name))
+        await KnownPayment(access).refresh(refundable.order)
+        refundable = await access.run(store.refundable, of, name)
+    order = refundable.order
+    if not refundable.paid:
+        status = f"its last known status is {order.status}" if order.status else "its outcome is not known"
+        raise RequestValidationError({"of": f"was not paid: {status}. If it was paid since, sweep, then try again"})
+    known = await access.run(store.get, EntryKind.PAYOUT, name)
     if known is not None and known.refund_of == of:
         if reference is None:
             _check_is_latest(refundable, known)
@@ -89,15 +91,9 @@ async def _plan(
     elif amount is None:
         amount = refundable.by_default
         refundable.check(amount)
-    return RefundPlan(name, amount, _payer(refundable))
-
-
-def _check_paid(refundable: Refundable) -> None:
-    """Raise RequestValidationError if nothing of the collection was paid."""
-    if not refundable.paid:
-        order = refundable.order
-        known = f"its last known status is {order.status}" if order.status else "its outcome is not known"
-        raise RequestValidationError({"of": f"was not paid: {known}. If it was paid since, sweep, then try again"})
+    if order.is_anonymised:
+        raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
+    return RefundPlan(name, amount, order.counting[-1].phone)  # that of the last payment
 
 
 def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:
@@ -111,10 +107,3 @@ def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:
         f" reference={everything.free_reference()!r}",
         reference=known.reference,
     )
-
-
-def _payer(refundable: Refundable) -> str:
-    """Return the phone of the last payment, to which a refund goes."""
-    if refundable.order.is_anonymised:
-        raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
-    return refundable.order.counting[-1].phone

@@ -14,69 +14,172 @@ Invariants:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 from random import uniform
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
+import momopay
 from momopay._core.call import Call, Endpoint
+from momopay._core.operation import run_sync
+from momopay._core.reads import read_balance
 from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
-from momopay.durable.access import JournalAccess
 from momopay.durable.search import outcome_unknown
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity, report_of
-from momopay.journal.lease import Lease
+from momopay.journal.journal import Journal, parts_of
 from momopay.journal.rules import may_have_executed
 from momopay.models.records import Envelope
-from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction
 
-if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+if TYPE_CHECKING:  # at run time they need SQLAlchemy
+    from momopay.journal.database import Lease
     from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Sent: TypeAlias = Payout | StkTransaction
 
-_PAYOUT: Final = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout])
-_PROMPT: Final = Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
+ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
+    EntryKind.PAYOUT: (Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout]), "/b2c/payouts"),
+    EntryKind.COLLECTION: (
+        Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True),
+        "/payments/stk",
+    ),
+}
+"""How each kind of payment is sent, and its path."""
 # Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
 _GRACE: Final = 30.0
 # Seconds after the row was committed for which it is taken to be unchanged when the body is written.
 _ROW_IS_FRESH: Final = 1.0
+# Seconds for a write after the deadline: the answer that came just before it should still be recorded.
+_LEAST_SECONDS: Final = 0.5
 
 
-def new_call(session: Session[Any], kind: EntryKind) -> Call[Any]:
-    """Return the call that sends a payment of this kind."""
-    if kind is EntryKind.PAYOUT:
-        return Call(session, _PAYOUT, "/b2c/payouts")
-    return Call(session, _PROMPT, "/payments/stk")
+async def check_account(session: Session[Any], journal: Journal, *, restored: bool = False) -> None:
+    """Raise ConfigurationError if the journal must not be used with the client's key; nothing was sent then.
+
+    With `restored`, one that went back in time may be used: for what compares it with the service.
+    """
+    store = parts_of(journal).store
+    identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
+    if not await session.backend.in_thread(lambda: store.check(identity, restored=restored)):
+        await learn_tenant(session, store, identity, restored=restored)
+
+
+def check_client(client: momopay.Client, journal: Journal) -> None:
+    """Raise ConfigurationError if the journal is not that of the client's account, as every durable call does.
+
+    For a check without a payment. Whether the journal went back in time, ``journal.check`` says.
+    """
+    session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    run_sync(check_account(session, journal, restored=True))
+
+
+async def learn_tenant(
+    session: Session[Any], store: Store, identity: KeyIdentity, until: float = inf, *, restored: bool = False
+) -> None:
+    """Ask the service for the tenant of a key that the journal does not know; raise ConfigurationError for another's.
+
+    It costs a request the first time that a key is used with a journal.
+    """
+    balance = await read_balance(session, lane=Lane.PAYMENT, until=until)  # because a payment waits for it
+
+    def learn() -> None:
+        store.accounts.learn(identity, balance.tenant_id)
+        store.check(identity, restored=restored)
+
+    await session.backend.in_thread(learn)
+
+
+def report_change(
+    session: Session[Any],
+    payment: JournalEntry | Draft,
+    old: JournalState | None,
+    new: JournalState,
+    record: object = None,
+) -> None:
+    """Report to the client's observer, if there is one, that an entry's state or the status of its transaction changed.
+
+    `record` is the service's.
+    """
+    if session.operation is not None:
+        session.operation.journal_changed(payment.kind, payment.reference, old, new, record)
+
+
+class JournalAccess:
+    """The journal for one call about one payment: from its event loop or thread, and no longer than its deadline.
+
+    The deadline is on the backend's monotonic clock.
+    """
+
+    def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float) -> None:
+        self.session = session
+        self.store: Store = parts_of(journal).store
+        self.deadline = deadline
+        self._reference = reference
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something with the database, which ends by the deadline with JournalError at the latest."""
+        result: T = await self.session.backend.in_thread(self._bounded, 0.0, work, args, kwargs)
+        return result
+
+    async def run_or_log(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Write and return the result; log a failure and return None."""
+        # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
+        # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
+        try:
+            result: T = await self.session.backend.in_thread(self._bounded, _LEAST_SECONDS, work, args, kwargs)
+        except Exception as error:  # noqa: BLE001  an error in SQLAlchemy must not lose the answer either
+            self._log(error)
+            return None
+        return result
+
+    async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Write what a call leaves behind that ends with an exception; log a failure, and return whether it is done."""
+        if isinstance(cause, Exception):
+            return bool(await self.run_or_log(work, *args, **kwargs))
+        # A cancelled task does not wait for a locked database. The write goes on in its thread.
+        done = list[object]()
+        write = partial(self._bounded, _LEAST_SECONDS, work, args, kwargs)
+        try:
+            await self.session.backend.finish_in_thread(lambda: done.append(write()))
+        except Exception as error:  # noqa: BLE001  as above
+            self._log(error)
+        return any(done)
+
+    def _bounded(self, least: float, work: Callable[..., T], args: Any, kwargs: Any) -> T:
+        # Computed here, because the work may have waited for a thread.
+        with self.store.bounded(max(self.deadline - self.session.backend.now(), least)):
+            return work(*args, **kwargs)
+
+    def _log(self, error: Exception) -> None:
+        # A JournalError, or the journal was closed meanwhile. Of anything else a trace or a text may show values.
+        problem = str(error) if isinstance(error, MomoPayError) else f"not recorded: {type(error).__name__}"
+        logger.error("reference %s: %s", redacted_repr(self._reference), problem)
 
 
 class Sender:
     """The sending of one durable call. It belongs to one task or thread; calls meet only in the database."""
 
-    def __init__(
-        self,
-        session: Session[Any],
-        store: Store,
-        journal: JournalAccess,
-        call: Call[Any],
-        identity: KeyIdentity,
-    ) -> None:
-        self._session = session
-        self._store = store
+    def __init__(self, journal: JournalAccess, call: Call[Any], identity: KeyIdentity) -> None:
         self._journal = journal
+        self._session = journal.session
+        self._store = journal.store
         self._call = call
         self._identity = identity
         self.limit: RateLimitExceededError | None = None
         """The last 429 after which this call tried again."""
 
-    async def try_to_send(self, draft: Draft, payment: RequestedPayment, read: JournalEntry | None) -> Sent | None:
+    async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is as it was read; return None if it must be read again."""
         # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies in the
         # queue leaves nothing unresolved.
@@ -89,8 +192,17 @@ class Sender:
         try:
             with nullcontext() if operation is None else operation.held(), self._store.leases.lease() as lease:
                 began = self._session.backend.now()
-                if await self._begin(lease, draft, read) is None:
-                    return await self._send(lease, draft, payment, began)
+                if await self._begin(lease, draft, read):
+                    self._call.before_body = partial(self._check_row, lease, draft, began)
+                    try:
+                        record: Sent = await self._call.run()
+                    except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
+                        raise
+                    except BaseException as error:
+                        await self._record_failure(lease, draft, error)
+                        raise
+                    await self._record_acceptance(lease, draft, record)
+                    return record
         except RateLimitExceededError as error:
             # Not repeated by the call itself: one search goes before any second send, also after this refusal.
             pause = max(error.retry_after or 0.0, uniform(0, BASE_BACKOFF * 2 ** (self._call.attempts - 1)))  # noqa: S311
@@ -108,12 +220,14 @@ class Sender:
         row = await self._journal.run_or_log(lambda: (self._store.get(draft.kind, draft.reference),))
         return row is not None and (row[0] is None or not may_have_executed(row[0]))
 
-    async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> JournalEntry | None:
+    async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
+        """Write the row as SENDING; return whether this call may send, as nobody else changed it."""
         seconds, offset = self._session.limits.deadline + _GRACE, self._session.clock.offset
-        begin = partial(self._store.begin, lease, draft, seconds, read=read, clock_offset=offset)
         try:
-            forbidding = await self._journal.run(begin)
-        except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
+            forbidding = await self._journal.run(
+                self._store.begin, lease, draft, seconds, read=read, clock_offset=offset
+            )
+        except GeneratorExit:  # as above
             raise
         except BaseException as error:
             # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
@@ -122,45 +236,41 @@ class Sender:
             # An interrupt may have struck while the row was written: the frames of its traceback then hold the
             # connection whose transaction keeps all writers out.
             clear_frames(error)
-            await self._journal.finish(partial(self._store.undo, lease, draft), error)
+            await self._journal.finish(error, self._store.undo, lease, draft)
             if isinstance(error, JournalError):
                 error.may_have_executed = not await self.is_free(draft)
             raise
         if forbidding is None:
-            self._journal.report(None if read is None else read.state, JournalState.SENDING)
-        return forbidding
+            report_change(self._session, draft, None if read is None else read.state, JournalState.SENDING)
+        return forbidding is None
 
-    async def _send(self, lease: Lease, draft: Draft, payment: RequestedPayment, began: float) -> Sent:
-        self._call.before_body = partial(self._check_row, lease, draft, began)
-        try:
-            record: Sent = await self._call.run()
-        except MomoPayError as error:
-            await self._record_failure(lease, draft, error)
-            raise
-        except GeneratorExit:  # as in `_begin`
-            raise
-        except BaseException as error:  # a cancellation, an interrupt, or a bug in the user's transport
-            state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
-            outcome = partial(self._store.record_outcome, lease, draft, state)
-            if await self._journal.finish(outcome, error):
-                self._journal.report(JournalState.SENDING, state)
-            raise
+    async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
+        """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
         reference = record.reference if isinstance(record, Payout) else record.account_reference
-        differing = payment.differences(reference, record)
+        differing = draft.requested.differences(reference, record)
         if differing:
             why = f"the service answered with another {', '.join(differing)}"
             raise await self._unbelievable(lease, draft, record, why)
         clock = self._session.clock
         report = report_of(record, clock.service_now_if_known())
-        accept = partial(self._store.record, draft, report, lease=lease, clock_offset=clock.offset)
-        is_accepted = await self._journal.run_or_log(accept)
+        is_accepted = await self._journal.run_or_log(
+            self._store.record, draft, report, lease=lease, clock_offset=clock.offset
+        )
         if is_accepted is False:
             why = "the service answered with the transaction of another payment"
             raise await self._unbelievable(lease, draft, record, why)
         if is_accepted:
-            self._journal.report(JournalState.SENDING, JournalState.ACCEPTED, record)
-        await self._learn_tenant(record, draft)
-        return record
+            report_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
+        accounts = self._store.accounts
+        if accounts.knows(self._identity, record.tenant_id):
+            return
+        if await self._journal.run_or_log(accounts.learn, self._identity, record.tenant_id) is False:
+            logger.error(
+                "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
+                " this key",
+                redacted_repr(draft.reference),
+                record.tenant_id,
+            )
 
     async def _check_row(self, lease: Lease, draft: Draft, began: float) -> None:
         """Raise if the row is not this call's any more. It is asked just before the body is written."""
@@ -168,9 +278,9 @@ class Sender:
         if self._session.backend.now() - began <= _ROW_IS_FRESH:
             return
         try:
-            if await self._journal.run(partial(self._store.is_sending, lease, draft)):
+            if await self._journal.run(self._store.is_sending, lease, draft):
                 return
-            entry = await self._journal.run(partial(self._store.get, draft.kind, draft.reference))
+            entry = await self._journal.run(self._store.get, draft.kind, draft.reference)
         except JournalError as error:
             error.may_have_executed = False  # without its body the request does nothing
             raise
@@ -190,19 +300,12 @@ class Sender:
             transaction_id=record.transaction_id,
         )
 
-    async def _learn_tenant(self, record: Sent, draft: Draft) -> None:
-        accounts = self._store.accounts
-        if accounts.knows(self._identity, record.tenant_id):
+    async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
+        if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
+            state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
+            if await self._journal.finish(error, self._store.record_outcome, lease, draft, state):
+                report_change(self._session, draft, JournalState.SENDING, state)
             return
-        if await self._journal.run_or_log(partial(accounts.learn, self._identity, record.tenant_id)) is False:
-            logger.error(
-                "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
-                " this key",
-                redacted_repr(draft.reference),
-                record.tenant_id,
-            )
-
-    async def _record_failure(self, lease: Lease, draft: Draft, error: MomoPayError) -> None:
         if error.may_have_executed:
             seen = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
             await self._record(lease, draft, JournalState.UNKNOWN, seen_id=seen)
@@ -222,8 +325,10 @@ class Sender:
         seen_id: str | None = None,
         code: str | None = None,
     ) -> bool:
-        record = partial(self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code)
-        is_recorded = await self._journal.run_or_log(partial(record, clock_offset=self._session.clock.offset))
+        offset = self._session.clock.offset
+        is_recorded = await self._journal.run_or_log(
+            self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code, clock_offset=offset
+        )
         if is_recorded:
-            self._journal.report(JournalState.SENDING, state)
+            report_change(self._session, draft, JournalState.SENDING, state)
         return bool(is_recorded)

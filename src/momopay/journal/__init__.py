@@ -6,15 +6,13 @@ filelock: they are loaded when a `Journal` is made.
 | module | what it is |
 |---|---|
 | journal | `Journal`, the public interface |
-| entries, rules, limits, evidence | pure: what is kept, what may follow what, and what outsiders say |
-| store | the payments of one account: every statement that reads or changes one |
-| recorder | which payment a record of the service is about |
+| entries, rules, evidence | pure: what is kept, what may follow what, and what outsiders say |
+| store, statements | the payments of one account: every statement that reads or changes one |
+| guards | whether a call may use this journal |
+| callbacks | records of the service: which payment they are about, and which ends were handled |
 | reports, backup | many entries at once, and copies of all |
-| callbacks | which ends were handled |
-| accounts, watermark | to which account it belongs, and whether it went back in time |
-| lease | which call may change a row, and whether it is alive |
 | schema | the tables |
-| database, sqlite, postgresql | bounded waits, connections, and what differs between the databases |
+| database, sqlite, postgresql | bounded waits, connections, leases, and what differs between the databases |
 """
 
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState, JournalTransaction

@@ -15,7 +15,7 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection, create_engine, insert, select
 
 from momopay.errors import RequestValidationError
-from momopay.journal.database import Database, database_errors
+from momopay.journal.database import Database, in_use
 from momopay.journal.schema import metadata
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
@@ -30,7 +30,7 @@ def back_up(database: Database, path: Path) -> None:
         JournalError: The database or the disk failed. Nothing is left at the path.
     """
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-    with database_errors():
+    with in_use(_LONGEST_BACKUP):
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -1,9 +1,12 @@
-"""Which ends of transactions were handled, whether a callback (webhook) or a sweep brought them: each one once.
+"""What callbacks (webhooks) and reads say is recorded in the entry that it is about, and each end is handled once.
 
-A row is inserted when a handler takes an end, and marked as handled when the handler returned. A handler that raises
-deletes its row; one whose process dies leaves it behind, and the next delivery takes it over.
+`Recorder`: a record of the service is about the entry that has the transaction, else about the one of the reference.
+It must have that entry's reference, amount and phone: anybody may have used the reference outside the journal, so it
+alone identifies nothing.
 
-No end is handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive.
+`Callbacks`: a row is inserted when a handler takes an end, and marked as handled when the handler returned. A handler
+that raises deletes its row; one whose process dies leaves it behind, and the next delivery takes it over. No end is
+handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive.
 
 Thread safety: every thread may call everything here. The database decides between calls.
 """
@@ -11,18 +14,21 @@ Thread safety: every thread may call everything here. The database decides betwe
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, and_, delete, select, update
 
-from momopay.errors import CallbackError, MomoPayError
-from momopay.journal.lease import Lease
-from momopay.journal.schema import TAKE_LEASE, callbacks, insert_new, lease_left, update_one
+from momopay._redaction import redacted_repr
+from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
+from momopay.journal.database import Lease, insert_new, update_one
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
+from momopay.journal.schema import TAKE_LEASE, callbacks, lease_left
 from momopay.journal.store import Store
-from momopay.models.callbacks import Callback
+from momopay.models.callbacks import Callback, is_confirmed
 from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.transactions import TransactionSummary
 
@@ -31,18 +37,120 @@ logger: logging.Logger = logging.getLogger("momopay")
 # After so many seconds a handler counts as dead, even if its process is alive.
 HANDLER_SECONDS: Final = 600.0
 
-# Parameters that name a row have the prefix: those with the name of a column are the column's new value.
-_TRANSACTION: Final = and_(
-    callbacks.c.account == bindparam("of_account"), callbacks.c.transaction_id == bindparam("of_transaction")
-)
-_ROW: Final = and_(_TRANSACTION, callbacks.c.status == bindparam("of_status"))
-_UNDER_LEASE: Final = and_(_ROW, callbacks.c.claim == bindparam("of_claim"))
-_SELECT: Final = select(callbacks, lease_left(callbacks)).where(_TRANSACTION)
-_DELETE: Final = delete(callbacks).where(_UNDER_LEASE)
-_MARK_HANDLED: Final = update(callbacks).where(_UNDER_LEASE).values(handled=True)
-_TAKE_OVER: Final = update(callbacks).where(_UNDER_LEASE, ~callbacks.c.handled).values(TAKE_LEASE)
 
-_FAILED: Final = TransactionStatus.FAILED
+class Recorder:
+    """Records about the payments of one account."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def settle(self, record: ServiceRecord) -> JournalEntry | None:
+        """Record what the service's own record says; return the entry, None if it identifies none."""
+        entry = self._of_reference(record) or self._by_transaction(record)
+        if entry is None:
+            return None
+        differing = differences(entry, record)
+        if differing or not _is_identified(entry, record):
+            if "type" not in differing:  # a collection may have the same reference
+                logger.warning(
+                    "transaction %s has reference %s, and another amount or phone",
+                    redacted_repr(record.transaction_id),
+                    redacted_repr(entry.reference),
+                )
+            return None
+        return self._record(entry, record)
+
+    def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
+        """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
+        # By the transaction first: a list may show another amount or reference than the entry has.
+        known = self._by_transaction(record)
+        if known is not None:
+            return known
+        entry = self._of_reference(record)
+        fits = entry is not None and not differences(entry, record) and _is_identified(entry, record)
+        return entry if fits else None
+
+    def check(self, callback: Callback) -> JournalEntry | None:
+        """Return the entry that a callback is about, None if there is none.
+
+        Raises:
+            CallbackMismatchError: It states another amount, phone or reference than the entry.
+        """
+        record = callback.transaction
+        # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
+        # gave that entry the id of another payment, which is unresolved and fits the callback.
+        entry, owner = self._by_transaction(record), self._of_reference(record)
+        is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
+        if entry is None or (is_owners and differences(entry, record)):
+            entry = owner
+        differing = [] if entry is None else differences(entry, record)
+        if differing:
+            raise CallbackMismatchError(
+                f"the callback for {record.id} and the journal's entry differ in {', '.join(differing)}",
+                transaction_id=record.id,
+                fields=differing,
+            )
+        return entry
+
+    def record(self, callback: Callback) -> JournalEntry | None:
+        """Record what a callback says for which the caller vouches; see `Journal.record`."""
+        entry, record = self.check(callback), callback.transaction
+        if entry is None or not _is_identified(entry, record):
+            return None
+        is_new_prompt = entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids
+        if is_new_prompt and not is_confirmed(callback):
+            # Whoever has the URL could invent prompts, and raise the limit of refunds.
+            logger.warning(
+                "order %s: a callback is about a prompt that the journal does not know; it is recorded once a read of"
+                " the service shows it",
+                redacted_repr(entry.reference),
+            )
+            return entry
+        return self._record(entry, record)
+
+    def add_receipt(self, callback: Callback) -> None:
+        """Record the receipt of an end that was recorded without one: a sweep came before the callback."""
+        entry = self.check(callback)
+        if entry is None:
+            return
+        for known in entry.transactions:
+            is_its_end = known.status is not None and end_of(known.status) is end_of(callback.transaction.status)
+            if known.transaction_id == callback.transaction_id and known.receipt is None and is_its_end:
+                self._record(entry, callback.transaction)
+
+    def _by_transaction(self, record: ServiceRecord) -> JournalEntry | None:
+        return self._store.by_transaction(record.transaction_id) if is_keepable(record.transaction_id) else None
+
+    def _of_reference(self, record: ServiceRecord) -> JournalEntry | None:
+        reference = reference_of(record)
+        if not reference or not is_keepable(reference):
+            return None
+        found = self._store.by_wire_reference(reference)
+        fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
+        # Of orders that share a reference, the one that has the transaction; else the one that differs least and has
+        # not ended. Two that are open never have the same amount.
+        return min(
+            fitting,
+            key=lambda entry: (
+                record.transaction_id not in entry.transaction_ids,
+                len(differences(entry, record)),
+                entry.state is JournalState.ACCEPTED and entry.has_settled,
+            ),
+            default=None,
+        )
+
+    def _record(self, entry: JournalEntry, record: ServiceRecord) -> JournalEntry | None:
+        if not is_keepable(record.transaction_id) or not self._store.record(entry, report_of(record)):
+            logger.error(
+                "transaction %s fits reference %s, and is already that of another reference",
+                redacted_repr(record.transaction_id),
+                redacted_repr(entry.reference),
+            )
+        return self._store.get(entry.kind, entry.reference)
+
+
+def _is_identified(entry: JournalEntry, record: ServiceRecord) -> bool:
+    return record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
 
 
 def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:
@@ -72,52 +180,47 @@ class Callbacks:
                 return
             # Only the holder of the lease may mark or delete the row: a handler that was taken for dead and goes on
             # must not undo what its successor did.
-            own = self._row_of(record) | {"of_claim": lease.id}
+            own = and_(self._is_row(record), callbacks.c.claim == lease.id)
             try:
                 # After the row was inserted: of two ends that arrive at once, one finds the other.
                 is_outranked = self._is_outranked(record)
                 yield not is_outranked
             except BaseException:
-                self._give_back(record, own)
+                try:
+                    with self._database.connection() as connection:
+                        connection.execute(delete(callbacks).where(own))
+                except MomoPayError as error:
+                    # Not raised: the handler's own error must reach the caller, and the end of the lease frees it.
+                    logger.error("the end of %s: %s", record.transaction_id, error)  # noqa: TRY400
                 raise
             with self._database.connection() as connection:
-                connection.execute(_MARK_HANDLED, own)
+                connection.execute(update(callbacks).where(own).values(handled=True))
 
     def _is_outranked(self, record: Callback | TransactionSummary) -> bool:
         """Return whether an end was handled that outranks this one; raise CallbackError if one is being handled."""
-        if key_of(record)[1] is not _FAILED:
+        transaction_id, end = key_of(record)
+        if end is not TransactionStatus.FAILED:
             return False
-        with self._database.connection() as connection:
-            rows = connection.execute(_SELECT, self._row_of(record)).mappings().all()
-        others = [row for row in rows if row["status"] != _FAILED]
-        if any(not row["handled"] and not self._leases.has_ended(row) for row in others):
+        rows = self._rows(self._is_transaction(transaction_id), callbacks.c.status != str(end))
+        if any(not row["handled"] and not self._leases.has_ended(row) for row in rows):
             raise _busy(record)
-        return any(row["handled"] for row in others)
-
-    def _give_back(self, record: Callback | TransactionSummary, own: dict[str, object]) -> None:
-        """Delete the row."""
-        try:
-            with self._database.connection() as connection:
-                connection.execute(_DELETE, own)
-        except MomoPayError as error:
-            # Not raised: the handler's own error must reach the caller, and the end of the lease frees it.
-            logger.error("the end of %s: %s", record.transaction_id, error)  # noqa: TRY400
+        return any(row["handled"] for row in rows)
 
     def _take(self, record: Callback | TransactionSummary, lease: Lease) -> bool:
         """Return True if this call may handle it, False if it was handled; raise CallbackError if another call does."""
         if self._insert(record, lease, handled=False):
             return True
-        with self._database.connection() as connection:
-            row = connection.execute(_SELECT.where(_ROW), self._row_of(record)).mappings().one_or_none()
-        if row is not None and row["handled"]:
-            return False
-        if row is not None and self._leases.has_ended(row):
-            # With the lease that ended as a condition, one of several that take it over at once succeeds.
-            abandoned = self._row_of(record) | {"of_claim": row["claim"]}
-            taken = abandoned | self._leases.columns(lease, HANDLER_SECONDS)
-            with self._database.connection() as connection:
-                if update_one(connection, _TAKE_OVER, taken):
-                    return True
+        for row in self._rows(self._is_row(record)):  # there is one at most
+            if row["handled"]:
+                return False
+            if self._leases.has_ended(row):
+                # With the lease that ended as a condition, one of several that take it over at once succeeds.
+                abandoned = (self._is_row(record), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
+                take_over = update(callbacks).where(*abandoned).values(TAKE_LEASE)
+                columns = self._leases.columns(lease, HANDLER_SECONDS)
+                with self._database.connection() as connection:
+                    if update_one(connection, take_over, columns):
+                        return True
         raise _busy(record)
 
     def _insert(self, record: Callback | TransactionSummary, lease: Lease, *, handled: bool) -> bool:
@@ -133,9 +236,16 @@ class Callbacks:
         with self._database.connection() as connection:
             return insert_new(connection, callbacks, values)
 
-    def _row_of(self, record: Callback | TransactionSummary) -> dict[str, object]:
+    def _is_row(self, record: Callback | TransactionSummary) -> ColumnElement[bool]:
         transaction_id, end = key_of(record)
-        return {"of_account": self._account, "of_transaction": transaction_id, "of_status": str(end)}
+        return and_(self._is_transaction(transaction_id), callbacks.c.status == str(end))
+
+    def _is_transaction(self, transaction_id: str) -> ColumnElement[bool]:
+        return and_(callbacks.c.account == self._account, callbacks.c.transaction_id == transaction_id)
+
+    def _rows(self, *where: ColumnElement[bool]) -> Sequence[Mapping[Any, Any]]:
+        with self._database.connection() as connection:
+            return connection.execute(select(callbacks, lease_left(callbacks)).where(*where)).mappings().all()
 
 
 def _busy(record: Callback | TransactionSummary) -> CallbackError:

@@ -1,4 +1,4 @@
-"""The journal's database as one process uses it: bounded waits, connections, errors, and a new start after a fork.
+"""The journal's database as one process uses it: bounded waits, connections, errors, forks, and who is alive.
 
 No lock of Python is held here: an exception out of a signal handler (Ctrl-C, Celery's soft time limit) may strike at
 any instruction, and must leave nothing locked. The pool is bounded by counting the connections that are alive, so one
@@ -12,22 +12,26 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from math import inf
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final
+from uuid import uuid4
 from weakref import WeakSet
 
 from filelock import Timeout
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.lease import ProcessRegistry
-from momopay.journal.schema import set_up
+from momopay.journal.schema import INSERTS, set_up
 
 LONGEST_WAIT: Final = 30.0
 """For how many seconds one use of the database waits where nothing shorter is set."""
@@ -35,7 +39,12 @@ LONGEST_WAIT: Final = 30.0
 # How many threads of a process use the database at once. The others wait until their own bounds.
 _CONNECTIONS: Final = 15
 _PAUSE: Final = 0.002
-_TOO_LATE: Final = "the journal's database did not answer in time"
+# Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
+# one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
+_COUNT_ROWS: Final = {"preserve_rowcount": True}
+
+
+# Bounds
 
 
 class _Bounds(threading.local):
@@ -47,15 +56,11 @@ class _Bounds(threading.local):
     def __init__(self) -> None:
         self.times: dict[object, float] = {}
 
-    @property
-    def until(self) -> float | None:
-        return min(self.times.values(), default=None)
-
 
 _bounds: Final = _Bounds()
 
 
-# A generator and not a class: an interrupt may come just before a context ends, and a generator that nobody holds any
+# Generators and not classes: an interrupt may come just before a context ends, and a generator that nobody holds any
 # more still ends it.
 @contextmanager
 def bounded(seconds: float) -> Generator[None]:
@@ -68,22 +73,50 @@ def bounded(seconds: float) -> Generator[None]:
         times.pop(key, None)
 
 
+@contextmanager
+def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
+    """Use the database: as `bounded`, and raise a JournalError in place of its error, to which it is chained."""
+    # Neither may show a password or a statement's values. Engines hide them in messages, `clear_frames` in frames.
+    times, key = _bounds.times, object()
+    try:
+        times[key] = time.monotonic() + seconds
+        yield
+    # OSError: a lock file. NotImplementedError: a file system without locks.
+    except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
+        raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
+    except AssertionError as error:
+        # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
+        raise (error.__context__ or error) from None
+    finally:
+        times.pop(key, None)
+
+
+def problem_of(error: Exception) -> str:
+    """Return what an error of the database says, without values, and clear its frames of them."""
+    problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if isinstance(error, UnicodeError):
+        problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
+    clear_frames(error)
+    return problem
+
+
 def is_over() -> bool:
     """Return whether this thread must wait no more."""
-    until = _bounds.until
-    return until is not None and time.monotonic() >= until
+    return time.monotonic() >= min(_bounds.times.values(), default=inf)
 
 
 def seconds_left() -> float:
     """Return for how long this thread may still wait; raise JournalError if its time is over."""
-    until = _bounds.until
-    left = LONGEST_WAIT if until is None else until - time.monotonic()
+    left = min(_bounds.times.values(), default=inf) - time.monotonic()
     if left <= 0:
-        raise JournalError(_TOO_LATE)
-    return left
+        raise JournalError("the journal's database did not answer in time")
+    return LONGEST_WAIT if left == inf else left
 
 
-class _Place:
+# Connections
+
+
+class _PoolSlot:
     """The right to one connection of a pool."""
 
 
@@ -93,25 +126,25 @@ class ConnectionStack(Pool):
     def __init__(self, creator: Any, **options: Any) -> None:
         super().__init__(creator, **options)
         self._idle: deque[ConnectionPoolEntry] = deque()
-        self._alive: WeakSet[_Place] = WeakSet()
+        self._alive: WeakSet[_PoolSlot] = WeakSet()
 
     def _do_get(self) -> ConnectionPoolEntry:
         while True:
             with suppress(IndexError):
                 return self._idle.pop()
             # Taken before it is counted: of threads that come at once, none passes beyond the bound.
-            place = _Place()
-            self._alive.add(place)
+            slot = _PoolSlot()
+            self._alive.add(slot)
             try:
                 if len(self._alive) <= _CONNECTIONS:
                     entry = self._create_connection()
                     info: Any = entry.record_info
-                    info["place"] = place  # for as long as the connection lives
+                    info["slot"] = slot  # for as long as the connection lives
                     return entry
             except BaseException:
-                self._alive.discard(place)  # the traceback would keep it
+                self._alive.discard(slot)  # the traceback would keep it
                 raise
-            self._alive.discard(place)
+            self._alive.discard(slot)
             seconds_left()
             time.sleep(_PAUSE)
 
@@ -133,35 +166,83 @@ class ConnectionStack(Pool):
         return f"{len(self._alive)} connections, {len(self._idle)} idle"
 
 
-class Backend(ProcessRegistry, Protocol):
-    """What the journal needs of SQLite or PostgreSQL."""
+@contextmanager
+def begun(connection: Connection) -> Generator[None]:
+    """Commit the statements of the context together if it ends well, else none of them."""
+    driver = connection.connection.dbapi_connection
+    try:
+        # One that reads first could not write over SQLite after another one did, so it begins as a writer.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
+        yield
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        # By the driver: after an interrupt SQLAlchemy may refuse. The server may be away, and the transaction with it.
+        with suppress(Exception):
+            if driver is not None:
+                driver.rollback()
+        raise
 
-    engine: Engine
-    """Commits each statement by itself, durably."""
 
-    def connect(self) -> AbstractContextManager[Connection]:
-        """Yield a connection on which each statement commits by itself."""
-        ...
+class Backend(ABC):
+    """What differs between the databases, as one process uses one of them."""
 
+    table_names: ClassVar[str]
+    """The SQL that lists the tables and views that are there."""
+
+    def __init__(self, url: URL, sender: str, connect_args: dict[str, Any]) -> None:
+        self.sender = sender
+        """The id of this process."""
+        self.is_set_up = False
+        """Whether this process has seen the journal's tables."""
+        self.engine: Engine = create_engine(
+            url,
+            connect_args=connect_args,
+            hide_parameters=True,
+            isolation_level="AUTOCOMMIT",  # each statement commits by itself, durably
+            poolclass=ConnectionStack,
+        )
+
+    @abstractmethod
     def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
         """Yield a connection in a transaction, while no other process has one from this method."""
-        ...
 
-    def beside(self, name: str) -> Path | None:
+    @abstractmethod
+    def register_process(self) -> None:
+        """Register this process as live until it ends, however it ends."""
+
+    @abstractmethod
+    def is_alive(self, sender: str) -> bool:
+        """Return whether the process of that id is alive."""
+
+    def check(self) -> None:  # noqa: B027  a server keeps its files
+        """Raise if the database is not the one that this process began with."""
+
+    def beside(self, name: str) -> Path | None:  # noqa: ARG002  as above
         """Return the path of a small file that every process of the database can use, None if there is none."""
-        ...
+        return None
 
     def close(self) -> None:
         """End the registration of this process and close all connections."""
-        ...
+        self.engine.dispose()
 
 
-class _Opened:
-    """The database as one process opened it."""
+# Each module loads the driver of its database. Beside its backend, it has what differs in the database's SQL.
+_BACKENDS: Final = {
+    "sqlite": "sqlite.SqliteBackend",
+    "sqlite+pysqlite": "sqlite.SqliteBackend",
+    "postgresql": "postgresql.PostgresqlBackend",
+    "postgresql+psycopg": "postgresql.PostgresqlBackend",
+}
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.has_schema = False
+
+def _open(url: URL) -> Backend:
+    if url.drivername not in _BACKENDS:
+        raise ConfigurationError(
+            f"journal must be a URL that begins with sqlite:/// or postgresql+psycopg://, not {url.drivername}://"
+        )
+    module, name = _BACKENDS[url.drivername].split(".")
+    backend: Backend = getattr(import_module(f"momopay.journal.{module}"), name)(url)
+    return backend
 
 
 class Database:
@@ -172,8 +253,8 @@ class Database:
 
     def __init__(self, url: URL, *, create: bool = True) -> None:
         self._create = create
-        first = _Opened(_open(url))
-        self._url = first.backend.engine.url  # with an absolute path: a child may have changed its folder
+        first = _open(url)
+        self._url = first.engine.url  # with an absolute path: a child may have changed its folder
         # By process id. A child must not use its parent's connections and registration, so it finds nothing under its
         # own id and opens the database anew. It does not close what it inherited, as that would close it for the
         # parent. An id comes back only when its process is dead and nobody else uses what is found under it.
@@ -181,106 +262,133 @@ class Database:
         self._closed = False
 
     @property
-    def sender(self) -> str:
-        """The id of this process."""
-        return self._own.backend.sender
+    def backend(self) -> Backend:
+        """The database as this process opened it."""
+        process = os.getpid()
+        if process not in self._opened:
+            # `setdefault` is atomic: of a child's threads, one provides what all of them use.
+            self._opened.setdefault(process, _open(self._url))
+        return self._opened[process]
 
     def register_process(self) -> str:
         """Register this process as live until it ends; return its id."""
-        with database_errors(), bounded(LONGEST_WAIT):
-            return self._ready().register_process()
+        with in_use():
+            backend = self._ready()
+            backend.register_process()
+            return backend.sender
 
     def is_alive(self, sender: str) -> bool:
         """Return whether the process of that id is alive."""
-        with database_errors(), bounded(LONGEST_WAIT):
+        with in_use():
             return self._ready().is_alive(sender)
 
     @contextmanager
     def connection(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
         """Yield a connection on which each statement commits by itself, for so many seconds at most."""
-        with database_errors(), bounded(seconds), self._ready().connect() as connection:
-            yield connection
+        with in_use(seconds):
+            backend = self._ready()
+            backend.check()
+            with backend.engine.connect() as connection:
+                yield connection
+            backend.check()  # what went to a file without a name is lost, so it must not count as written
 
     @contextmanager
-    def transaction(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
+    def transaction(self) -> Generator[Connection]:
         """Yield a connection whose statements are committed together if the context ends well, else not at all."""
         # Nothing else may be waited for in the context: it keeps other writers out.
-        with self.connection(seconds=seconds) as connection:
-            driver = connection.connection.dbapi_connection
-            try:
-                # One that reads first could not write over SQLite after another one did, so it begins as a writer.
-                connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
-                yield connection
-                connection.exec_driver_sql("COMMIT")
-            except BaseException:
-                # By the driver: after an interrupt SQLAlchemy may refuse. The server may be gone, and the transaction
-                # with it.
-                with suppress(Exception):
-                    if driver is not None:
-                        driver.rollback()
-                raise
-
-    def beside(self, name: str) -> Path | None:
-        """Return the path of a small file that every process of the database can use, None if there is none."""
-        return self._own.backend.beside(name)
+        with self.connection() as connection, begun(connection):
+            yield connection
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards."""
         self._closed = True
-        self._own.backend.close()
-
-    @property
-    def _own(self) -> _Opened:
-        process = os.getpid()
-        if process not in self._opened:
-            # `setdefault` is atomic: of a child's threads, one provides what all of them use.
-            self._opened.setdefault(process, _Opened(_open(self._url)))
-        return self._opened[process]
+        self.backend.close()
 
     def _ready(self) -> Backend:
-        own = self._own
+        backend = self._opened.get(os.getpid()) or self.backend
         if self._closed:
-            raise ConfigurationError("this journal is closed; open another")
-        if not own.has_schema:
+            raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
+        if not backend.is_set_up:
             # Threads that come here at once wait for each other in the database.
-            with own.backend.connect_for_setup(create=self._create) as connection:
-                set_up(connection, create=self._create)
-            own.has_schema = True
-        return own.backend
+            with backend.connect_for_setup(create=self._create) as connection:
+                set_up(connection, backend.table_names, create=self._create)
+            backend.is_set_up = True
+        return backend
 
 
-def _open(url: URL) -> Backend:
-    match url.drivername:
-        case "sqlite" | "sqlite+pysqlite":
-            from momopay.journal.sqlite import SqliteBackend  # noqa: PLC0415  each database loads its own driver
-
-            return SqliteBackend(url)
-        case "postgresql" | "postgresql+psycopg":
-            from momopay.journal.postgresql import PostgresqlBackend  # noqa: PLC0415  as above
-
-            return PostgresqlBackend(url.set(drivername="postgresql+psycopg"))
-        case other:
-            raise ConfigurationError(f"a journal is kept in sqlite:/// or postgresql+psycopg://, not in {other}://")
+def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
+    """Change a row if it is still as the statement expects, and return whether it was."""
+    return connection.execute(change, parameters, execution_options=_COUNT_ROWS).rowcount == 1
 
 
-@contextmanager
-def database_errors() -> Generator[None]:
-    """Raise a JournalError in place of the database's error, to which it is chained."""
-    # Neither may show a password or a statement's values. Engines hide them in messages, `clear_frames` in frames.
-    try:
-        yield
-    # OSError: a lock file. NotImplementedError: a file system without locks.
-    except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
-        raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
-    except AssertionError as error:
-        # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
-        raise (error.__context__ or error) from None
+def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
+    """Insert a row unless its key is taken, and return whether it was inserted.
+
+    The values name every column, and ``lease_seconds`` in place of ``lease_until``.
+    """
+    return connection.execute(INSERTS[table], values, execution_options=_COUNT_ROWS).rowcount == 1
 
 
-def problem_of(error: Exception) -> str:
-    """Return what an error of the database says, without values, and clear its frames of them."""
-    problem = f"{type(error).__name__}: {error}".partition("\n")[0]
-    if isinstance(error, UnicodeError):
-        problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
-    clear_frames(error)
-    return problem
+# Leases
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right of one call to change the row that carries this id."""
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    process: int = field(default_factory=os.getpid)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process took it. A forked child inherits its parent's leases, and must not use them."""
+        return self.process == os.getpid()
+
+
+class LeaseHolder:
+    """The leases of this process's calls: which call may change a row, and whether that call is still alive.
+
+    A lease is three columns of a row: ``claim`` is the id of the lease, ``sender`` the process that holds it, and
+    ``lease_until`` its latest end by the database's clock, in Unix seconds. It ends with the first of these:
+
+    - The call returns. Its own process knows this by this class; other processes read the row's next state.
+    - The process dies. Each process holds a lock that the operating system or the database server then releases.
+    - Its time is over. This covers a process that is frozen, or a server that does not notice a cut connection.
+
+    Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a
+    search or a person can change. A wrong belief about who is alive costs time, or a search, but no second payment.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Changes of a set are atomic. A lock could be copied by a fork while another thread holds it.
+        self._leases: set[str] = set()
+
+    @contextmanager
+    def lease(self) -> Generator[Lease]:
+        """Yield a new lease, which ends with this context at the latest."""
+        lease = Lease()
+        self._leases.add(lease.id)
+        try:
+            yield lease
+        finally:
+            self._leases.discard(lease.id)
+
+    def holds(self, lease: Lease) -> bool:
+        """Return whether the lease has not ended and is this process's own."""
+        return lease.is_own and lease.id in self._leases
+
+    def end(self, lease: Lease) -> None:
+        """End a lease before its context ends: the call gave up, and what it began must not stay."""
+        self._leases.discard(lease.id)
+
+    def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
+        """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
+        return {"claim": lease.id, "sender": self._database.register_process(), "lease_seconds": seconds}
+
+    def has_ended(self, row: Mapping[Any, Any]) -> bool:
+        """Return whether the lease on a row, which was read with `schema.lease_left`, has ended."""
+        # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
+        if row["sender"] == self._database.backend.sender:
+            return row["claim"] not in self._leases
+        return row["lease_left"] <= 0 or not self._database.is_alive(row["sender"])

@@ -217,25 +217,6 @@ class JournalEntry(MaskedModel):
 
 
 @dataclass(frozen=True)
-class Filters:
-    """Which entries are wanted; None is any.
-
-    Attributes:
-        kind: Of this kind.
-        state: Read as this state.
-        status: With this last known status.
-        since: First used then or later.
-        until: First used before.
-    """
-
-    kind: EntryKind | None = None
-    state: JournalState | None = None
-    status: TransactionStatus | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-@dataclass(frozen=True)
 class JournalCheck:
     """What ``journal.check`` found.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
@@ -48,25 +49,18 @@ class KeyIdentity:
     @classmethod
     def of(cls, api_key: str, base_url: str) -> Self:
         """Return the identity of a key at a base URL."""
-        host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
         mode: Literal["live", "test"] = "live" if api_key.startswith("pk_live_") else "test"
-        return cls(mode, host, hashlib.sha256(api_key.encode()).hexdigest())
+        return cls(mode, _host_of(base_url), hashlib.sha256(api_key.encode()).hexdigest())
+
+
+@cache
+def _host_of(base_url: str) -> str:
+    return "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A payment that is about to be sent.
-
-    Attributes:
-        kind: Payout or collection.
-        reference: The caller's.
-        amount: KES.
-        phone: In the form that is sent.
-        wire_reference: What the service gets as its reference.
-        body_hash: Of the request's body.
-        metadata: The caller's own.
-        refund_of: The collection of which it pays something back.
-    """
+    """A payment that is about to be sent. The fields are as in `JournalEntry`."""
 
     kind: EntryKind
     reference: str
@@ -77,32 +71,28 @@ class Draft:
     metadata: Mapping[str, object] | None = None
     refund_of: str | None = None
 
+    @property
+    def requested(self) -> RequestedPayment:
+        """What the service's record of it must say."""
+        return RequestedPayment(self.wire_reference, self.amount, self.phone, self.kind.transaction_type)
+
 
 @dataclass(frozen=True)
 class Report:
-    """What the service's record says of a transaction. What is None leaves the journal's column as it is.
+    """What the service's record says of a transaction, as the journal's columns.
 
-    Attributes:
-        transaction_id: The service's id.
-        status: Its status.
-        result_code: The provider's code for how it ended.
-        receipt: The provider's receipt.
-        fee: The service's fee, KES, as text.
-        created_at: When the service accepted it, by its clock.
-        ended_at: When it reached a terminal status, as text, in UTC.
-        unhandled_since: The present time, as text, if it has settled: somebody may have to handle that.
-        service_time: The service's present time, as text, as far as that is known.
+    What is None leaves the column as it is. The result code and the receipt are the provider's.
     """
 
     transaction_id: str
     status: TransactionStatus | None = None
     result_code: str | None = None
     receipt: str | None = None
-    fee: str | None = None
-    created_at: datetime | None = None
-    ended_at: str | None = None
-    unhandled_since: str | None = None
-    service_time: str | None = None
+    fee: str | None = None  # KES
+    created_at: datetime | None = None  # when the service accepted it, by its clock
+    ended_at: str | None = None  # when it reached a terminal status; UTC
+    unhandled_since: str | None = None  # the present time if it has settled: somebody may have to handle that
+    learned_at_service: str | None = None  # the service's present time, as far as that is known
 
 
 def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:
@@ -115,7 +105,7 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
     # Only some records have a result code, and only a callback has a receipt. A callback need not say when.
     result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
     updated_at = _in_utc(record, "updated_at", record.updated_at)
-    service_time = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
+    learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
     return Report(
         transaction_id=record.transaction_id,
         status=None if status is None else TransactionStatus(status),
@@ -125,7 +115,7 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
         created_at=_in_utc(record, "created_at", record.created_at),
         ended_at=(updated_at or now).isoformat() if record.status.is_terminal else None,
         unhandled_since=now.isoformat() if has_settled(record.type, record.status) else None,
-        service_time=None if service_time is None else service_time.isoformat(),
+        learned_at_service=None if learned_at is None else learned_at.isoformat(),
     )
 
 

@@ -11,22 +11,14 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import EntryKind, Filters, JournalCheck, JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
-
-if TYPE_CHECKING:  # at run time they need SQLAlchemy
-    from momopay.journal.callbacks import Callbacks
-    from momopay.journal.recorder import Recorder
-    from momopay.journal.reports import Reports
-    from momopay.journal.store import Store
-else:  # for `typing.get_type_hints`
-    Callbacks = Recorder = Reports = Store = Any
 
 __all__ = ["Journal", "ReconcilingClient"]
 
@@ -57,9 +49,8 @@ class _Parts:
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.callbacks import Callbacks
+            from momopay.journal.callbacks import Callbacks, Recorder
             from momopay.journal.database import Database
-            from momopay.journal.recorder import Recorder
             from momopay.journal.reports import Reports
             from momopay.journal.store import Store
         except ModuleNotFoundError as missing:
@@ -69,12 +60,11 @@ class _Parts:
             raise ModuleNotFoundError(remedy, name=missing.name) from missing
         try:
             parsed = make_url(url)
-            name = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
+            self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
         except (ArgumentError, ValueError):
-            parsed, name = None, ""
+            parsed = None
         if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
-            raise ConfigurationError('not the URL of a database; "sqlite:///payments.db" is one')
-        self.name: str = name
+            raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
         self.store: Store = Store(Database(parsed, create=create), account)
         self.recorder: Recorder = Recorder(self.store)
         self.reports: Reports = Reports(self.store)
@@ -85,9 +75,14 @@ class Journal:
     """A durable record of payments, one entry for each reference, for the calls that pay or collect once.
 
     One journal belongs to one account of the service. All processes that pay from the account share it, and no entry is
-    ever deleted. Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Nothing here
-    moves money. A forked child may go on using it; over SQLite only if no thread used it at that moment, else all that
-    the child does with it raises JournalError. Each method raises JournalError if the database failed.
+    ever deleted. Nothing here moves money.
+
+    Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Each raises JournalError
+    if the database failed. A forked child may go on using it; over SQLite only if no thread used it at that moment,
+    else all that the child does with it raises JournalError.
+
+    `record` and `settle` believe the callback that you pass, and anybody can send one: pass it only if
+    ``transactions.confirm`` confirmed it, or a `CallbackSigner` verified its URL, as `momopay.integrations` do.
 
     Args:
         url: ``sqlite:///payments.db`` for the processes of one machine, on a local disk; or
@@ -107,29 +102,22 @@ class Journal:
     @clears_frames
     def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
         if not isinstance(account, str) or not account.strip():
-            raise ConfigurationError("account must be a name, as text")
+            raise ConfigurationError('account must be a name for this account in the database, as text, such as "shop"')
         self._parts = _Parts(url, account, create=create)
 
     # What it has
 
     def get(self, reference: str, kind: EntryKind | None = None) -> JournalEntry | None:
-        """Return the entry of a reference.
+        """Return the entry of a reference, or None.
 
-        Args:
-            reference: The caller's reference.
-            kind: Of a payout or of a collection; each kind has references of its own. By default, whichever there is.
-
-        Returns:
-            What is known of it, or None.
-
-        Raises:
-            ValueError: A payout and a collection have the reference: name the kind.
+        Each kind has references of its own. Without `kind` it is whichever there is; if a payout and a collection have
+        the reference, ValueError.
         """
         kinds = list(EntryKind) if kind is None else [EntryKind(kind)]
         found = [entry for each in kinds if (entry := self._parts.store.get(each, reference)) is not None]
         if len(found) > 1:
             raise ValueError("a PAYOUT and a COLLECTION have this reference: pass kind=EntryKind.PAYOUT or .COLLECTION")
-        return next(iter(found), None)
+        return found[0] if found else None
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
@@ -158,6 +146,7 @@ class Journal:
         """Iterate over the entries, newest first by `created_at`, whose value never changes.
 
         Reads page by page, so that a million entries need no memory. An entry that is added meanwhile may be missing.
+        The iterator may be used in this thread or in one other.
 
         Args:
             kind: Only payouts, or only collections.
@@ -166,34 +155,22 @@ class Journal:
             since: Only those whose reference was first used then or later.
             until: Only those whose reference was first used before.
 
-        Returns:
-            An iterator, to be used in this thread or in one other.
-
         Raises:
             RequestValidationError: Not a kind, a state or a status, or a time without a time zone.
         """
         _check_times(since=since, until=until)
         try:
-            wanted = Filters(
-                None if kind is None else EntryKind(kind),
-                None if state is None else JournalState(state),
-                None if status is None else TransactionStatus(status),
-                since,
-                until,
-            )
+            kind = None if kind is None else EntryKind(kind)
+            state = None if state is None else JournalState(state)
+            status = None if status is None else TransactionStatus(status)
         except ValueError:
             raise RequestValidationError({"kind, state or status": "is none that the journal knows"}) from None
-        return (entry for page in self._parts.reports.pages(wanted) for entry in page)
+        return (entry for page in self._parts.reports.pages(kind, state, status, since, until) for entry in page)
 
     def by_receipt(self, receipt: str) -> JournalEntry | None:
-        """Return the entry of the provider's receipt, which a customer quotes. Only a callback brings a receipt.
+        """Return the entry of the provider's receipt, which a customer quotes; None if no recorded callback had it.
 
-        Args:
-            receipt: The receipt's number, as the callback had it.
-
-        Returns:
-            The payout or the collection; None if no callback with that receipt was recorded. If several have it, the
-            newest, and a WARNING is logged.
+        If several have it, it is the newest, and a WARNING is logged.
         """
         entries = self._parts.store.by_receipt(receipt)
         if len(entries) > 1:
@@ -201,27 +178,20 @@ class Journal:
         return entries[0] if entries else None
 
     def by_transaction(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
-        """Return the entry of a transaction: whether it is an order or a payout, and with which reference of yours.
+        """Return the entry that has a transaction, or that has its reference, amount and phone.
 
-        The service may know an order under another reference, at most 12 characters long. Nothing is recorded.
-
-        Returns:
-            The entry that has the transaction, or that has its reference, amount and phone; None if the journal has
-            none, as of a payment that was sent without it.
+        It shows whether that is an order or a payout, and with which reference of yours: the service may know an order
+        under another one, at most 12 characters long. Nothing is recorded. None if the journal has none, as of a
+        payment that was sent without it.
         """
         return self._parts.recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     # What the service says
 
     def record(self, callback: Callback) -> JournalEntry | None:
-        """Record what a callback says: receipt, status, result code, fee and end. You vouch for the callback.
+        """Record what a callback says: receipt, status, result code, fee and end.
 
-        The views of `momopay.integrations` call it where the URL was signed or the callback was confirmed.
-
-        Args:
-            callback: One that ``transactions.confirm`` confirmed, or whose URL a `CallbackSigner` verified. Never a
-                callback by itself: anybody can send one. A prompt that the journal does not know is recorded only if
-                this very callback was confirmed.
+        A prompt that the journal does not know is recorded only if this very callback was confirmed.
 
         Returns:
             The entry as it is now, of a payout or a collection; None if the journal has none with that reference, or
@@ -236,12 +206,8 @@ class Journal:
     def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
         """Record what the service's own record says: that it accepted a payment, and how that ended.
 
-        The reference of a payout is never sent again after this.
-
-        Args:
-            evidence: The service's record: a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``;
-                or a callback, once it was confirmed or came by a URL that a `CallbackSigner` verified. Never a callback
-                by itself: anybody can send one.
+        It may be a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``; or a callback. The
+        reference of a payout is never sent again after this.
 
         Returns:
             The entry as it is now; None if the transaction is none of this journal's. One with another amount or phone,
@@ -250,12 +216,10 @@ class Journal:
         return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     def first_seen(self, callback: Callback | TransactionSummary) -> bool:
-        """Record that an end was seen, and return whether it is new; ends are compared as by `handling`.
+        """Record that an end was seen; return True once, and False ever after, in all processes.
 
-        It stays recorded even if the work that follows fails; for work that may fail, use `handling`.
-
-        Returns:
-            True once, False ever after, in all processes.
+        Ends are compared as by `handling`, which is for work that may fail: this stays recorded even if the work that
+        follows fails.
         """
         return self._parts.callbacks.first_seen(callback)
 
@@ -270,9 +234,6 @@ class Journal:
         handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the database
         failed, between the effect and the end of this context, or if the body took longer than ten minutes.
 
-        Args:
-            callback: From `parse_callback`; or a transaction that has ended.
-
         Returns:
             A context that gives True to the one that is to handle it, False if it was handled before.
 
@@ -284,12 +245,9 @@ class Journal:
     def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
         """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
 
-        Args:
-            client: A client of the account; with an `AsyncClient`, await the result.
-
         Returns:
-            A list of what was unresolved, as it is now. An entry is ACCEPTED where the list shows exactly one payout
-            that fits, or a prompt of the order. Else it is still UNKNOWN.
+            A list of what was unresolved, as it is now; with an `AsyncClient`, await it. An entry is ACCEPTED where the
+            service's list shows exactly one payout that fits, or a prompt of the order. Else it is still UNKNOWN.
         """
         return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
@@ -299,17 +257,11 @@ class Journal:
         """Let a journal be used that went back in time: a restored copy, a cut log, a failover to an older standby.
 
         Such a journal does not know what was paid since, and each durable call refuses it. Reconcile the days between
-        first: ``transactions.reconcile``, or ``momopay reconcile``. Logged at WARNING, with these days. Does nothing
-        to a journal that lost nothing.
-
-        Args:
-            by: Who decides.
+        first: ``transactions.reconcile``, or ``momopay reconcile``. `by` is who decides; an empty name is a
+        RequestValidationError. Logged at WARNING, with these days. Does nothing to a journal that lost nothing.
 
         Returns:
             Which days to reconcile, as a sentence; "" if nothing was lost.
-
-        Raises:
-            RequestValidationError: No name.
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
@@ -318,10 +270,8 @@ class Journal:
     def check(self) -> JournalCheck:
         """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.
 
-        Changes nothing. Reads everything, which takes some seconds for a gigabyte.
-
-        Raises:
-            JournalError: The database failed, or the file is damaged: restore it from a backup.
+        Changes nothing. Reads everything, which takes some seconds for a gigabyte. A damaged file is a JournalError:
+        restore it from a backup.
         """
         return self._parts.reports.check()
 
@@ -331,13 +281,7 @@ class Journal:
         The file has mode 0600 and appears at the path when it is complete. It opens as a journal,
         ``Journal("sqlite:///...", create=False)``, also if this one is in PostgreSQL. What was being sent at that
         moment reads as UNKNOWN there. Never pay from an old copy while a newer journal exists: it does not know what
-        was paid since.
-
-        Args:
-            path: Where nothing is yet.
-
-        Raises:
-            RequestValidationError: There is a file.
+        was paid since. A file that is there already is a RequestValidationError.
         """
         from momopay.journal.backup import back_up
 
@@ -390,7 +334,7 @@ class Journal:
 def parts_of(journal: Journal) -> _Parts:
     """Return what a journal is made of; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
-        raise ConfigurationError("journal must be a momopay.Journal")
+        raise ConfigurationError('journal must be a momopay.Journal, or its URL, such as "sqlite:///payments.db"')
     return journal._parts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 

@@ -17,13 +17,16 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from secrets import randbits
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy import URL, Connection, event, func, select
 from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
+from typing_extensions import override
 
-from momopay.journal.database import ConnectionStack, bounded, is_over, seconds_left
+from momopay.journal.database import Backend, begun, bounded, is_over, seconds_left
+from momopay.journal.schema import Now
 
 T = TypeVar("T")
 
@@ -50,78 +53,67 @@ _PREPARE_NEW: Final = (
 )
 
 
-class PostgresqlBackend:
-    """A database that many machines reach, as one process uses it."""
+class PostgresqlBackend(Backend):
+    """A database that many machines reach."""
+
+    # SQLAlchemy's `inspect` would look into the schema that was the current one at the first connection.
+    table_names: ClassVar[str] = (
+        "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
+    )
 
     def __init__(self, url: URL) -> None:
-        self.sender: str = str(randbits(62))
-        self._registration: Connection | None = None
-        self.engine: Engine = create_engine(
-            url,
-            connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query},
-            hide_parameters=True,
-            isolation_level="AUTOCOMMIT",
-            poolclass=ConnectionStack,
-        )
+        arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
+        super().__init__(url.set(drivername="postgresql+psycopg"), str(randbits(62)), arguments)
         event.listen(self.engine, "do_connect", _connect)
         event.listen(self.engine, "checkout", _prepare)
+        self._registration: Connection | None = None
 
+    @override
     @contextmanager
-    def connect(self) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself."""
-        with self.engine.connect() as connection:
-            yield connection
-
-    @contextmanager
-    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:  # noqa: ARG002  as `SqliteBackend`
-        """Yield a connection in a transaction, while no other process has one from this method."""
-        with (
-            self.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
-            connection.begin(),
-        ):
+    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
+        with self.engine.connect() as connection, begun(connection):
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
 
-    def beside(self, name: str) -> None:  # noqa: ARG002  as `SqliteBackend`
-        """Return None: nothing is kept beside a server."""
-        return
-
-    def register_process(self) -> str:
-        """Register this process as live until it ends; return its id."""
+    @override
+    def register_process(self) -> None:
         known = self._registration  # another thread may replace it
-        if known is None or not _works(known):
-            self._registration = None
-            registration = self.engine.connect()
-            try:
-                # It keeps no timeout of the server, which would be that of the first call.
-                held = registration.scalar(
-                    select(
-                        func.pg_try_advisory_lock(int(self.sender)), func.set_config("statement_timeout", "0", False)
-                    )
-                )
-            except BaseException:
-                _discard(registration)
-                raise
-            if held:
-                self._registration = registration
-            else:
-                # Another thread's connection holds it, or this process's earlier one, which was cut. That one shows
-                # the process as live until the server notices the cut.
-                _discard(registration)
-        return self.sender
+        if known is not None and _works(known):
+            return
+        self._registration = None
+        registration = self.engine.connect()
+        try:
+            # It keeps no timeout of the server, which would be that of the first call.
+            held = registration.scalar(
+                select(func.pg_try_advisory_lock(int(self.sender)), func.set_config("statement_timeout", "0", False))
+            )
+        except BaseException:
+            _discard(registration)
+            raise
+        if held:
+            self._registration = registration
+        else:
+            # Another thread's connection holds it, or this process's earlier one, which was cut. That one shows the
+            # process as live until the server notices the cut.
+            _discard(registration)
 
+    @override
     def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive."""
         # Shared and for one statement: two processes that ask at once must not take each other for the dead one.
-        with self.connect() as connection:
+        with self.engine.connect() as connection:
             return not connection.scalar(select(func.pg_try_advisory_xact_lock_shared(int(sender))))
 
+    @override
     def close(self) -> None:
-        """End the registration of this process and close all connections."""
         if self._registration is not None:
             _discard(self._registration)
             self._registration = None
-        self.engine.dispose()
+        super().close()
+
+
+@compiles(Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now(_element: Now, _compiler: object, **_options: object) -> str:
+    return "extract(epoch FROM clock_timestamp())::double precision"
 
 
 class TooLateError(psycopg.OperationalError):
@@ -168,14 +160,13 @@ def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnecti
     def run() -> None:
         try:
             connection = connect()
+            try:
+                outcome.set_result(connection)
+            except InvalidStateError:  # nobody waits any more
+                connection.close()
         except BaseException as error:  # noqa: BLE001  the waiting thread raises it
             with suppress(InvalidStateError):
                 outcome.set_exception(error)
-            return
-        try:
-            outcome.set_result(connection)
-        except InvalidStateError:  # nobody waits any more
-            connection.close()
 
     threading.Thread(target=run, name="momopay-connect", daemon=True).start()
     try:

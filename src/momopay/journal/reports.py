@@ -1,4 +1,4 @@
-"""What is read from many entries at once: pages, what a sweep follows, checks, backups; and their phones removed.
+"""What is read from many entries at once: pages, what a sweep follows, checks; and phones removed.
 
 Memory is bounded by a page, however many rows there are. Pages follow the key (created_at, kind, reference), which
 never changes, so that every entry comes once, whatever others write meanwhile.
@@ -16,27 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import (
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    literal,
-    null,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Connection, Update, and_, bindparam, case, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.database import update_one
 from momopay.journal.entries import (
     ANONYMISED,
     MAY_BE_SENT,
     UNRESOLVED,
     EntryKind,
-    Filters,
     JournalCheck,
     JournalEntry,
     JournalState,
@@ -52,11 +40,10 @@ from momopay.journal.schema import (
     callbacks,
     payments,
     transactions,
-    update_one,
 )
-from momopay.journal.statements import IN_ACCOUNT, Condition
+from momopay.journal.statements import AS_READ, IN_ACCOUNT, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
-from momopay.models.enums import FAILURES
+from momopay.models.enums import FAILURES, TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
@@ -70,73 +57,20 @@ _of: Final = transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
 _TRANSACTION_IN_ACCOUNT: Final = _of.account == bindparam("the_account")
 _RECORDED: Final = and_(UNHANDLED, _of.unhandled_since >= bindparam("since"), _of.ended_at >= bindparam("since"))
-_TO_CHECK: Final = select(
-    _of.transaction_id, _of.ended_at, _of.learned_at_service, (Now() - _of.learned_at).label("known_for")
-).where(_TRANSACTION_IN_ACCOUNT, IS_TO_CHECK)
-_NOTE_SERVICE_TIME: Final = (
-    update(transactions)
-    .where(
-        _TRANSACTION_IN_ACCOUNT,
-        _of.transaction_id == bindparam("the_transaction_id"),
-        _of.learned_at_service.is_(None),
-    )
-    .values(learned_at_service=bindparam("now"))
-)
-_CHECKED: Final = (
-    update(transactions)
-    .where(_TRANSACTION_IN_ACCOUNT, _of.transaction_id == bindparam("the_transaction_id"))
-    .values(checked_at=bindparam("now"))
-)
 # The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
 _IS_RELEASED: Final = and_(_row.search_after.is_not(None), _row.search_after <= Now())
-_SEARCHED: Final = (
-    update(payments)
-    .where(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
-    .where(_row.revision == bindparam("the_revision"))
-    .values(search_after=None)
-)
-_end: Final = case((_of.status.in_([each.value for each in FAILURES]), literal("FAILED")), else_=_of.status)
+_end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
 # An end is also handled once one that outranks it was.
-_was_handled: Final = exists().where(
+_WAS_HANDLED: Final = exists().where(
     callbacks.c.account == _of.account,
     callbacks.c.transaction_id == _of.transaction_id,
-    or_(callbacks.c.status == _end, _end == literal("FAILED")),
+    (callbacks.c.status == _end) | (_end == "FAILED"),
     callbacks.c.handled,
 )
-_FORGET_HANDLED: Final = (
-    update(transactions)
-    .where(_TRANSACTION_IN_ACCOUNT, UNHANDLED, _of.unhandled_since >= bindparam("since"), _was_handled)
-    .values(unhandled_since=null())
-)
-_BEGIN_HANDLING: Final = (
-    update(accounts)
-    .where(accounts.c.account == bindparam("the_account"), accounts.c.handled_since.is_(None))
-    .values(handled_since=bindparam("since"))
-)
-_HANDLED_SINCE: Final = select(accounts.c.handled_since).where(accounts.c.account == bindparam("the_account"))
-# The hash of the body goes too: it is that of the phone and little else, so trying all phones would find the phone.
-_ANONYMISE: Final = (
-    update(payments)
-    .where(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
-    .where(_row.revision == bindparam("the_revision"))
-    .values(phone=bindparam("new_phone"), metadata=None, body_hash="", revision=_row.revision + 1)
-)
-_ANONYMISE_TRANSACTION: Final = (
-    update(transactions)
-    .where(_TRANSACTION_IN_ACCOUNT, _of.transaction_id == bindparam("the_transaction_id"))
-    .values(phone=bindparam("new_phone"))
-)
-_COUNTS: Final = select(_row.kind, _row.state, func.count()).where(IN_ACCOUNT).group_by(_row.kind, _row.state)
 _COUNT_NOT_SETTLED: Final = (
     select(func.count(), func.min(_of.sent_at))
     .select_from(transactions)
-    .where(_TRANSACTION_IN_ACCOUNT, _of.sent_at > literal(""), HAS_NOT_SETTLED)  # for SQLite, to use the index
-)
-_WITH_SEVERAL: Final = (
-    select(_of.kind, _of.reference)
-    .where(_TRANSACTION_IN_ACCOUNT)
-    .group_by(_of.kind, _of.reference)
-    .having(func.count() > literal(1))
+    .where(_TRANSACTION_IN_ACCOUNT, _of.sent_at > "", HAS_NOT_SETTLED)  # for SQLite, to use the index
 )
 
 
@@ -150,21 +84,13 @@ class Followed:
 
 @dataclass(frozen=True)
 class EndedPrompt:
-    """A prompt that ended without success, and that a late PIN may pay.
-
-    Attributes:
-        followed: The prompt, and its order.
-        transaction_id: Of the prompt.
-        ended_at: By the service's times.
-        learned_at_service: When the journal learned of it, by the service's clock; None if that was not known.
-        known_for: Seconds since then, by the database's clock.
-    """
+    """A prompt that ended without success, and that a late PIN may pay."""
 
     followed: Followed
     transaction_id: str
-    ended_at: str | None
-    learned_at_service: str | None
-    known_for: float | None
+    ended_at: str | None  # by the service's times
+    learned_at_service: str | None  # when the journal learned of it, by the service's clock if that was known
+    known_for: float | None  # seconds since then, by the database's clock
 
     def is_due(self, service_now: datetime | None) -> bool:
         """Return whether it is time to read it once more.
@@ -185,20 +111,27 @@ class Reports:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._of_account = {"the_account": store.account}
+        self._database = store.database
+        self._of_account: dict[str, object] = {"the_account": store.account}
 
-    def pages(self, wanted: Filters) -> Iterator[list[JournalEntry]]:
-        """Yield pages of the entries that are wanted, newest first; a page may be empty."""
+    def pages(
+        self,
+        kind: EntryKind | None = None,
+        state: JournalState | None = None,
+        status: TransactionStatus | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[list[JournalEntry]]:
+        """Yield pages of the entries that are wanted, newest first; a page may be empty. None is any."""
         conditions: list[Condition] = []
-        if wanted.kind is not None:
-            conditions.append(_row.kind == wanted.kind)
-        if wanted.state is not None:  # a row in SENDING may read as UNKNOWN
-            stored = UNRESOLVED if wanted.state in UNRESOLVED else {wanted.state}
-            conditions.append(_row.state.in_(list(stored)))
-        if wanted.since is not None:
-            conditions.append(_row.created_at >= _as_text(wanted.since))
-        if wanted.until is not None:
-            conditions.append(_row.created_at < _as_text(wanted.until))
+        if kind is not None:
+            conditions.append(_row.kind == kind)
+        if state is not None:  # a row in SENDING may read as UNKNOWN
+            conditions.append(_row.state.in_(list(UNRESOLVED if state in UNRESOLVED else {state})))
+        if since is not None:
+            conditions.append(_row.created_at >= _as_text(since))
+        if until is not None:
+            conditions.append(_row.created_at < _as_text(until))
         newest_first = [each.desc() for each in _KEY]
         last: tuple[str, ...] | None = None
         while True:
@@ -207,10 +140,17 @@ class Reports:
             keys = keys.order_by(*newest_first).limit(_PAGE)
             # The connection is free again between two pages: whoever iterates may take long.
             page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
-            yield [each for each in page if wanted.state in {None, each.state} and wanted.status in {None, each.status}]
+            yield [each for each in page if state in {None, each.state} and status in {None, each.status}]
             if len(page) < _PAGE:
                 return
             last = (_as_text(page[-1].created_at), page[-1].kind, page[-1].reference)
+
+    def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
+        """Yield the payouts to these phones, in any state."""
+        wanted = list(phones)
+        is_payout = _row.kind == EntryKind.PAYOUT
+        for start in range(0, len(wanted), _PAGE):
+            yield from self._store.select(is_payout, _row.phone.in_(wanted[start : start + _PAGE]))
 
     # Sweeping
 
@@ -220,7 +160,7 @@ class Reports:
 
     def count_open(self) -> tuple[int, datetime | None]:
         """Return how many transactions have not settled, and when the oldest of them was sent."""
-        with self._store.database.connection() as connection:
+        with self._database.connection() as connection:
             count, oldest = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
         return count, None if oldest is None else datetime.fromisoformat(oldest)
 
@@ -230,23 +170,31 @@ class Reports:
 
     def ended_prompts(self) -> dict[str, EndedPrompt]:
         """Return the prompts that ended without success and were not read again since, by id."""
-        with self._store.database.connection() as connection:
-            rows = connection.execute(_TO_CHECK, self._of_account).mappings().all()
+        known_for = (Now() - _of.learned_at).label("known_for")
+        ended = select(_of.transaction_id, _of.ended_at, _of.learned_at_service, known_for)
+        with self._database.connection() as connection:
+            found = connection.execute(ended.where(_TRANSACTION_IN_ACCOUNT, IS_TO_CHECK), self._of_account)
+            rows = found.mappings().all()
         ends = {row["transaction_id"]: row for row in rows}
-        followed = self._followed(IS_TO_CHECK) if ends else []
-        return {
-            each.transaction.transaction_id: EndedPrompt(each, **ends[each.transaction.transaction_id])
-            for each in followed
-            if each.transaction.transaction_id in ends
-        }
+        followed = {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
+        return {each: EndedPrompt(followed[each], **ends[each]) for each in ends if each in followed}
 
     def note_service_time(self, transaction_ids: Iterable[str], service_now: datetime) -> None:
         """Record when the journal learned of ends, by the service's clock, if that was not known then."""
-        now = service_now.astimezone(UTC).isoformat()
+        change = update(transactions).where(IS_TRANSACTION, _of.learned_at_service.is_(None))
+        self._date(change.values(learned_at_service=bindparam("now")), transaction_ids, service_now.astimezone(UTC))
+
+    def mark_checked(self, transaction_ids: Iterable[str]) -> None:
+        """Record that prompts that ended without success were read again."""
+        change = update(transactions).where(IS_TRANSACTION)
+        self._date(change.values(checked_at=bindparam("now")), transaction_ids, datetime.now(UTC))
+
+    def _date(self, change: Update, transaction_ids: Iterable[str], moment: datetime) -> None:
+        now = moment.isoformat()
         values = [{**self._of_account, "the_transaction_id": each, "now": now} for each in transaction_ids]
         if values:
-            with self._store.database.transaction() as connection:
-                connection.execute(_NOTE_SERVICE_TIME, values)
+            with self._database.transaction() as connection:
+                connection.execute(change, values)
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released ten minutes ago, and that were not searched for since."""
@@ -254,29 +202,23 @@ class Reports:
 
     def mark_searched(self, entry: JournalEntry) -> None:
         """Record that a released payment was searched for once more."""
-        values = {**self._of_account, "the_kind": entry.kind, "the_reference": entry.reference}
-        with self._store.database.connection() as connection:
-            connection.execute(_SEARCHED, {**values, "the_revision": entry.revision})
-
-    def mark_checked(self, transaction_ids: Iterable[str]) -> None:
-        """Record that prompts that ended without success were read again."""
-        now = datetime.now(UTC).isoformat()
-        checked = [{**self._of_account, "the_transaction_id": each, "now": now} for each in transaction_ids]
-        if checked:
-            with self._store.database.transaction() as connection:
-                connection.execute(_CHECKED, checked)
+        change = update(payments).where(IS_ROW, AS_READ).values(search_after=None)
+        with self._database.connection() as connection:
+            connection.execute(change, self._as_read(entry))
 
     def handled_since(self, now: datetime) -> str:
         """Return from when on ends are for a handler; set it if this is the first sweep with one."""
-        parameters = {**self._of_account, "since": (now - _HISTORY).isoformat()}
-        with self._store.database.connection() as connection:
-            connection.execute(_BEGIN_HANDLING, parameters)
-            return str(connection.scalar(_HANDLED_SINCE, parameters))
+        is_account = accounts.c.account == self._store.account
+        first = update(accounts).where(is_account, accounts.c.handled_since.is_(None))
+        with self._database.connection() as connection:
+            connection.execute(first.values(handled_since=(now - _HISTORY).isoformat()))
+            return str(connection.scalar(select(accounts.c.handled_since).where(is_account)))
 
     def forget_handled(self, since: str) -> None:
         """Clear the marks of ends that the table of callbacks has as handled."""
-        with self._store.database.connection() as connection:
-            connection.execute(_FORGET_HANDLED, {**self._of_account, "since": since})
+        handled = (_TRANSACTION_IN_ACCOUNT, UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
+        with self._database.connection() as connection:
+            connection.execute(update(transactions).where(*handled).values(unhandled_since=None), self._of_account)
 
     def unhandled(self, since: str) -> list[Followed]:
         """Return the ends that were recorded and are marked as not handled."""
@@ -284,7 +226,7 @@ class Reports:
 
     def _followed(self, *where: Condition, **parameters: object) -> list[Followed]:
         ids = select(_of.transaction_id).where(_TRANSACTION_IN_ACCOUNT, *where)
-        with self._store.database.connection() as connection:
+        with self._database.connection() as connection:
             wanted = set(connection.execute(ids, {**self._of_account, **parameters}).scalars())
         return [
             Followed(entry, each)
@@ -297,9 +239,8 @@ class Reports:
 
     def check(self) -> JournalCheck:
         """Return what `Journal.check` shows."""
-        database = self._store.database
         went_back: str | None = None
-        with database.connection(seconds=_LONGEST_CHECK) as connection:
+        with self._database.connection(seconds=_LONGEST_CHECK) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages as it reads them
                 problem = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
                 if problem != "ok":
@@ -309,7 +250,8 @@ class Reports:
             except ConfigurationError as error:
                 went_back = str(error)
             bound = self._store.accounts.bound(connection)
-            counts = connection.execute(_COUNTS, self._of_account).all()
+            states = select(_row.kind, _row.state, func.count()).group_by(_row.kind, _row.state)
+            counts = connection.execute(states.where(IN_ACCOUNT), self._of_account).all()
             not_settled, _ = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
         return JournalCheck(
             account=self._store.account,
@@ -326,7 +268,9 @@ class Reports:
 
     def _paid_twice(self) -> Iterator[JournalEntry]:
         """Yield the payments that were made twice, and not paid back."""
-        for entry in self._store.select(tuple_(_row.kind, _row.reference).in_(_WITH_SEVERAL)):
+        key = (_of.kind, _of.reference)
+        several = select(*key).where(_TRANSACTION_IN_ACCOUNT).group_by(*key).having(func.count() > 1)
+        for entry in self._store.select(tuple_(_row.kind, _row.reference).in_(several)):
             is_payout = entry.kind is EntryKind.PAYOUT
             if entry.paid_twice and (is_payout or self._store.refundable(entry.reference).overpaid):
                 yield entry
@@ -334,31 +278,32 @@ class Reports:
     def anonymise(self, before: datetime, secret: bytes | None) -> int:
         """Remove the phones of what ended before, or replace them by their hashes; return of how many entries."""
         changed = 0
-        for page in self.pages(Filters(until=before)):
-            ended = [entry for entry in page if not entry.is_anonymised and _ended_before(entry, before)]
-            with self._store.database.connection() as connection:
+        for page in self.pages(until=before):
+            with self._database.transaction() as connection:
                 if connection.dialect.name == "sqlite":  # which would leave the phones in unused parts of the file
                     connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
-            with self._store.database.transaction() as connection:
-                for entry in ended:
-                    values: dict[str, object] = {
-                        **self._of_account,
-                        "the_kind": entry.kind,
-                        "the_reference": entry.reference,
-                    }
-                    values |= {"the_revision": entry.revision, "new_phone": _anonymous(entry.phone, secret)}
-                    # Whoever sends it again has changed the row, and needs the phone.
-                    if not update_one(connection, _ANONYMISE, values):
-                        continue
-                    changed += 1
-                    for each in entry.transactions:
-                        values |= {"the_transaction_id": each.transaction_id}
-                        values |= {"new_phone": _anonymous(each.phone, secret)}
-                        connection.execute(_ANONYMISE_TRANSACTION, values)
-        with self._store.database.connection() as connection:
+                for entry in page:
+                    if not entry.is_anonymised and _ended_before(entry, before):
+                        changed += self._anonymise(connection, entry, secret)
+        with self._database.connection() as connection:
             if connection.dialect.name == "sqlite":  # and in the log beside it; somebody who reads may hinder this
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
         return changed
+
+    def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
+        # The hash of the body goes too: it is that of the phone and little else, so trying all phones would find it.
+        change = update(payments).where(IS_ROW, AS_READ).values(metadata=None, body_hash="", revision=_row.revision + 1)
+        # Whoever sends it again has changed the row, and needs the phone.
+        if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), self._as_read(entry)):
+            return False
+        for each in entry.transactions:
+            change = update(transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
+            connection.execute(change, self._of_account | {"the_transaction_id": each.transaction_id})
+        return True
+
+    def _as_read(self, entry: JournalEntry) -> dict[str, object]:
+        row = {"the_kind": entry.kind, "the_reference": entry.reference, "the_revision": entry.revision}
+        return self._of_account | row
 
 
 def _ended_before(entry: JournalEntry, before: datetime) -> bool:

@@ -10,26 +10,26 @@ writes and reads: several machines have several clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
+    URL,
     Boolean,
     Column,
     ColumnElement,
     Connection,
     Double,
     Index,
+    Insert,
     Integer,
     MetaData,
     Table,
     Text,
-    Update,
     bindparam,
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.functions import FunctionElement
@@ -44,7 +44,7 @@ VERSION: Final = 1
 
 metadata: Final = MetaData()
 
-# One row. `momopay.journal.watermark` compares the last two columns with what was seen before.
+# One row. `momopay.journal.guards` compares the last two columns with what was seen before.
 journal: Final = Table(
     "momopay_journal",
     metadata,
@@ -53,7 +53,7 @@ journal: Final = Table(
     Column("sequence", Integer, nullable=False),  # how often a payment was begun, in all accounts
 )
 
-# What each namespace is bound to, see `momopay.journal.accounts`.
+# What each namespace is bound to, see `momopay.journal.guards`.
 accounts: Final = Table(
     "momopay_accounts",
     metadata,
@@ -101,7 +101,7 @@ payments: Final = Table(
     Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
     # Each change of the payment, or of one of its transactions, raises it: whoever changes it must know the last one.
     Column("revision", Integer, nullable=False),
-    # The last three columns are the lease, see `momopay.journal.lease`.
+    # The last three columns are the lease, see `LeaseHolder`.
     Column("claim", Text, nullable=False),
     Column("sender", Text, nullable=False),
     Column("lease_until", Double, nullable=False),
@@ -189,20 +189,10 @@ _index("transactions_unhandled", _of.account, _of.unhandled_since, where=UNHANDL
 
 
 class Now(FunctionElement[float]):
-    """The time by the clock of the database, in Unix seconds."""
+    """The time by the clock of the database, in Unix seconds. Each database has words of its own for it."""
 
     type: TypeEngine[float] = Double()
     inherit_cache: bool | None = True
-
-
-@compiles(Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-def _now_in_sqlite(_element: Now, _compiler: object, **_options: object) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-@compiles(Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-def _now_in_postgresql(_element: Now, _compiler: object, **_options: object) -> str:
-    return "extract(epoch FROM clock_timestamp())::double precision"
 
 
 # What gives a row to a lease; the parameters are those of `LeaseHolder.columns`.
@@ -218,62 +208,50 @@ def lease_left(table: Table) -> ColumnElement[float]:
     return (table.c.lease_until - Now()).label("lease_left")
 
 
-# Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
-# one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
-_COUNT_ROWS: Final = {"preserve_rowcount": True}
+class InsertNew(Insert):
+    """An INSERT of a row unless its key is taken. The default are the words of SQLite and of PostgreSQL."""
+
+    inherit_cache: bool | None = True
 
 
-def _insert(table: Table) -> dict[str, Any]:
-    """Return the statement that inserts a row unless its key is taken, for each dialect."""
-    computed = TAKE_LEASE if "lease_until" in table.c else {}
-    return {
-        "postgresql": postgresql.insert(table).values(computed).on_conflict_do_nothing(),
-        "sqlite": sqlite.insert(table).values(computed).on_conflict_do_nothing(),
-    }
+@compiles(InsertNew)  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _insert_new(statement: InsertNew, compiler: Any, **options: Any) -> str:
+    return f"{compiler.visit_insert(statement, **options)} ON CONFLICT DO NOTHING"
 
 
-_INSERTS: Final = {table: _insert(table) for table in metadata.tables.values()}
+INSERTS: Final = {
+    table: InsertNew(table).values(TAKE_LEASE if "lease_until" in table.c else {}) for table in metadata.tables.values()
+}
 
 
-def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
-    """Change a row if it is still as the statement expects, and return whether it was."""
-    return connection.execute(change, parameters, execution_options=_COUNT_ROWS).rowcount == 1
+def definitions(dialect: str) -> Iterator[str]:
+    """Yield the statements that create the tables, the indexes and the row of the version."""
+    of = URL.create(dialect).get_dialect()()
+    for table in metadata.sorted_tables:
+        yield str(CreateTable(table).compile(dialect=of))
+        for index in table.indexes:
+            yield str(CreateIndex(index).compile(dialect=of))
+    yield f"INSERT INTO {journal.name} (version, restored, sequence) VALUES ({VERSION}, 0, 0)"  # noqa: S608  constants
 
 
-def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
-    """Insert a row unless its key is taken, and return whether it was inserted.
-
-    The values name every column, and ``lease_seconds`` in place of ``lease_until``.
-    """
-    statement = _INSERTS[table][connection.dialect.name]
-    return connection.execute(statement, values, execution_options=_COUNT_ROWS).rowcount == 1
-
-
-def has_tables(connection: Connection) -> bool:
+def has_tables(connection: Connection, table_names: str) -> bool:
     """Return whether the database has tables of a journal, of any version."""
-    # SQLAlchemy's `inspect` would look into the schema that was PostgreSQL's current one at the first connection.
-    found = connection.exec_driver_sql(
-        "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
-        if connection.dialect.name == "postgresql"
-        else "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-    )
-    return any(name.startswith("momopay_") for name in found.scalars())
+    return any(name.startswith("momopay_") for name in connection.exec_driver_sql(table_names).scalars())
 
 
-def set_up(connection: Connection, *, create: bool) -> None:
+def set_up(connection: Connection, table_names: str, *, create: bool) -> None:
     """Create the tables if there are none, within the caller's transaction.
 
     Raises:
         ConfigurationError: They are of another version, or are not there and `create` is false.
     """
-    if not has_tables(connection):
+    if not has_tables(connection, table_names):
         if not create:
-            raise ConfigurationError("the database has no journal, and create=False creates none")
-        for table in metadata.sorted_tables:
-            connection.execute(CreateTable(table))
-            for index in table.indexes:
-                connection.execute(CreateIndex(index))
-        connection.execute(journal.insert().values(version=VERSION, restored=0, sequence=0))
+            raise ConfigurationError(
+                "the database has no journal, and create=False creates none: check the URL, or leave create out"
+            )
+        for statement in definitions(connection.dialect.name):
+            connection.exec_driver_sql(statement)
         return
     # By its columns, as another version may have others.
     columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())

@@ -2,7 +2,7 @@
 
 A process is alive while it holds the lock on a file of its own, which the kernel releases however the process ends. The
 lock files lie in a folder beside the database, named after it. The folder also shows that there was a journal: a file
-that is empty, or gone, must not look like a new one, or everything would be paid again.
+that is empty or missing must not look like a new one, or everything would be paid again.
 
 Across a fork: what is open when a process forks must not be opened again in the child. Idle connections are closed
 before each fork; a child refuses a file on which another thread of its parent worked.
@@ -17,105 +17,110 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.compiler import compiles
+from typing_extensions import override
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import ConnectionStack, problem_of, seconds_left
-from momopay.journal.schema import has_tables
+from momopay.journal.database import Backend, begun, problem_of, seconds_left
+from momopay.journal.schema import Now, has_tables
 
 _MARKER_TEXT: Final = """\
-The file {name} beside this folder is a journal of payments. If it is empty or gone, restore it from a backup.
+The file {name} beside this folder is a journal of payments. If it is empty or missing, restore it from a backup.
 Delete this folder only if none of those payments must be remembered: then a new journal may begin.
 """
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4  # the column of /proc/self/mountinfo
+_HARD_LINK: Final = "a hard link: remove it"
 
 
-class SqliteBackend:
-    """A file, and a folder of lock files beside it, as one process uses them."""
+class SqliteBackend(Backend):
+    """A file, and a folder of lock files beside it."""
+
+    table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
 
     def __init__(self, url: URL) -> None:
         if not url.database or url.database == ":memory:" or url.query:
             raise ConfigurationError('a journal needs a file that outlives the process: "sqlite:///payouts.db"')
         try:
             url.database.encode()
-            path = Path(url.database).resolve()  # a link to the file leads to the same folder
-            self._folder = path.with_name(path.name + "-senders")
+            self._path = Path(url.database).resolve()  # a link to the file leads to the same folder
+            self._folder = self._path.with_name(self._path.name + "-senders")
         except ValueError as error:  # the root, a NUL, or text that is not Unicode
-            raise ConfigurationError(f"{url.database!r} cannot be the name of a journal's file") from error
+            raise ConfigurationError(
+                f"{url.database!r} cannot be the name of a journal's file; payments.db can"
+            ) from error
+        super().__init__(url.set(database=str(self._path)), uuid4().hex, {"factory": TrackedConnection})
+        event.listen(self.engine, "checkout", _wait_in_time)
+        _engines.add(self.engine)
         self._given = url.database
-        self._path = path
         self._marker = self._folder / "README"
         # The device and the inode of the file that this process uses.
         self._file: tuple[int, int] | None = None
-        self.sender: str = uuid4().hex
         self._own_lock = str(self._lock_file(self.sender))
         self._lock: FileLock | None = None
-        self.engine: Engine = create_engine(
-            url.set(database=str(path)),
-            connect_args={"factory": TrackedConnection},
-            hide_parameters=True,
-            isolation_level="AUTOCOMMIT",
-            poolclass=ConnectionStack,
-        )
-        event.listen(self.engine, "do_connect", _connect_in_time)
-        event.listen(self.engine, "connect", _make_durable)
-        _engines.add(self.engine)
 
-    @contextmanager
-    def connect(self) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself."""
-        self._check_file()
-        with self.engine.connect() as connection:
-            driver: Any = connection.connection.dbapi_connection
-            driver.wait_at_most(seconds_left())
-            yield connection
-        self._check_file()  # what went to a file without a name is lost, so it must not count as written
+    @override
+    def check(self) -> None:
+        # SQLite would go on with a file that was deleted, and make a new one of one that was cut to nothing. VACUUM,
+        # and a backup that is restored by copying it into the file, keep the inode.
+        try:
+            found = os.stat(self._path)  # noqa: PTH116  takes a third of the time of Path.stat
+        except FileNotFoundError:
+            raise self._lost("is missing") from None
+        if found.st_size == 0:
+            raise self._lost("is empty")
+        if self._file is not None and (found.st_dev, found.st_ino) != self._file:
+            raise self._lost("was replaced by another file while this process used it")
+        if found.st_nlink > 1:
+            raise self._second_name(_HARD_LINK)
 
+    @override
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
-        """Yield a connection in a transaction, while no other process has one from this method."""
         with self._opening():
-            if not create:
-                self._check_journal_exists()
-            elif self._marker.exists() and not _size(self._path):
-                raise self._lost("is empty or gone")
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
+            # Before the tables are looked for: another process makes them now, and then the marker.
+            had_journal = self._marker.exists()
+            is_empty = not self._path.exists() or self._path.stat().st_size == 0
+            if is_empty and had_journal:
+                raise self._lost("is empty or missing")
+            if is_empty and not create:
+                raise self._no_journal()
+            if is_empty:
+                self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
             if _is_mount_point(self._path):
                 raise self._second_name("a mount of this file alone: mount its folder")
-            self._check_links(self._path.stat())  # before the file is opened by this name
+            if self._path.stat().st_nlink > 1:  # before the file is opened by this name
+                raise self._second_name(_HARD_LINK)
             connection = self.engine.connect()
         with connection:
-            if self._marker.exists() and not has_tables(connection):
+            is_new = not has_tables(connection, self.table_names)
+            if is_new and had_journal:
                 raise self._lost("has no journal any more")
+            if is_new and not create:
+                raise self._no_journal()
             with self._opening():
+                self._folder.mkdir(mode=0o700, exist_ok=True)
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
-            try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            with begun(connection):
                 yield connection
-                connection.exec_driver_sql("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error, OperationalError):
-                    connection.exec_driver_sql("ROLLBACK")
-                raise
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
 
+    @override
     def beside(self, name: str) -> Path:
-        """Return the path of a small file that every process of the database can use."""
         return self._folder / name
 
-    def register_process(self) -> str:
-        """Register this process as live until it ends; return its id."""
+    @override
+    def register_process(self) -> None:
         # Somebody may have deleted the files. `Path.exists` takes three times as long.
         if self._lock is None or not os.path.exists(self._own_lock):  # noqa: PTH110
             self._folder.mkdir(exist_ok=True)
@@ -123,10 +128,9 @@ class SqliteBackend:
             with suppress(Timeout):  # another thread of this process holds it: no other process knows the name
                 lock.acquire(timeout=0)
                 self._lock = lock
-        return self.sender
 
+    @override
     def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive."""
         path = self._lock_file(sender)
         if not path.exists():
             return False
@@ -139,9 +143,9 @@ class SqliteBackend:
         _remove(path)  # else the folder would grow by a file for each process that was killed
         return False
 
+    @override
     def close(self) -> None:
-        """End the registration of this process and close all connections."""
-        self.engine.dispose()
+        super().close()
         if self._lock is not None:
             self._lock.release()
             _remove(self._lock_file(self.sender))
@@ -153,11 +157,8 @@ class SqliteBackend:
         try:
             yield
         except (OSError, OperationalError) as error:
-            if (
-                isinstance(error, OperationalError)
-                and "unable to open" not in str(error)
-                and "readonly" not in str(error)
-            ):
+            is_refused = "unable to open" in str(error) or "readonly" in str(error)
+            if isinstance(error, OperationalError) and not is_refused:
                 raise  # it is locked, or full
             problem = error.strerror if isinstance(error, OSError) else problem_of(error)
             raise ConfigurationError(
@@ -165,39 +166,15 @@ class SqliteBackend:
                 " must be allowed to write there"
             ) from error
 
-    def _check_journal_exists(self) -> None:
-        """Raise if the file has no journal. Creates nothing: no file, no folder."""
-        if _size(self._path):
-            with self.engine.connect() as connection:
-                if has_tables(connection):
-                    return
-            self.engine.dispose()
-        if self._marker.exists():
-            raise self._lost("is empty or gone, or has no journal any more")
-        raise ConfigurationError(f"{self._path} is no journal, and create=False creates none")
-
-    def _check_file(self) -> None:
-        """Raise JournalError unless the file is the one that this process began with, and not empty."""
-        # SQLite would go on with a file that was deleted, and make a new one of one that was cut to nothing. VACUUM,
-        # and a backup that is restored by copying it into the file, keep the inode.
-        try:
-            found = os.stat(self._path)  # noqa: PTH116  takes a third of the time of Path.stat
-        except FileNotFoundError:
-            raise self._lost("is gone") from None
-        if found.st_size == 0:
-            raise self._lost("is empty")
-        if self._file is not None and (found.st_dev, found.st_ino) != self._file:
-            raise self._lost("was replaced by another file while this process used it")
-        self._check_links(found)
-
-    def _check_links(self, found: os.stat_result) -> None:
-        if found.st_nlink > 1:
-            raise self._second_name("a hard link: remove it")
+    def _no_journal(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._path} is no journal, and create=False creates none: check the path, or leave create out"
+        )
 
     def _second_name(self, name: str) -> ConfigurationError:
         return ConfigurationError(
             f"the journal's file {self._path} has a second name, {name}. Two names have separate locks, and would pay"
-            " twice"
+            " twice: remove one of them, and use the other everywhere"
         )
 
     def _lost(self, what: str) -> JournalError:
@@ -210,10 +187,6 @@ class SqliteBackend:
 
     def _lock_file(self, sender: str) -> Path:
         return self._folder / f"{sender}.lock"
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _is_mount_point(path: Path) -> bool:
@@ -229,14 +202,19 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _connect_in_time(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
-    """Let a new connection wait for locks no longer than its thread may."""
-    options["timeout"] = seconds_left()
+@compiles(Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
+def _now(_element: Now, _compiler: object, **_options: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
-def _make_durable(connection: Any, _record: object) -> None:
-    """Let no commit return before it is on disk."""
-    connection.execute("PRAGMA synchronous=FULL").close()
+def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object) -> None:
+    """Let each statement wait for another process's lock no longer than the thread may that takes the connection."""
+    # In whole seconds, so that most calls find the timeout as they need it.
+    seconds = seconds_left()
+    seconds = int(seconds) if seconds > 2 else seconds  # noqa: PLR2004
+    if seconds != connection.longest_wait:
+        connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
+        connection.longest_wait = seconds
 
 
 # SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
@@ -262,16 +240,9 @@ class TrackedConnection(sqlite3.Connection):
             )
         self.path = database
         _open.add(self)  # before the file is opened, as a fork may come between the two
-        super().__init__(database, *args, **kwargs)
-        self._longest_wait: float | None = None
-
-    def wait_at_most(self, seconds: float) -> None:
-        """Let each statement wait for another process's lock for so many seconds at most."""
-        # In whole seconds, so that most calls find the timeout as they need it.
-        seconds = int(seconds) if seconds > 2 else seconds  # noqa: PLR2004
-        if seconds != self._longest_wait:
-            self.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
-            self._longest_wait = seconds
+        self.longest_wait: float | None = None
+        super().__init__(database, *args, **kwargs | {"timeout": seconds_left()})
+        self.execute("PRAGMA synchronous=FULL").close()  # no commit returns before it is on disk
 
     def close(self) -> None:
         """Close the connection."""

@@ -9,26 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Text,
-    TextClause,
-    Update,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
 from momopay.journal.entries import EntryKind, JournalState
-from momopay.journal.rules import Cause, Stage, transitions
+from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import TAKE_LEASE, Now, lease_left, payments, transactions
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import Stage, TransactionStatus
 
 # Seconds after a release after which a sweep searches for the payment once more.
 SEARCH_AFTER_RELEASE: Final = 600.0
@@ -39,11 +25,10 @@ _row: Final = payments.c
 _of: Final = transactions.c
 IN_ACCOUNT: Final = _row.account == bindparam("the_account")
 IS_ROW: Final = and_(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
-_IS_TRANSACTION: Final = and_(
+IS_TRANSACTION: Final = and_(
     _of.account == bindparam("the_account"), _of.transaction_id == bindparam("the_transaction_id")
 )
 AS_READ: Final = _row.revision == bindparam("the_revision")
-_SAME_CLAIM: Final = _row.claim == bindparam("the_claim")
 
 # Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
 ENTRIES: Final = select(
@@ -51,19 +36,24 @@ ENTRIES: Final = select(
 ).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
 
 # The entry of one reference, built once: building a statement takes longer than executing it.
-OF_REFERENCE: Final = (IS_ROW,)
-ENTRY: Final = ENTRIES.where(*OF_REFERENCE)
+ENTRY: Final = ENTRIES.where(IS_ROW)
 
 
-def _change(cause: Cause, to: JournalState, kind: EntryKind, *expected: ColumnElement[bool], **values: Any) -> Update:
-    """Return the statement by which a cause changes a row, with the rules' states as its condition."""
-    # Not IN, whose list SQLAlchemy expands anew at each execution.
-    before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
-    return update(payments).where(IS_ROW, before, *expected).values(state=to, revision=_row.revision + 1, **values)
-
-
-def _new(column: str, table: Any = _row) -> BindParameter[Any]:
+def _new(column: str, table: Any = _row) -> ColumnElement[Any]:
     return bindparam(f"new_{column}", type_=table[column].type)
+
+
+def _changes(
+    cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any
+) -> Mapping[EntryKind, Update]:
+    """Return, by kind, the statement by which a cause changes a row, with the rules' states as its condition."""
+    changes: dict[EntryKind, Update] = {}
+    for kind in EntryKind:
+        # Not IN, whose list SQLAlchemy expands anew at each execution.
+        before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
+        change = update(payments).where(IS_ROW, before, *expected)
+        changes[kind] = change.values(state=to, revision=_row.revision + 1, **values)
+    return changes
 
 
 # Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
@@ -72,58 +62,45 @@ _OFFSET: Final = case(
     else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
 )
 _IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
-BEGIN: Final = {
-    kind: _change(
-        Cause.BEGIN,
-        JournalState.SENDING,
-        kind,
-        AS_READ,
-        phone=_new("phone"),
-        seen_id=None,
-        code=None,
-        attempts=_row.attempts + 1,
-        # A payout that was refused or released may have been paid the first time after all: a search begins there.
-        sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=Text())),
-        clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
-        metadata=func.coalesce(_new("metadata"), _row.metadata),
-        body_hash=_new("body_hash"),
-        paid_before=_new("paid_before"),
-        **TAKE_LEASE,
-    )
-    for kind in EntryKind
-}
+BEGIN: Final = _changes(
+    Cause.BEGIN,
+    JournalState.SENDING,
+    AS_READ,
+    phone=_new("phone"),
+    seen_id=None,
+    code=None,
+    attempts=_row.attempts + 1,
+    # A payout that was refused or released may have been paid the first time after all: a search begins there.
+    sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
+    clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
+    metadata=func.coalesce(_new("metadata"), _row.metadata),
+    body_hash=_new("body_hash"),
+    paid_before=_new("paid_before"),
+    **TAKE_LEASE,
+)
 OUTCOMES: Final = {
-    (kind, to): _change(
+    to: _changes(
         Cause.OUTCOME,
         to,
-        kind,
-        _SAME_CLAIM,
+        _row.claim == bindparam("the_claim"),
         seen_id=_new("seen_id"),
         code=_new("code"),
         attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
         clock_offset=_OFFSET,
     )
-    for kind in EntryKind
-    for to in transitions(kind)[Cause.OUTCOME]
+    for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # which are those of a collection, too
 }
-ACCEPT: Final = {
-    kind: _change(Cause.ACCEPTANCE, JournalState.ACCEPTED, kind, seen_id=None, code=None, clock_offset=_OFFSET)
-    for kind in EntryKind
-}
-CONTRADICT: Final = {kind: _change(Cause.CONTRADICTION, JournalState.UNKNOWN, kind, seen_id=None) for kind in EntryKind}
-SIGHT: Final = {kind: _change(Cause.SIGHTING, JournalState.UNKNOWN, kind, AS_READ) for kind in EntryKind}
-RELEASE: Final = {
-    kind: _change(
-        Cause.RELEASE,
-        JournalState.NOT_SENT,
-        kind,
-        AS_READ,
-        released_by=_new("released_by"),
-        released_at=bindparam("now"),
-        search_after=Now() + SEARCH_AFTER_RELEASE,
-    )
-    for kind in EntryKind
-}
+ACCEPT: Final = _changes(Cause.ACCEPTANCE, JournalState.ACCEPTED, seen_id=None, code=None, clock_offset=_OFFSET)
+CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None)
+SIGHT: Final = _changes(Cause.SIGHTING, JournalState.UNKNOWN, AS_READ)
+RELEASE: Final = _changes(
+    Cause.RELEASE,
+    JournalState.NOT_SENT,
+    AS_READ,
+    released_by=_new("released_by"),
+    released_at=bindparam("now"),
+    search_after=Now() + SEARCH_AFTER_RELEASE,
+)
 LEASE_LEFT: Final = select(lease_left(payments)).where(IS_ROW)
 LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
@@ -140,13 +117,13 @@ _LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.le
 # By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
 # list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
 REPORT: Final[Mapping[Stage, Update]] = {
-    Stage.OPEN: update(transactions).where(_IS_TRANSACTION, _IS_OPEN).values(_added),
+    Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
-    .where(_IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
+    .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
     .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
-    Stage.PAID: update(transactions).where(_IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
+    Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
 }
 # What an end without success reported is not true of a payment.
-PAY: Final = update(transactions).where(_IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
+PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
 ADD_PAID: Final = REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
-DELETE_TRANSACTION: Final = delete(transactions).where(_IS_TRANSACTION)
+DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)

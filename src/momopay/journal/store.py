@@ -1,14 +1,6 @@
 """The payments of one account and their transactions: the statements that read and change them.
 
-| from | to | only if |
-|---|---|---|
-| no row | SENDING | the reference is new: the primary key decides |
-| what `momopay.journal.rules` allows | SENDING | the row is as the call read it |
-| SENDING | REFUSED, NOT_SENT, UNKNOWN | the row still carries the lease of the call that sent |
-| any | ACCEPTED | the service's own response or record shows this payment, and no other row has its id |
-| ACCEPTED | UNKNOWN | the service's record under the accepted id is another payment |
-| what the rules allow | UNKNOWN | a search shows a payment with this reference after all |
-| SENDING without a live lease, UNKNOWN | NOT_SENT | a person released it, and nobody changed it meanwhile |
+Which states may follow which, and what for: `momopay.journal.rules`. The conditions of each statement are made from it.
 
 Invariants:
 - A row is committed as SENDING before the network is touched, and the commit is on disk when it returns.
@@ -24,53 +16,47 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    Update,
-    bindparam,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import Connection, Select, Update, bindparam, or_, select, tuple_
 
 from momopay._redaction import redacted_repr
 from momopay.errors import JournalError, RequestValidationError
 from momopay.journal import statements as sql
-from momopay.journal.accounts import Accounts
-from momopay.journal.database import Database, bounded
+from momopay.journal.database import Database, Lease, LeaseHolder, bounded, insert_new, update_one
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity, Report
-from momopay.journal.lease import Lease, LeaseHolder
-from momopay.journal.limits import Refundable, check_sharing
-from momopay.journal.rules import RELEASE_AFTER_LEASE, Stage, stage_of
-from momopay.journal.schema import (
-    insert_new,
-    payments,
-    transactions,
-    update_one,
-)
-from momopay.journal.watermark import Watermark
-from momopay.models.enums import has_settled
+from momopay.journal.guards import Accounts, Watermark
+from momopay.journal.rules import RELEASE_AFTER_LEASE, Refundable, check_sharing
+from momopay.journal.schema import payments, transactions
+from momopay.models.enums import Stage, has_settled, stage_of
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_AT_ONCE: Final = 500  # databases limit the parameters of a statement
 # A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
 _EARLIER: Final = timedelta(seconds=10)
 _KEPT: Final = tuple(JournalTransaction.model_fields)
+
+_NO_PAYMENT: Final[dict[str, Any]] = dict.fromkeys(set(payments.c.keys()) - {"lease_until"})
+_NO_TRANSACTION: Final[dict[str, Any]] = dict.fromkeys(transactions.c.keys())
 
 _row: Final = payments.c
 _of: Final = transactions.c
 
 
 class Store:
-    """The payments of one account in the journal."""
+    """The payments of one account in the journal.
+
+    Each method raises JournalError if the database failed. `entry` and `entries` read on a connection of the caller's.
+    """
+
+    # A statement whose answer did not come within the bound may have been committed, or may be later: over PostgreSQL
+    # by a server that was frozen, once it goes on.
+    bounded: staticmethod[[float], AbstractContextManager[None]] = staticmethod(bounded)
 
     def __init__(self, database: Database, account: str) -> None:
         self.database = database
@@ -78,14 +64,6 @@ class Store:
         self.leases: LeaseHolder = LeaseHolder(database)
         self.accounts: Accounts = Accounts(database, account)
         self.watermark: Watermark = Watermark(database)
-
-    def bounded(self, seconds: float) -> AbstractContextManager[None]:
-        """Let all that this thread does with the database in the context end within so many seconds.
-
-        A statement whose answer did not come in time may have been committed, or may be later: over PostgreSQL by a
-        server that was frozen, once it goes on.
-        """
-        return bounded(seconds)
 
     def check(self, identity: KeyIdentity, *, restored: bool = False) -> bool:
         """Return whether the tenant of a key is known; raise ConfigurationError if the journal must not be used.
@@ -98,24 +76,18 @@ class Store:
             return self.accounts.check(connection, identity)
 
     def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
-        """Return the entry of a reference, None if there is none, and whether the tenant of the key is known.
-
-        Raises:
-            ConfigurationError: As `check`.
-        """
+        """Return the entry of a reference, or None, and what `check` returns, which may raise ConfigurationError."""
         with self.database.connection() as connection:
             self.watermark.check(connection)
             is_known = self.accounts.check(connection, identity)
-            found = self.entries(connection, sql.OF_REFERENCE, {"the_kind": kind, "the_reference": reference})
-        return next(iter(found), None), is_known
+            return self.entry(connection, kind, reference), is_known
 
     # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
         with self.database.connection() as connection:
-            found = self.entries(connection, sql.OF_REFERENCE, {"the_kind": kind, "the_reference": reference})
-        return next(iter(found), None)
+            return self.entry(connection, kind, reference)
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
         """Return the entry that has a transaction, as the service accepted it."""
@@ -134,51 +106,49 @@ class Store:
         found = self.select(or_(*(_row.state == state for state in UNRESOLVED)))
         return [entry for entry in found if entry.state is JournalState.UNKNOWN]
 
-    def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
-        """Yield the payouts to these phones, in any state."""
-        wanted = list(phones)
-        is_payout = _row.kind == EntryKind.PAYOUT
-        for start in range(0, len(wanted), _AT_ONCE):
-            yield from self.select(is_payout, _row.phone.in_(wanted[start : start + _AT_ONCE]))
-
     def others(self, entry: JournalEntry) -> frozenset[str]:
         """Return the transactions with the entry's reference that the journal knows to be of other payments."""
         sharing = self.by_wire_reference(entry.wire_reference)
         others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
         return frozenset(identity for each in others for identity in each.transaction_ids)
 
-    def select(self, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
-        """Return the entries of the account for which the conditions hold, oldest first."""
-        with self.database.connection() as connection:
-            return self.entries(connection, where, parameters)
-
-    def entries(
-        self, connection: Connection, where: Sequence[sql.Condition], parameters: Mapping[str, object]
-    ) -> list[JournalEntry]:
-        """Do what `select` does, on a connection."""
-        # Not ordered by the database: SQLite would read the whole account in the order that it has an index for.
-        statement = sql.ENTRY if where is sql.OF_REFERENCE else sql.ENTRIES.where(sql.IN_ACCOUNT, *where)
-        found: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-        for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
-            found.setdefault((row["kind"], row["reference"]), []).append(row)
-        return sorted(
-            map(self._entry, found.values()), key=lambda entry: (entry.created_at, entry.kind, entry.reference)
-        )
-
     def having(self, *transaction: sql.Condition, **parameters: object) -> list[JournalEntry]:
         """Return the entries with a transaction for which the conditions hold, oldest first."""
         keys = select(_of.kind, _of.reference).where(_of.account == bindparam("the_account"), *transaction)
         return self.select(tuple_(_row.kind, _row.reference).in_(keys), **parameters)
 
-    def _entry(self, rows: Sequence[Mapping[Any, Any]]) -> JournalEntry:
-        row = dict(rows[0])
-        if row["state"] == JournalState.SENDING and self.leases.has_ended(row):
-            row["state"] = JournalState.UNKNOWN
-        row["metadata"] = None if row["metadata"] is None else json.loads(row["metadata"])
-        found = [each for each in rows if each["of_transaction_id"] is not None]
-        found.sort(key=lambda each: (each["of_sent_at"], each["of_transaction_id"]))
-        row["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in found]
-        return JournalEntry.model_validate(row)
+    def select(self, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
+        """Return the entries of the account for which the conditions hold, oldest first."""
+        with self.database.connection() as connection:
+            return self.entries(connection, *where, **parameters)
+
+    def entries(self, connection: Connection, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
+        """Return the entries of the account for which the conditions hold, oldest first."""
+        return self._read(connection, sql.ENTRIES.where(sql.IN_ACCOUNT, *where), parameters)
+
+    def entry(self, connection: Connection, kind: EntryKind, reference: str) -> JournalEntry | None:
+        """Return the entry of a reference, or None."""
+        found = self._read(connection, sql.ENTRY, {"the_kind": kind, "the_reference": reference})
+        return found[0] if found else None
+
+    def _read(
+        self, connection: Connection, statement: Select[Any], parameters: Mapping[str, object]
+    ) -> list[JournalEntry]:
+        rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+        for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
+            rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
+        entries = list[JournalEntry]()
+        for rows in rows_of.values():
+            fields = dict(rows[0])
+            if fields["state"] == JournalState.SENDING and self.leases.has_ended(fields):
+                fields["state"] = JournalState.UNKNOWN
+            fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
+            made = [each for each in rows if each["of_transaction_id"] is not None]
+            made.sort(key=lambda each: (each["of_sent_at"], each["of_transaction_id"]))
+            fields["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in made]
+            entries.append(JournalEntry.model_validate(fields))
+        # Not by the database: SQLite would read the whole account in the order that it has an index for.
+        return sorted(entries, key=lambda entry: (entry.created_at, entry.kind, entry.reference))
 
     # Sending
 
@@ -191,51 +161,41 @@ class Store:
         read: JournalEntry | None,
         clock_offset: float | None = None,
     ) -> JournalEntry | None:
-        """Record, durably, that the holder of a lease is about to send, for so many seconds at most.
+        """Record, durably, that the holder of a lease is about to send, for so many seconds; return None if it may.
 
-        Args:
-            lease: The call's lease. If it ended while the statement ran, because the caller gave up, the row becomes
-                NOT_SENT.
-            draft: What is about to be sent.
-            seconds: For how long the lease holds at most.
-            read: The entry as the call read it before it searched; None if there was none. If it is another one now,
-                another call has sent meanwhile, and this one must decide anew.
-            clock_offset: Seconds by which this machine's clock is ahead of the service's, if that is known.
-
-        Returns:
-            None if the payment may be sent; else the entry that forbids it.
+        `read` is the entry as the call read it before it searched, None if there was none. If it is another one now,
+        another call has sent meanwhile: the entry is returned, and this call must decide anew. If the lease ended while
+        the statement ran, because the caller gave up, the row becomes NOT_SENT. `clock_offset` is by how many seconds
+        this machine's clock is ahead of the service's, if that is known.
 
         Raises:
             ConfigurationError: The journal went back in time.
             RequestValidationError: Refunds would exceed what was paid, or another order is open under the same
                 reference of the service.
         """
-        metadata = None if draft.metadata is None else json.dumps(draft.metadata)
         lease_columns = self.leases.columns(lease, seconds)
         now = datetime.now(UTC).isoformat(timespec="microseconds")  # texts are compared
         with self.database.transaction() as connection:
             # First, because it keeps other payments out until the end of the transaction: what the checks read stays.
             mark = self.watermark.raise_sequence(connection)
-            paid_before = self._check_refund(connection, draft)
-            self._check_wire_reference(connection, draft)
+            paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
-                "metadata": metadata,
+                "metadata": None if draft.metadata is None else json.dumps(draft.metadata),
                 "clock_offset": clock_offset,
                 "body_hash": draft.body_hash,
                 "phone": draft.phone,
                 "paid_before": paid_before,
             }
             if read is None:
-                columns = dict.fromkeys(each.name for each in payments.c) | values
+                columns = _NO_PAYMENT | values
                 columns |= {"account": self.account, "kind": draft.kind, "reference": draft.reference}
                 columns |= {"amount": format_amount(draft.amount), "attempts": 1, "state": JournalState.SENDING}
                 columns |= {"created_at": now, "sent_at": now, "refund_of": draft.refund_of, "revision": 1}
                 columns |= {"wire_reference": draft.wire_reference, **lease_columns}
-                del columns["lease_until"]
                 begun = insert_new(connection, payments, columns)
             else:
                 changed = {f"new_{name}": value for name, value in values.items()} | {"the_revision": read.revision}
-                changed = self._values(draft.kind, draft.reference, now=now, **changed, **lease_columns)
+                changed = self._values(draft, now=now, **changed, **lease_columns)
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
         self.watermark.note(mark)
         if begun:
@@ -267,49 +227,39 @@ class Store:
         code: str | None = None,
         clock_offset: float | None = None,
     ) -> bool:
-        """Record how the call that holds the lease ended, unless a later call or the service's record decided.
-
-        Returns:
-            Whether this was recorded.
-        """
+        """Record how the call that holds the lease ended, and return True, unless others decided meanwhile."""
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
         return self.leases.holds(lease) and self._outcome(lease, draft, state, **known)
 
     def _outcome(self, lease: Lease, draft: Draft, state: JournalState, **known: object) -> bool:
         nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
-        values = self._values(draft.kind, draft.reference, the_claim=lease.id, **nothing | known)
-        return self._update(sql.OUTCOMES[draft.kind, state], values)
+        values = self._values(draft, the_claim=lease.id, **nothing | known)
+        return self._update(sql.OUTCOMES[state][draft.kind], values)
 
-    def _check_refund(self, connection: Connection, draft: Draft) -> str | None:
-        """Raise RequestValidationError if refunds would exceed what was paid; return how much was paid, as text."""
+    def _check_others(self, connection: Connection, draft: Draft) -> str | None:
+        """Raise RequestValidationError if others forbid a payment; return how much was paid of what it refunds."""
+        if draft.kind is EntryKind.COLLECTION:
+            where = (_row.kind == EntryKind.COLLECTION, _row.wire_reference == bindparam("the_text"))
+            for other in self.entries(connection, *where, the_text=draft.wire_reference):
+                check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
         if draft.refund_of is None:
             return None
         refundable = self.refundable(draft.refund_of, draft.reference, connection=connection)
         refundable.check(draft.amount)
         return format_amount(refundable.paid)
 
-    def _check_wire_reference(self, connection: Connection, draft: Draft) -> None:
-        """Raise RequestValidationError if another order with the same amount is open under the same reference."""
-        if draft.kind is EntryKind.PAYOUT:
-            return
-        where = (_row.kind == EntryKind.COLLECTION, _row.wire_reference == bindparam("the_text"))
-        for other in self.entries(connection, where, {"the_text": draft.wire_reference}):
-            check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
-
     def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
         """Return what may be paid back of a collection, not counting the refund with the reference `besides`.
 
-        Raises:
-            RequestValidationError: The collection is not in the journal.
+        Raise RequestValidationError if the collection is not in the journal.
         """
         if connection is None:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
-        values = {"the_kind": EntryKind.COLLECTION, "the_reference": of}
-        order = next(iter(self.entries(connection, sql.OF_REFERENCE, values)), None)
+        order = self.entry(connection, EntryKind.COLLECTION, of)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
-        refunds = self.entries(connection, (_row.refund_of == bindparam("the_text"),), {"the_text": of})
+        refunds = self.entries(connection, _row.refund_of == bindparam("the_text"), the_text=of)
         return Refundable(order, refunds, besides)
 
     # What the service says
@@ -325,51 +275,43 @@ class Store:
     ) -> bool:
         """Record a transaction that the service accepted, and what its record reports.
 
-        One that is new to the journal makes the row ACCEPTED: without a lease it is taken for that of the latest
-        attempt, unless it was made before that. One that is known changes nothing of a later attempt.
+        One that is new to the journal makes the row ACCEPTED: by the lease of the call that sent, if its own response
+        is the proof; else it is taken for that of the latest attempt, unless it was made before that. One that is known
+        changes nothing of a later attempt. Without `may_add`, only one that is known is changed.
 
-        Args:
-            entry: The payment that has it.
-            report: What the service's record says.
-            lease: Of the call that sent, if its own response is the proof.
-            clock_offset: As for `begin`.
-            may_add: False if only a transaction that is known may be changed.
-
-        Returns:
-            False if the payment is not in the journal, or the transaction is that of another one.
+        Return False if the payment is not in the journal, or the transaction is that of another one.
         """
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
-        values = self._values(entry.kind, entry.reference, the_transaction_id=report.transaction_id)
-        values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED if name != "learned_at_service"}
-        values |= {"new_clock_offset": clock_offset, "new_learned_at_service": report.service_time}
+        values = self._values(entry, the_transaction_id=report.transaction_id)
+        values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
+        values["new_clock_offset"] = clock_offset
         # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
         if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
             values["new_unhandled_since"] = None
+        remedy = ""
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
-            before = next(iter(self.entries(connection, sql.OF_REFERENCE, values)), None)
+            before = self.entry(connection, entry.kind, entry.reference)
             if before is None:
                 return False
             known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
             if known is None and not (may_add and self._insert(connection, before, report, lease)):
                 return False  # it is that of another payment
             is_paid = self._report(connection, report, values)
-            remedy = ""
             if known is None and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
-                update_one(connection, sql.ACCEPT[entry.kind], values)
+                connection.execute(sql.ACCEPT[entry.kind], values)
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
-                after = self.entries(connection, sql.OF_REFERENCE, values)[0]
-                remedy = self._remedy(connection, after) if after.paid_twice else ""
+                remedy = self._remedy(connection, entry)
         if remedy:
             logger.critical("reference %s was paid more than once: %s", redacted_repr(entry.reference), remedy)
         return True
 
     def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
         """Record that a transaction is another payment: whether this one was made is unknown."""
-        values = self._values(entry.kind, entry.reference, the_transaction_id=transaction_id)
+        values = self._values(entry, the_transaction_id=transaction_id)
         is_latest = entry.transactions[-1:] and entry.transactions[-1].transaction_id == transaction_id
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
@@ -379,8 +321,7 @@ class Store:
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
-        values = self._values(entry.kind, entry.reference, the_revision=entry.revision)
-        return self._update(sql.SIGHT[entry.kind], values)
+        return self._update(sql.SIGHT[entry.kind], self._values(entry, the_revision=entry.revision))
 
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
@@ -388,8 +329,7 @@ class Store:
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
             ahead = timedelta(seconds=entry.clock_offset or 0.0)
             sent_at = min(sent_at, report.created_at + ahead)
-        columns: dict[str, Any] = dict.fromkeys(each.name for each in transactions.c)
-        columns |= {"account": self.account, "kind": entry.kind, "reference": entry.reference}
+        columns = _NO_TRANSACTION | {"account": self.account, "kind": entry.kind, "reference": entry.reference}
         columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
         columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
         return insert_new(connection, transactions, columns)
@@ -397,13 +337,16 @@ class Store:
     def _report(self, connection: Connection, report: Report, values: Mapping[str, object]) -> bool:
         """Change a known transaction by what the service reports, and return whether it is paid only since."""
         stage = stage_of(report.status)
-        if stage is Stage.PAID:
-            return update_one(connection, sql.PAY, values) or (update_one(connection, sql.ADD_PAID, values) and False)
-        update_one(connection, sql.REPORT[stage], values)
+        if stage is Stage.PAID and update_one(connection, sql.PAY, values):
+            return True
+        connection.execute(sql.ADD_PAID if stage is Stage.PAID else sql.REPORT[stage], values)
         return False
 
-    def _remedy(self, connection: Connection, entry: JournalEntry) -> str:
-        """Return what to do about a payment that was made twice."""
+    def _remedy(self, connection: Connection, known: JournalEntry | Draft) -> str:
+        """Return what to do about a payment that was made twice, "" if it was not."""
+        entry = self.entry(connection, known.kind, known.reference)
+        if entry is None or not entry.paid_twice:
+            return ""
         ids = ", ".join(each.transaction_id for each in entry.counting)
         if entry.kind is EntryKind.PAYOUT:
             return f"by transactions {ids}: ask the recipient for one of them back"
@@ -422,18 +365,18 @@ class Store:
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
         with self.database.connection() as connection:
-            left = connection.scalar(sql.LEASE_LEFT, self._values(entry.kind, entry.reference))
+            left = connection.scalar(sql.LEASE_LEFT, self._values(entry))
         return 0.0 if left is None else left + RELEASE_AFTER_LEASE
 
     def release(self, entry: JournalEntry, by: str) -> bool:
         """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        values = self._values(entry.kind, entry.reference, the_revision=entry.revision, new_released_by=by, now=now)
+        values = self._values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         return entry.state is JournalState.UNKNOWN and self._update(sql.RELEASE[entry.kind], values)
 
     def _update(self, change: Update, values: Mapping[str, object]) -> bool:
         with self.database.connection() as connection:
             return update_one(connection, change, values)
 
-    def _values(self, kind: EntryKind, reference: str, **values: object) -> dict[str, object]:
-        return {"the_account": self.account, "the_kind": kind, "the_reference": reference, **values}
+    def _values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
+        return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}

@@ -5,7 +5,7 @@ The service may add a value at any time, and a payment must stay readable then.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final, Self
 
 __all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
@@ -112,3 +112,21 @@ class ResultCode(OpenEnum):
     TOO_MANY_REQUESTS = "20"
     CANCELLED_BY_USER = "1032"
     TIMEOUT = "1037"
+
+
+class Stage(IntEnum):
+    """How far a transaction came. What the journal has of one only moves upwards."""
+
+    OPEN = 0
+    """It may still be paid, as far as is known."""
+    ENDED = 1
+    """It ended without success. A late PIN may pay a prompt after all."""
+    PAID = 2
+    """The money moved."""
+
+
+def stage_of(status: TransactionStatus | None) -> Stage:
+    """Return how far a transaction came that the service last reported with this status; None if it reported none."""
+    if status is TransactionStatus.SUCCESS:
+        return Stage.PAID
+    return Stage.ENDED if status is not None and status.is_terminal else Stage.OPEN

@@ -13,41 +13,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Annotated, Any, ClassVar, Final, Protocol, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import quote, urlencode
 
-from pydantic import AliasGenerator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AliasGenerator, ConfigDict, Field, StrictBool, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 from typing_extensions import Sentinel
 
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
-from momopay.models.enums import ChannelType, TransactionType
+from momopay.models.callbacks import CallbackTransaction
+from momopay.models.enums import ChannelType
 from momopay.models.records import MaskedModel
-from momopay.models.transactions import TransactionPage, TransactionSummary
+from momopay.models.transactions import PaymentRecord, TransactionPage, TransactionSummary
 from momopay.money import format_amount
 from momopay.phones import same_phone
 
 __all__ = ["UNSET"]
-
-
-class PaymentRecord(Protocol):
-    """What a response, a list item or a callback says about a payment; None is what it does not say."""
-
-    @property
-    def amount(self) -> Decimal | None:
-        """KES."""
-        ...
-
-    @property
-    def phone(self) -> str | None:
-        """The phone number, which the service may have masked."""
-        ...
-
-    @property
-    def type(self) -> str | None:
-        """STK, B2C or another type."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +41,7 @@ class RequestedPayment:
     phone: str | None
     type: str | None
 
-    def differences(self, reference: str | None, record: PaymentRecord) -> list[str]:
+    def differences(self, reference: str | None, record: PaymentRecord | CallbackTransaction) -> list[str]:
         """Return the names of what the service's record states differently; what it does not state differs in nothing.
 
         The reference is passed by itself, because records have it under several names.
@@ -117,7 +99,10 @@ class Request(MaskedModel):
 
     def to_json(self) -> bytes:
         """Return the body. Written here, because a JSON library would write an amount as a float or as text."""
-        pairs = (f"{json.dumps(name)}:{_json(value)}" for name, value in self.given().items())
+        pairs = list[str]()
+        for name, value in self.given().items():
+            text = format_amount(value) if isinstance(value, Decimal) else json.dumps(value)
+            pairs.append(f"{json.dumps(name)}:{text}")
         return f"{{{','.join(pairs)}}}".encode()
 
     def to_query(self) -> str:
@@ -127,13 +112,11 @@ class Request(MaskedModel):
 
 
 def _message(problem: Any) -> str:
-    """Return the message of our own validator, without the "Value error, " that pydantic puts before it."""
-    reason = problem.get("ctx", {}).get("error")
-    return str(reason) if reason is not None else str(problem["msg"])
-
-
-def _json(value: object) -> str:
-    return _plain(value) if isinstance(value, Decimal) else json.dumps(value)
+    """Return what is wrong: the message of our own validator, or pydantic's in the same words."""
+    if problem["type"] == "missing":
+        return "is missing"
+    message = str(problem["msg"])
+    return message.removeprefix("Value error, ").replace("Input should", "must", 1)
 
 
 def _plain(value: object) -> str:
@@ -161,10 +144,6 @@ class StkRequest(Request):
     channel_id: arguments.ChannelId | None = None
     # The one field of the service that is snake_case in a body.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
-
-    def payment(self) -> RequestedPayment:
-        """Return what the service's record of it must say."""
-        return RequestedPayment(self.account_reference or "", self.amount, self.phone, TransactionType.STK)
 
     def renamed(self, account_reference: str) -> Self:
         """Return the same request with another account reference."""
@@ -198,10 +177,6 @@ class PayoutRequest(Request):
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
 
-    def payment(self) -> RequestedPayment:
-        """Return what the service's record of it must say."""
-        return RequestedPayment(self.reference, self.amount, self.phone, TransactionType.B2C)
-
 
 class TopUpRequest(Request):
     """The body of POST /wallets/service/topups, and the key of its header."""
@@ -220,7 +195,7 @@ class ChannelRequest(Request):
     type: arguments.Name  # not the enum, because the service may accept types that this version does not know
     shortcode: arguments.Name
     account_number: arguments.Text | None = Field(None, validate_default=True)  # else a missing one is not checked
-    is_default: arguments.Flag | None = None
+    is_default: StrictBool | None = None
 
     @field_validator("account_number")
     @classmethod
@@ -238,7 +213,7 @@ class ChannelChanges(Request):
     channel_id: arguments.ChannelId = Field(exclude=True)
     name: arguments.Name | None = None
     account_number: arguments.Text | None = None
-    is_default: arguments.Flag | None = None
+    is_default: StrictBool | None = None
 
 
 class TransactionQuery(Request):

@@ -27,50 +27,8 @@ from momopay.models.records import (
 __all__ = ["Payout", "StkTransaction", "Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
 
 
-class StkTransaction(Record):
-    """An accepted STK prompt, PENDING until the customer acts (service page, "Transaction")."""
-
-    transaction_id: Id
-    tenant_id: str | None = None
-    channel_id: str | None = None
-    type: TransactionType = TransactionType.STK
-    status: TransactionStatus
-    amount: Decimal
-    currency: str = "KES"
-    phone: str = Field(validation_alias=PHONE)
-    account_reference: str | None = Field(None, validation_alias=REFERENCE)
-    transaction_desc: str | None = None
-    provider_request_id: str | None = None
-    provider_checkout_id: str | None = None
-    transaction_fee: Decimal | None = None
-    result_code: ProviderCode | None = None
-    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
-    created_at: Timestamp
-    updated_at: Timestamp
-
-
-class Payout(Record):
-    """An accepted payout, PENDING until the provider takes it. The B2C wallet is already debited."""
-
-    transaction_id: Id
-    tenant_id: str | None = None
-    channel_id: str | None = None
-    type: TransactionType = TransactionType.B2C
-    status: TransactionStatus
-    amount: Decimal
-    currency: str = "KES"
-    phone: str = Field(validation_alias=PHONE)
-    reference: str | None = Field(None, validation_alias=REFERENCE)
-    description: str | None = None
-    transaction_fee: Decimal | None = None
-    result_code: ProviderCode | None = None
-    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
-    created_at: Timestamp
-    updated_at: Timestamp
-
-
-class TransactionSummary(Record):
-    """A transaction as the list shows it (service page, "Transaction")."""
+class PaymentRecord(Record):
+    """What prompts, payouts and transactions have in common."""
 
     transaction_id: Id
     type: TransactionType
@@ -78,10 +36,41 @@ class TransactionSummary(Record):
     amount: Decimal
     currency: str = "KES"
     phone: str = Field(validation_alias=PHONE)
-    account_reference: str | None = Field(None, validation_alias=REFERENCE)
     transaction_fee: Decimal | None = None
     created_at: Timestamp
     updated_at: Timestamp
+
+
+class StkTransaction(PaymentRecord):
+    """An accepted STK prompt, PENDING until the customer acts (service page, "Transaction")."""
+
+    type: TransactionType = TransactionType.STK
+    tenant_id: str | None = None
+    channel_id: str | None = None
+    account_reference: str | None = Field(None, validation_alias=REFERENCE)
+    transaction_desc: str | None = None
+    provider_request_id: str | None = None
+    provider_checkout_id: str | None = None
+    result_code: ProviderCode | None = None
+    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+
+
+class Payout(PaymentRecord):
+    """An accepted payout, PENDING until the provider takes it. The B2C wallet is already debited."""
+
+    type: TransactionType = TransactionType.B2C
+    tenant_id: str | None = None
+    channel_id: str | None = None
+    reference: str | None = Field(None, validation_alias=REFERENCE)
+    description: str | None = None
+    result_code: ProviderCode | None = None
+    result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+
+
+class TransactionSummary(PaymentRecord):
+    """A transaction as the list shows it (service page, "Transaction")."""
+
+    account_reference: str | None = Field(None, validation_alias=REFERENCE)
 
 
 class Transaction(TransactionSummary):

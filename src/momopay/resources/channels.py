@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 from http import HTTPStatus
 
-from momopay._core.backend import BackendT
-from momopay._core.call import Endpoint, PaymentDetails, call
+from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
+from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
 from momopay.models.account import ChannelItems, PaymentChannel
@@ -28,20 +28,23 @@ DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_
 
 
 class Channels(Resource[BackendT]):
-    """Payment channels (service page, "Payment channel")."""
+    """Payment channels (service page, "Payment channel"). All calls but `create` are retried as needed.
+
+    A change or a deletion that failed may be in force if its error says ``may_have_executed``: read the channel.
+    """
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels. Retried as needed. See the service page, "GET /payment-wallet/channels".
+        """List the account's channels. See the service page, "GET /payment-wallet/channels".
 
         Returns:
             The default channel first, then newest to oldest; deleted ones never.
         """
-        return (await call(self._session, LIST, "/payment-wallet/channels")).items
+        return (await Call(self._session, LIST, "/payment-wallet/channels").run()).items
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
-        """Read one channel. Retried as needed. See the service page, "GET /payment-wallet/channels/{id}".
+        """Read one channel. See the service page, "GET /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -52,7 +55,7 @@ class Channels(Resource[BackendT]):
         Raises:
             ChannelNotFoundError: Unknown, another account's, or deleted.
         """
-        return await call(self._session, GET, channel_path(channel_id))
+        return await Call(self._session, GET, channel_path(channel_id)).run()
 
     @operation
     async def create(
@@ -83,7 +86,9 @@ class Channels(Resource[BackendT]):
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
         )
         details = PaymentDetails(reference=request.name)
-        return await call(self._session, CREATE, "/payment-wallet/channels", body=request.to_json(), details=details)
+        return await Call(
+            self._session, CREATE, "/payment-wallet/channels", body=request.to_json(), details=details
+        ).run()
 
     @operation
     async def update(
@@ -94,7 +99,7 @@ class Channels(Resource[BackendT]):
         account_number: str | UNSET | None = UNSET,
         is_default: bool | UNSET = UNSET,
     ) -> PaymentChannel:
-        """Change a channel; only what is given changes, and None is sent as null. Retried as needed.
+        """Change a channel; only what is given changes, and None is sent as null.
 
         Active transactions are unaffected. See the service page, "PATCH /payment-wallet/channels/{id}".
 
@@ -108,19 +113,18 @@ class Channels(Resource[BackendT]):
             The channel as it is now.
 
         Raises:
-            APIConnectionError: No response; ``may_have_executed`` says whether the change may be in force.
-            ServerError: The service kept failing; read the channel to see whether it changed.
-            APIError: Any other refusal; with ``may_have_executed`` the change may be in force. The code for an unknown
-                channel is not specified.
+            APIConnectionError: No response.
+            ServerError: The service kept failing.
+            APIError: Any other refusal. The code for an unknown channel is not specified.
         """
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
         )
-        return await call(self._session, UPDATE, channel_path(changes.channel_id), body=changes.to_json())
+        return await Call(self._session, UPDATE, channel_path(changes.channel_id), body=changes.to_json()).run()
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:
-        """Delete a channel. Retried as needed. See the service page, "DELETE /payment-wallet/channels/{id}".
+        """Delete a channel. See the service page, "DELETE /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -128,13 +132,12 @@ class Channels(Resource[BackendT]):
         Raises:
             ChannelInUseError: It has transactions or customers; it cannot be deleted.
             ChannelNotFoundError: Unknown, another account's, or deleted before.
-            APIConnectionError: No response; ``may_have_executed`` says whether it may have been deleted.
-            ServerError: The service kept failing; read the channel to see whether it was deleted.
-            APIError: Any other refusal; with ``may_have_executed`` it may have been deleted.
+            APIConnectionError: No response.
+            ServerError: The service kept failing.
         """
         try:
-            await call(self._session, DELETE, channel_path(channel_id))
+            await Call(self._session, DELETE, channel_path(channel_id)).run()
         except APIError as error:
-            # "Not found" after an ambiguous attempt counts as success: that attempt deleted it.
+            # "Not found" after an attempt with an unknown outcome counts as success: that attempt deleted it.
             if not (error.status_code == HTTPStatus.NOT_FOUND and error.may_have_executed):
                 raise

@@ -6,18 +6,16 @@ from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from momopay._core.backend import BackendT
-from momopay._core.call import Endpoint, PaymentDetails, call
+from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE
+from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
+from momopay.durable.known import reconcile_all, release
 from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.pay_all import PayAll, PayoutIterator, Source
-from momopay.durable.payment import Payment
-from momopay.durable.payout_items import PayoutLimits
+from momopay.durable.payment import Payment, PayoutLimits
 from momopay.durable.refund import refund
-from momopay.durable.release import release
-from momopay.durable.sweep import reconcile_all
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
 from momopay.models.arguments import ChannelRef, checked_metadata
@@ -74,7 +72,8 @@ class Payouts(Resource[BackendT]):
                 send it again before you know. ``pay_once`` does that for you.
             MomoPayError: No money moved.
         """
-        request = self._checked(
+        request = PayoutRequest.checked(
+            on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
             reference=reference,
@@ -84,7 +83,7 @@ class Payouts(Resource[BackendT]):
             callback_url=callback_url,
         )
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
-        return await call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details)
+        return await Call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details).run()
 
     @operation
     async def pay_once(
@@ -131,7 +130,8 @@ class Payouts(Resource[BackendT]):
                 it stays so, look into the account console, then `release` what was certainly not paid.
             MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
-        request = self._checked(
+        request = PayoutRequest.checked(
+            on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
             reference=reference,
@@ -289,6 +289,3 @@ class Payouts(Resource[BackendT]):
         """Do what ``journal.reconcile_all(client)`` promises."""
         coroutine = as_operation(self._session, "payouts.reconcile_all", reconcile_all, None, journal)
         return run_async(coroutine) if self._is_async else run_sync(coroutine)
-
-    def _checked(self, **arguments: object) -> PayoutRequest:
-        return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)

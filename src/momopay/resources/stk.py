@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from uuid import UUID
 
-from momopay._core.backend import BackendT
-from momopay._core.call import Endpoint, PaymentDetails, call
+from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
+from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.durable.once import DurableCall, Wanted
 from momopay.durable.payment import Payment
@@ -74,7 +74,7 @@ class Stk(Resource[BackendT]):
             credential_id=credential_id,
         )
         details = PaymentDetails(reference=request.account_reference, amount=request.amount, phone=request.phone)
-        return await call(self._session, INITIATE, "/payments/stk", body=request.to_json(), details=details)
+        return await Call(self._session, INITIATE, "/payments/stk", body=request.to_json(), details=details).run()
 
     @operation
     async def collect_once(

@@ -1,41 +1,195 @@
-"""Wait for transactions and confirm callbacks; `Listing` reads and lists them."""
+"""Read, list and find transactions, wait for them, confirm callbacks, reconcile and sweep."""
 
 from __future__ import annotations
 
+import builtins
+import logging
 from collections.abc import Callable, Coroutine, Iterable
-from datetime import date
+from contextlib import nullcontext
+from datetime import date, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from momopay._core.backend import BackendT
-from momopay._core.operation import as_operation, operation
+from momopay._core.handlers import is_async
+from momopay._core.operation import Resource, as_operation, operation
+from momopay._core.reads import TransactionIterator, read_page, read_transaction
 from momopay._core.session import Session
+from momopay._core.wiring import BackendT
 from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import Confirmation, Coordinators, TransactionWait, WaitIterator
+from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
-from momopay.durable.day_report import BookedOrder, DayReport
-from momopay.durable.delivery import AsyncTransactionHandler, TransactionHandler
 from momopay.durable.payment import Payment
-from momopay.durable.reconcile_days import reconcile_days
-from momopay.durable.sweep import SweepReport, sweep
+from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
+from momopay.durable.search import search
+from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler, sweep
+from momopay.errors import ConfigurationError
 from momopay.journal import Journal
-from momopay.models.arguments import TransactionRef
+from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
-from momopay.models.requests import transaction_id_of
-from momopay.models.transactions import Transaction
-from momopay.resources.listing import Listing
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.requests import Search, TransactionQuery, transaction_id_of
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 
 __all__ = ["Transactions"]
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 GUIDANCE = PollSchedule()
 
 
-class Transactions(Listing[BackendT]):
+class Transactions(Resource[BackendT]):
     """Transactions (service page, "Transaction" and "States"). Nothing here moves money."""
 
     def __init__(self, session: Session[BackendT], coordinators: Coordinators) -> None:
         self._session = session
         self._coordinators = coordinators
+
+    @operation
+    async def get(self, transaction_id: TransactionRef) -> Transaction:
+        """Read one transaction as it is now. Retried as needed. See the service page, "GET /transactions/{id}".
+
+        Args:
+            transaction_id: The id that an initiation returned, or a record that carries it.
+
+        Raises:
+            TransactionNotFoundError: The account has no such transaction.
+        """
+        return await read_transaction(self._session, transaction_id)
+
+    @operation
+    async def list(
+        self,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        status: TransactionStatus | str | None = None,
+        type: TransactionType | str | None = None,  # noqa: A002  the wire's name
+        from_: datetime | date | str | None = None,
+        to: datetime | date | str | None = None,
+        channel_id: ChannelRef | None = None,
+        amount_min: int | Decimal | None = None,
+        amount_max: int | Decimal | None = None,
+        q: str | None = None,
+    ) -> TransactionPage:
+        """Read one page of the list, newest first. Retried as needed.
+
+        The formats of the filters ``from_`` to ``q`` are not specified: times are sent as ISO 8601, amounts as
+        numbers. See the service page, "GET /transactions".
+
+        Args:
+            limit: How many, 1 to 100.
+            cursor: The ``next_cursor`` of the page before.
+            status: Only this status.
+            type: Only this type; may be combined with ``status``.
+            from_: Only from this time on.
+            to: Only up to this time.
+            channel_id: Only through this channel, or its id.
+            amount_min: Only this amount and more, KES.
+            amount_max: Only this amount and less, KES.
+            q: Only what the service finds by this text.
+
+        Returns:
+            The page, with counts over the whole filtered set.
+        """
+        query = TransactionQuery.checked(
+            limit=limit,
+            cursor=cursor,
+            status=status,
+            type=type,
+            from_=from_,
+            to=to,
+            channel_id=channel_id,
+            amount_min=amount_min,
+            amount_max=amount_max,
+            q=q,
+        )
+        return await read_page(self._session, query)
+
+    @clears_frames
+    def iter(
+        self,
+        *,
+        status: TransactionStatus | str | None = None,
+        type: TransactionType | str | None = None,  # noqa: A002  the wire's name
+        from_: datetime | date | str | None = None,
+        to: datetime | date | str | None = None,
+        channel_id: ChannelRef | None = None,
+        amount_min: int | Decimal | None = None,
+        amount_max: int | Decimal | None = None,
+        q: str | None = None,
+        page_size: int = 100,
+    ) -> TransactionIterator[BackendT]:
+        """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
+
+        Pages of ``page_size`` transactions, 1 to 100, are fetched as the walk reaches them. Transactions that arrive
+        meanwhile are not seen, and one that changes its status may be seen with its old status or, under a ``status``
+        filter, be missed. Each transaction is seen once, although the list may shift under the walk and give one again:
+        the walk remembers the last 1,000 ids.
+
+        Returns:
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
+
+        Raises:
+            ProtocolError: During the walk: the service gave a cursor a second time.
+            MomoPayError: During the walk: whatever `list` raises.
+        """
+        # New transactions come before the first page. The cursor keeps the rest from shifting if the service's
+        # cursors are stable, which is not specified.
+        query = TransactionQuery.checked(
+            page_size=page_size,
+            status=status,
+            type=type,
+            from_=from_,
+            to=to,
+            channel_id=channel_id,
+            amount_min=amount_min,
+            amount_max=amount_max,
+            q=q,
+        )
+
+        def fetch(cursor: str | None) -> Coroutine[Any, Any, TransactionPage]:
+            return as_operation(self._session, "transactions.iter", read_page, None, query, cursor)
+
+        return TransactionIterator(self._session, fetch)
+
+    @operation
+    async def find(
+        self,
+        *,
+        reference: str,
+        since: datetime,
+        amount: int | Decimal | None = None,
+        phone: str | None = None,
+        type: TransactionType | str | None = None,  # noqa: A002  the wire's name
+    ) -> builtins.list[TransactionSummary]:
+        """Search for a payment by what is known of it, for example after an OutcomeUnknownError.
+
+        Walks the list back to five minutes before ``since``; further if the ``Date`` of the service's responses shows
+        that this machine's clock is ahead. Finding nothing proves nothing: a transaction may appear in the list later.
+        What has the reference and another amount, phone, type or time is not returned, and logged at WARNING. The
+        deadline applies to each page. See the service page, "GET /transactions".
+
+        Args:
+            reference: The reference that it was sent with, exactly.
+            since: When it was sent, an aware datetime.
+            amount: Its amount, KES.
+            phone: Its phone, in any form that `normalise_phone` takes.
+            type: ``STK``, ``B2C`` or ``WALLET_TOPUP``.
+
+        Returns:
+            Every transaction that fits, newest first.
+        """
+        wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
+        (matches,) = await search(self._session, [wanted])
+        for item in matches.near:
+            logger.warning(
+                "transaction %s has reference %s, and another amount, phone, type or time than the one searched for",
+                item.transaction_id,
+                redacted_repr(reference),
+            )
+        return matches.exact
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
@@ -62,18 +216,14 @@ class Transactions(Listing[BackendT]):
             APIConnectionError: The reads of others took until the deadline, or as for `get`; the callback comes again.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
-        if self._session.operation is None:
-            return await self._confirm(callback)
-        with self._session.operation.confirming(callback):
-            return await self._confirm(callback)
-
-    async def _confirm(self, callback: Callback) -> Transaction:
-        transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
-        # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
-        # specified, so the exact status of an end without success is not compared.
-        check_agreement(callback, transaction)
-        mark_confirmed(callback)
-        return transaction
+        operation = self._session.operation
+        with nullcontext() if operation is None else operation.confirming(callback):
+            transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
+            # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
+            # specified, so the exact status of an end without success is not compared.
+            check_agreement(callback, transaction)
+            mark_confirmed(callback)
+            return transaction
 
     @operation
     async def wait(
@@ -132,19 +282,13 @@ class Transactions(Listing[BackendT]):
         Raises:
             RequestValidationError: Not ids.
             WaitTimeoutError: During the iteration, when the limit passed; ``.pending`` has those that did not end.
-            TransactionNotFoundError: During the iteration, for the first one that the account does not have.
-            ProtocolError: During the iteration: two answers in a row were not the service's format.
-            APIError: During the iteration: a refusal that waiting does not change.
+            MomoPayError: During the iteration, as for `wait`.
         """
         # The iterator may run later or more than once, so the ids are read and checked now.
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)
-
-        def step(wait: TransactionWait) -> Coroutine[Any, Any, Transaction | None]:
-            return as_operation(self._session, "transactions.wait_all", _next_end, None, wait)
-
-        return WaitIterator(self._session, partial(self._start_wait, wanted, until, schedule), step)
+        return WaitIterator(self._session, partial(self._start_wait, wanted, until, schedule))
 
     @operation
     async def reconcile(
@@ -202,9 +346,6 @@ class Transactions(Listing[BackendT]):
                 has requests left. The first sweep with a handler delivers ends of the day before it, and no older ones.
             journal: The account's journal, by default the client's.
 
-        Returns:
-            What was done, and what is left.
-
         Raises:
             MomoPayError: What was read before was recorded and handled; sweep again.
         """
@@ -227,12 +368,10 @@ class Transactions(Listing[BackendT]):
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> TransactionWait:
+        if not callable(until) or is_async(until):  # the coroutine of an async def would count as true at once
+            raise ConfigurationError("until must be a function of a transaction, such as momopay.settled, not async")
+        if not isinstance(schedule, PollSchedule):
+            raise ConfigurationError("schedule must be a PollSchedule, such as PollSchedule(limit=60)")
         # A payment that was read anew may have ended: then it is returned without a request, as a transaction is.
         wanted = {transaction_id_of(each): each.transaction if isinstance(each, Payment) else each for each in ids}
         return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
-
-
-async def _next_end(session: Session[BackendT], wait: TransactionWait) -> Transaction | None:
-    """Return the next end, as a step that is an operation of its own."""
-    wait.session = session
-    return await wait.next()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import uuid4
 
-from momopay._core.backend import BackendT
-from momopay._core.call import Endpoint, PaymentDetails, call
+from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
+from momopay._core.reads import read_balance
 from momopay._core.retry import IDEMPOTENCY_KEYED
+from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.access import BALANCE
 from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
@@ -30,7 +30,7 @@ class Wallet(Resource[BackendT]):
         Returns:
             The spendable balance and the ledger balance.
         """
-        return await call(self._session, BALANCE, "/wallets/service/balance")
+        return await read_balance(self._session)
 
     @operation
     async def top_up(
@@ -44,8 +44,8 @@ class Wallet(Resource[BackendT]):
     ) -> TopUp:
         """Fill the service wallet by an STK prompt to your own phone.
 
-        An ``Idempotency-Key`` is always sent, and kept on every retry, so that an ambiguous failure is retried without
-        a second prompt. See the service page, "POST /wallets/service/topups".
+        An ``Idempotency-Key`` is always sent, and kept on every retry, so that a failure whose outcome is unknown
+        is retried without a second prompt. See the service page, "POST /wallets/service/topups".
 
         Args:
             amount: KES, at least 1, no more than two decimals.
@@ -77,4 +77,4 @@ class Wallet(Resource[BackendT]):
         )
         headers = {"Idempotency-Key": key}
         path = "/wallets/service/topups"
-        return await call(self._session, TOP_UP, path, body=request.to_json(), headers=headers, details=details)
+        return await Call(self._session, TOP_UP, path, body=request.to_json(), headers=headers, details=details).run()

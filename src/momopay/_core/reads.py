@@ -1,0 +1,143 @@
+"""The reads that several packages make: the wallet's balance, one transaction, a page of the list, or all its pages."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from math import inf
+from typing import Any, Final, TypeAlias
+
+from momopay._core.call import Call, Endpoint
+from momopay._core.operation import OperationIterator
+from momopay._core.retry import SAFE
+from momopay._core.session import Session
+from momopay._core.wiring import BackendT
+from momopay._ratelimit.budget import Lane
+from momopay.errors import ProtocolError
+from momopay.models.account import WalletBalance
+from momopay.models.records import Envelope
+from momopay.models.requests import TransactionQuery, transaction_path
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+
+__all__ = ["TransactionIterator", "TransactionPages"]
+
+_BALANCE: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[WalletBalance])
+_TRANSACTION: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
+_PAGE: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
+
+EVERYTHING: Final = TransactionQuery.checked(limit=100)
+"""The whole list, in the largest pages."""
+# Ten of the largest pages. The list shifts by what arrives between two reads: a transaction comes again on the next
+# page, or a few pages later if more than a page of them arrived meanwhile.
+_IDS_REMEMBERED: Final = 1000
+
+Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
+"""Reads the page at a cursor, the first one for None."""
+
+
+async def read_balance(session: Session[Any], *, lane: Lane = Lane.READ, until: float = inf) -> WalletBalance:
+    """Return the balances of the service wallet."""
+    return await Call(session, _BALANCE, "/wallets/service/balance", lane=lane, until=until).run()
+
+
+async def read_transaction(
+    session: Session[Any],
+    transaction: object,
+    *,
+    lane: Lane = Lane.READ,
+    until: float = inf,
+    has_slot: bool = False,
+) -> Transaction:
+    """Return a transaction as it is now, given its id or a record that carries it."""
+    path = transaction_path(transaction)
+    return await Call(session, _TRANSACTION, path, lane=lane, until=until, has_slot=has_slot).run()
+
+
+async def read_page(
+    session: Session[Any],
+    query: TransactionQuery,
+    cursor: str | None = None,
+    *,
+    lane: Lane = Lane.READ,
+    until: float = inf,
+    has_slot: bool = False,
+) -> TransactionPage:
+    """Return the page of the list at a cursor, by default the first one."""
+    path = "/transactions" + query.after(cursor).to_query()
+    return await Call(session, _PAGE, path, lane=lane, until=until, has_slot=has_slot).run()
+
+
+class PageWalk:
+    """One walk over the list, newest first, of so many pages at most."""
+
+    def __init__(self, fetch: Fetch, most: float = inf) -> None:
+        self._fetch = fetch
+        self._pages_left = most
+        self._cursor: str | None = None
+        self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last page of the list was read."""
+        return self._cursor is None and bool(self._seen)
+
+    async def next(self) -> TransactionPage | None:
+        """Return the next page, or None after the last one."""
+        if self.is_at_end or self._pages_left <= 0:
+            return None
+        if self._cursor in self._seen:  # a loop of cursors may have any length, so all of them are remembered
+            raise ProtocolError("the list repeats a cursor, so it would never end")
+        page = await self._fetch(self._cursor)
+        self._pages_left -= 1
+        self._seen.add(self._cursor)
+        self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
+        return page
+
+    def close(self) -> None:
+        """Do nothing: a walk holds nothing."""
+
+
+class TransactionWalk:
+    """One walk over the transactions of all pages, each once."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._pages = PageWalk(fetch)
+        self._items: Iterator[TransactionSummary] = iter(())
+        self._seen: OrderedDict[str, None] = OrderedDict()  # ids, bounded so that a walk may have any length
+
+    async def next(self) -> TransactionSummary | None:
+        """Return the next transaction that was not seen before, or None after the last one."""
+        while True:
+            for item in self._items:
+                if item.transaction_id not in self._seen:
+                    self._seen[item.transaction_id] = None
+                    if len(self._seen) > _IDS_REMEMBERED:
+                        self._seen.popitem(last=False)
+                    return item
+            page = await self._pages.next()
+            if page is None:
+                return None
+            self._items = iter(page.items)
+
+    def close(self) -> None:
+        """Do nothing: a walk holds nothing."""
+
+
+class TransactionPages(OperationIterator[BackendT, TransactionPage]):
+    """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
+
+    def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
+        super().__init__(session, partial(PageWalk, fetch))
+
+
+class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
+    """Transactions of all pages, newest first, each once. Each ``for`` or ``async for`` walks anew, page by page."""
+
+    def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
+        super().__init__(session, partial(TransactionWalk, fetch))
+        self._fetch = fetch
+
+    def pages(self) -> TransactionPages[BackendT]:
+        """Return the same walk page by page, as the service gives them: two may have the same transaction."""
+        return TransactionPages(self._session, self._fetch)

@@ -1,0 +1,396 @@
+"""Compare days of the service's list with the journal and the orders: what does not agree, and what to do about it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Final, Literal, Self, cast
+
+from momopay._core.reads import PageWalk, read_page, read_transaction
+from momopay._core.session import Session
+from momopay._core.wiring import BackendT
+from momopay.durable.send import check_account, report_change
+from momopay.errors import RequestValidationError, TransactionNotFoundError
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.journal import Journal, parts_of
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.requests import TransactionQuery
+from momopay.models.transactions import TransactionSummary
+from momopay.money import format_amount
+
+__all__ = ["BookedOrder", "DayReport", "Difference"]
+
+OrderState = Literal["PAID", "FAILED", "WAITING"]
+_STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
+# Neither the day after, nor a zone, leads out of what a datetime holds.
+_YEARS: Final = range(1970, 9999)
+_NAIROBI: Final = timezone(timedelta(hours=3))
+# What a spreadsheet would take for a formula.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+# An entry whose reference was first used so long before may have been sent on the day.
+_EARLIER: Final = timedelta(days=7)
+# How many transactions that the list does not show are read by id.
+_MOST_READS: Final = 100
+
+
+@dataclass(frozen=True)
+class BookedOrder:
+    """One order in the merchant's own books.
+
+    Attributes:
+        reference: That of the collection.
+        amount: KES.
+        state: ``PAID`` if it was shipped, ``WAITING`` if it waits for its payment, ``FAILED`` if it was given up.
+    """
+
+    reference: str
+    amount: Decimal
+    state: OrderState
+
+    @classmethod
+    def read_csv(cls, path: str | PathLike[str]) -> list[Self]:
+        """Read orders from a CSV file with the columns reference, amount and state.
+
+        Raises:
+            RequestValidationError: The file is not UTF-8, a line cannot be read, or two have one reference.
+            OSError: The file cannot be read.
+        """
+        orders: dict[str, Self] = {}
+        try:
+            text = Path(path).read_bytes().decode("utf-8-sig")
+            rows = [*csv.DictReader(io.StringIO(text, newline=""))]
+        except (UnicodeDecodeError, csv.Error):
+            raise RequestValidationError({"orders": "must be CSV in UTF-8"}) from None
+        for number, row in enumerate(rows, start=2):
+            reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
+            try:
+                amount = Decimal((row.get("amount") or "").strip())
+            except InvalidOperation:
+                amount = Decimal("NaN")
+            if not reference or reference in orders or state not in _STATES or not amount.is_finite():
+                problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
+                raise RequestValidationError({"orders": f"line {number} {problem}"})
+            orders[reference] = cls(reference, amount, cast("OrderState", state))
+        return list(orders.values())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which the service, the journal and the orders do not agree.
+
+    Attributes:
+        reference: The caller's reference.
+        ours: What the journal and the orders have.
+        theirs: What the service has.
+        remedy: What to do about it.
+        transactions: The ids of the service's transactions, separated by spaces.
+    """
+
+    reference: str
+    ours: str
+    theirs: str
+    remedy: str
+    transactions: str
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """A day, or several, of the service against the journal and the orders. Sums are in KES.
+
+    Attributes:
+        since: When it begins.
+        until: When it ends; not included.
+        transactions: How many transactions the service has.
+        collected: By collections that succeeded.
+        paid_out: By payouts that succeeded, refunds not included.
+        refunded: By refunds that succeeded.
+        fees: The service's fees of all transactions, as far as it reports them.
+        came_back: By payouts that were reversed.
+        open: How many transactions have not ended.
+        differences: What does not agree, by reference.
+    """
+
+    since: datetime
+    until: datetime
+    transactions: int
+    collected: Decimal
+    paid_out: Decimal
+    refunded: Decimal
+    fees: Decimal
+    came_back: Decimal
+    open: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether there is no difference."""
+        return not self.differences
+
+    def write_csv(self, path: str | PathLike[str]) -> None:
+        """Write the differences into a CSV file, a line for each, below a line of names."""
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            lines = csv.writer(file)
+            lines.writerow(each.name for each in fields(Difference))
+            lines.writerows(_safe(astuple(each)) for each in self.differences)
+
+
+def _safe(values: Iterable[str]) -> list[str]:
+    return [f"'{value}" if value.startswith(_FORMULA) else value for value in values]
+
+
+def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime, datetime]:
+    """Return when the days begin and end, in Nairobi unless in UTC; raise RequestValidationError if they do not."""
+    problems = {
+        name: "must be a date without a time"
+        for name, each in {"day": day, "last_day": last_day or day}.items()
+        if isinstance(each, datetime) or not isinstance(each, date)
+    }
+    if not problems:
+        last, years = last_day or day, f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
+        if day.year not in _YEARS:
+            problems = {"day": years}
+        elif last < day:
+            problems = {"last_day": "is before the first day"}
+        elif last.year not in _YEARS:
+            problems = {"last_day": years}
+    if problems:
+        raise RequestValidationError(problems)
+    zone = UTC if utc else _NAIROBI
+    begin, end = (datetime.combine(each, time(), zone) for each in (day, last_day or day))
+    return begin, end + timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One transaction of the service, and what the journal had for it.
+
+    Attributes:
+        transaction: The service's record.
+        entry: The entry of the transaction, None if there is none.
+        before: That entry as it was before this was recorded in it, None if the journal did not know the transaction.
+        namesake: Another entry, which has the reference.
+    """
+
+    transaction: TransactionSummary
+    entry: JournalEntry | None = None
+    before: JournalEntry | None = None
+    namesake: JournalEntry | None = None
+
+    @property
+    def reference(self) -> str:
+        """The caller's reference: the service may have a token of it."""
+        known = self.entry or self.namesake
+        return (self.transaction.account_reference or "") if known is None else known.reference
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the journal learned of the transaction just now."""
+        return self.entry is not None and self.before is None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the money moved."""
+        return self.transaction.status is TransactionStatus.SUCCESS
+
+
+async def reconcile_days(
+    session: Session[BackendT],
+    journal: Journal,
+    *,
+    day: date,
+    last_day: date | None,
+    orders: Iterable[BookedOrder] | None,
+    utc: bool,
+) -> DayReport:
+    """Do what `Transactions.reconcile` promises."""
+    since, until = day_bounds(day, last_day, utc=utc)
+    booked = None if orders is None else {each.reference: each for each in orders}
+    in_thread = session.backend.in_thread
+    # The list of another account would show nothing of what is in this journal.
+    await check_account(session, journal, restored=True)
+    theirs = await _listed(session, since, until)
+    missing: list[JournalEntry] = []
+    unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
+    for number, (entry, transaction_id) in enumerate(unseen):
+        found = await _read(session, transaction_id) if number < _MOST_READS else None
+        if found is None:
+            missing.append(entry)
+        elif since <= found.created_at < until:
+            theirs.append(found)
+    seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
+    for each in seen:
+        if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
+            old = None if each.before is None else each.before.state
+            report_change(session, each.entry, old, each.entry.state, each.transaction)
+    differences = await in_thread(lambda: tuple(_differences(journal, seen, booked, missing, until)))
+    payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
+    paid = [each for each in payouts if each.is_paid]
+    refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]
+    return DayReport(
+        since=since,
+        until=until,
+        transactions=len(theirs),
+        collected=_total(each for each in seen if each.is_paid and each.transaction.type is TransactionType.STK),
+        paid_out=_total(paid) - _total(refunds),
+        refunded=_total(refunds),
+        fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
+        came_back=_total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
+        open=sum(not each.status.is_terminal for each in theirs),
+        differences=differences,
+    )
+
+
+async def _listed(session: Session[BackendT], since: datetime, until: datetime) -> list[TransactionSummary]:
+    """Return the transactions of the days. The formats of the filters are not specified, so they are compared again."""
+    query = TransactionQuery.checked(page_size=100, from_=since, to=until)
+    walk = PageWalk(partial(read_page, session, query))
+    found: dict[str, TransactionSummary] = {}  # by id: a list that grows while it is walked shows some twice
+    while (page := await walk.next()) is not None:
+        found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
+        if page.items and page.items[-1].created_at < since:
+            break
+    return list(found.values())
+
+
+async def _read(session: Session[BackendT], transaction_id: str) -> TransactionSummary | None:
+    try:
+        return await read_transaction(session, transaction_id)
+    except TransactionNotFoundError:
+        return None
+
+
+def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
+    """Return the transactions that were sent on the days, as far as the journal knows, and are not listed."""
+    return [
+        (entry, each.transaction_id)
+        for entry in journal.entries(since=since - _EARLIER, until=until)
+        for each in entry.transactions
+        if since <= each.sent_at < until and each.transaction_id not in ids
+    ]
+
+
+def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
+    """Return what the journal has for a transaction. An outcome that is unknown there is thereby resolved."""
+    kind = next((each for each in EntryKind if each.transaction_type is transaction.type), None)
+    if kind is None:  # a top-up, or a type that is new
+        return Seen(transaction)
+    before = parts_of(journal).store.by_transaction(transaction.transaction_id)
+    settled = journal.settle(transaction)
+    if settled is not None and transaction.transaction_id in settled.transaction_ids:
+        return Seen(transaction, settled, before)
+    reference = transaction.account_reference
+    namesake = settled or before or (None if not reference else journal.get(reference, kind))
+    return Seen(transaction, namesake=namesake)
+
+
+def _total(seen: Iterable[Seen]) -> Decimal:
+    """Return the sum of the amounts, KES."""
+    return sum((each.transaction.amount for each in seen), Decimal(0))
+
+
+def _differences(
+    journal: Journal,
+    seen: Iterable[Seen],
+    orders: Mapping[str, BookedOrder] | None,
+    missing: Iterable[JournalEntry],
+    until: datetime,
+) -> Iterator[Difference]:
+    """Yield what does not agree; `missing` are entries with a transaction that the service does not have."""
+    collections: defaultdict[str, list[Seen]] = defaultdict(list)
+    for each in seen:
+        if each.transaction.type is TransactionType.STK:
+            collections[each.reference].append(each)
+    for reference in sorted(collections.keys() | (orders or {}).keys()):
+        booked, prompts = None if orders is None else orders.get(reference), collections[reference]
+        remedy = _of_order(journal, reference, booked, prompts, has_books=orders is not None)
+        if remedy:
+            yield _difference(reference, booked, prompts, remedy)
+    for each in seen:
+        if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(each)):
+            yield _difference(each.reference, None, [each], remedy)
+    for entry in missing:
+        remedy = "the service does not have it: look into the account console"
+        yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, " ".join(entry.transaction_ids))
+    for entry in journal.entries(state=JournalState.UNKNOWN, until=until):
+        remedy = "it may have been paid: look into the account console, then release what was not paid"
+        yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, "")
+
+
+def _of_payout(seen: Seen) -> str:
+    entry = seen.entry
+    if entry is None:
+        if seen.namesake is not None:
+            return "not the payout that we sent under this reference: paid twice, or another amount or phone"
+        return "not in our journal: find out who sent it"
+    again = "refund" if entry.refund_of else "pay"
+    if seen.transaction.status is TransactionStatus.REVERSED:
+        return f"the money came back: {again} under a new reference"
+    if seen.transaction.status is TransactionStatus.FAILED:
+        return f"it failed: once it is REVERSED, {again} under a new reference"
+    return "now ACCEPTED in the journal: nothing to do" if seen.is_news else ""
+
+
+def _of_order(  # noqa: PLR0911  one for each remedy
+    journal: Journal, reference: str, booked: BookedOrder | None, seen: Sequence[Seen], *, has_books: bool
+) -> str:
+    paid = [each for each in seen if each.is_paid]
+    entry = next((each.entry for each in reversed(seen) if each.entry is not None), None)
+    if not seen:  # it may be unresolved, or was paid on another day
+        entry = journal.get(reference, EntryKind.COLLECTION)
+    refundable = partial(parts_of(journal).store.refundable, reference)
+
+    def unless_refunded(remedy: str) -> str:
+        return "" if any(each.entry is not None for each in paid) and not refundable().left else remedy
+
+    if paid and booked is None and (has_books or entry is None):
+        return unless_refunded("nobody knows what was sold: find out, or refund")
+    if seen and entry is not None and entry.paid_twice and (overpaid := refundable().overpaid):
+        return f"paid more than once: refund KES {format_amount(overpaid)}"
+    if entry is None and len(paid) > 1:
+        return "paid more than once: refund the rest"
+    wanted = booked.amount if booked is not None else entry.amount if entry is not None else None
+    if any(each.transaction.amount != wanted for each in paid):
+        return "another amount was paid: ask the customer, or refund"
+    if any(each.entry is None and each.namesake is not None for each in paid):
+        return "paid from another phone than we asked, or not by our prompt: find out"
+    was_paid = bool(paid) or (entry is not None and entry.status is TransactionStatus.SUCCESS)
+    if booked is not None and was_paid and booked.state != "PAID":
+        return unless_refunded("paid and not shipped: ship")
+    if booked is not None and not was_paid and (remedy := _of_unpaid(booked, seen, entry)):
+        return remedy
+    return "now in the journal: nothing to do" if any(each.is_news for each in seen) else ""
+
+
+def _of_unpaid(booked: BookedOrder, seen: Sequence[Seen], entry: JournalEntry | None) -> str:
+    if booked.state == "FAILED":
+        return ""
+    is_open = entry is not None and (entry.state in UNRESOLVED or any(each.is_open for each in entry.transactions))
+    if is_open or not all(each.transaction.status.is_terminal for each in seen):
+        return "check again tomorrow"
+    return "never paid: close" if booked.state == "WAITING" else "shipped and not paid: ask the customer"
+
+
+def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen], remedy: str) -> Difference:
+    entry = next((known for each in seen if (known := each.entry or each.namesake) is not None), None)
+    theirs = ", ".join(f"{each.transaction.status} {format_amount(each.transaction.amount)}" for each in seen)
+    ids = " ".join(each.transaction.transaction_id for each in seen)
+    return Difference(reference, _ours(booked, entry), theirs or "nothing", remedy, ids)
+
+
+def _ours(booked: BookedOrder | None, entry: JournalEntry | None) -> str:
+    """Return what the orders have, else what the journal has."""
+    if booked is not None:
+        return f"{booked.state} {format_amount(booked.amount)}"
+    if entry is None:
+        return "nothing"
+    paid = entry.status if entry.state is JournalState.ACCEPTED and entry.status is not None else entry.state
+    return f"{paid} {format_amount(entry.amount)}"

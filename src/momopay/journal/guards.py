@@ -1,0 +1,207 @@
+"""Whether a call may use this journal: it must be that of the call's account, and must not have gone back in time.
+
+`Accounts`: a namespace is bound at its first use to the mode of the key, the host and, once an answer has shown it, the
+tenant.
+
+`Watermark`: a restored copy, a log that was cut, or an older standby after a failover does not know what was paid
+since, and would pay it again. Each payment that begins raises a sequence number in the database. Each process remembers
+the highest that it saw; beside a file of SQLite it is also kept in a small file. A lower number is refused until a
+person accepts it, which raises the count of restores: that count is compared first.
+
+Thread safety: every thread may call everything here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.database import Database, in_use, insert_new
+from momopay.journal.evidence import KeyIdentity
+from momopay.journal.schema import accounts, journal, keys, payments
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+_MARK: Final = select(journal.c.restored, journal.c.sequence)
+_RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1)
+_NAIROBI: Final = timedelta(hours=3)
+# Bytes of the line in the file. Always as many, so that one write replaces it whole.
+_LINE: Final = 80
+
+
+class Accounts:
+    """What one namespace of the journal is bound to."""
+
+    def __init__(self, database: Database, account: str) -> None:
+        self._database = database
+        self._account = account
+        # The value is the tenant; "" if a read did not show it, None if none was made. Changes of a dict are atomic,
+        # and what was checked stays true, as a namespace that is bound stays so.
+        self._checked: dict[KeyIdentity, str | None] = {}
+
+    def check(self, connection: Connection, identity: KeyIdentity) -> bool:
+        """Bind the namespace at its first use, and return whether the tenant of the key is known.
+
+        Raises:
+            ConfigurationError: The key belongs to another mode, host or tenant. Nothing was sent.
+        """
+        if identity not in self._checked:
+            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
+            insert_new(connection, accounts, {**new, "bound_at": datetime.now(UTC).isoformat(), "handled_since": None})
+            bound = self.bound(connection)
+            if not bound:
+                raise JournalError("the journal's database neither took the account nor shows one")
+            for what, own in (("mode", identity.mode), ("host", identity.host)):
+                if bound[what] != own:
+                    raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
+            tenant = connection.scalar(select(keys.c.tenant_id).where(self._is_key(identity)))
+            if tenant is not None and bound["tenant_id"] not in {None, tenant}:
+                raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
+            self._checked[identity] = tenant
+        return self._checked[identity] is not None
+
+    def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
+        """Return whether an answer says nothing new about the tenant of a key."""
+        return not tenant_id or self._checked.get(identity) == tenant_id
+
+    def bound(self, connection: Connection) -> Mapping[Any, Any]:
+        """Return the row of the namespace; an empty mapping before its first use."""
+        found = connection.execute(select(accounts).where(accounts.c.account == self._account))
+        return found.mappings().one_or_none() or {}
+
+    def learn(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
+        """Record the tenant that an answer showed for a key, and return whether it is the namespace's.
+
+        If it is another one, the next `check` of this key raises, in every process; other keys go on. None is an answer
+        that shows no tenant: it is not asked for again by this process.
+        """
+        if not tenant_id:
+            self._checked[identity] = ""
+            return True
+        if self._checked.get(identity) == tenant_id:
+            return True
+        unbound = (accounts.c.account == self._account, accounts.c.tenant_id.is_(None))
+        with self._database.connection() as connection:
+            connection.execute(update(accounts).where(*unbound).values(tenant_id=tenant_id))
+            known = {"account": self._account, "key": identity.key, "tenant_id": tenant_id}
+            if not insert_new(connection, keys, known):
+                connection.execute(update(keys).where(self._is_key(identity)).values(tenant_id=tenant_id))
+            if self.bound(connection).get("tenant_id") == tenant_id:
+                self._checked[identity] = tenant_id
+                return True
+        self._checked.pop(identity, None)
+        return False
+
+    def _is_key(self, identity: KeyIdentity) -> ColumnElement[bool]:
+        return and_(keys.c.account == self._account, keys.c.key == identity.key)
+
+    def _refused(self, bound: str, given: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the journal's account {self._account!r} belongs to {bound}, not to {given}; nothing was sent."
+            " Give each account of the service a journal of its own, or a name: Journal(url, account=...)"
+        )
+
+
+class Mark(NamedTuple):
+    """How far a journal came."""
+
+    restored: int = 0
+    sequence: int = 0
+
+
+class Watermark:
+    """The highest sequence number that was seen of one journal."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._file: Path | None = database.backend.beside("sequence")
+        self._highest = Mark()
+
+    def check(self, connection: Connection) -> None:
+        """Raise ConfigurationError if the journal went back in time."""
+        # Before the database is read: a payment that another call begins in between must not look like a loss.
+        kept = self._kept()
+        highest = max(kept, self._highest)
+        mark = _read(connection)
+        if mark < highest:
+            raise self._gone_back(connection, mark, highest)
+        if kept < mark:
+            self.note(mark)
+
+    def raise_sequence(self, connection: Connection) -> Mark:
+        """Count a payment, within the transaction that begins it; the row keeps other payments out until then.
+
+        Raises:
+            ConfigurationError: The journal went back in time since `check`.
+        """
+        connection.execute(_RAISE)
+        mark = _read(connection)
+        if mark <= self._highest:  # equal: it is older by the very payment that is being counted
+            raise self._gone_back(connection, mark, self._highest)
+        return mark
+
+    def note(self, mark: Mark) -> None:
+        """Remember how far the journal came, once that is committed."""
+        self._highest = max(mark, self._highest)
+        if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
+            with in_use():
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+                descriptor = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
+                try:
+                    line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
+                    os.pwrite(descriptor, line.ljust(_LINE - 1).encode() + b"\n", 0)
+                finally:
+                    os.close(descriptor)
+
+    def accept(self, by: str) -> str:
+        """Let the journal be used as it is; see `Journal.accept_restored`."""
+        with self._database.transaction() as connection:
+            highest = max(self._kept(), self._highest)
+            mark, days = _read(connection), self._days(connection)
+            if mark >= highest:
+                return ""
+            accepted = Mark(max(mark.restored, highest.restored) + 1, highest.sequence)
+            connection.execute(update(journal).values(restored=accepted.restored, sequence=accepted.sequence))
+        logger.warning("%s accepted a journal that went back in time; %s", by, days)
+        self.note(accepted)
+        return days
+
+    def _kept(self) -> Mark:
+        """Return what any process kept beside the file; the beginning, where that is missing or damaged."""
+        if self._file is None:
+            return Mark()
+        try:
+            restored, sequence, _seen_at = self._file.read_text(errors="replace").split()
+            return Mark(int(restored), int(sequence))
+        except (FileNotFoundError, ValueError):
+            return Mark()
+
+    def _days(self, connection: Connection) -> str:
+        """Return which days are to be reconciled: from the last payment that the journal has to the last one seen."""
+        moments = [datetime.now(UTC)]
+        if self._file is not None and self._file.exists():
+            moments = [datetime.fromtimestamp(self._file.stat().st_mtime, UTC)]
+        latest = connection.scalar(select(func.max(payments.c.sent_at)))
+        if latest is not None:
+            moments.insert(0, datetime.fromisoformat(latest))
+        days = [f"{moment + _NAIROBI:%Y-%m-%d}" for moment in moments]
+        return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
+
+    def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:
+        return ConfigurationError(
+            f"the journal went back in time: {highest.sequence} payments were begun in it, and now it knows of"
+            f" {mark.sequence}. It is an older copy, or lost what was written last, and would pay again; nothing was"
+            f" sent. If it cannot be replaced by the newest one, {self._days(connection)}; then"
+            " momopay journal accept-restored, or journal.accept_restored(by=...)"
+        )
+
+
+def _read(connection: Connection) -> Mark:
+    return Mark(*connection.execute(_MARK).one())

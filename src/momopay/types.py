@@ -1,0 +1,66 @@
+"""Types for annotations: what calls take and return, apart from the names that `momopay` has itself.
+
+Users name them and never build most of them. Events are in `momopay.events`.
+"""
+
+from __future__ import annotations
+
+from momopay._core.config import SHARED_BUDGET, UNCHANGED
+from momopay._core.reads import TransactionIterator, TransactionPages
+from momopay._polling.wait import WaitIterator
+from momopay._ratelimit.budget import Lane
+from momopay._ratelimit.redis_budget import RedisClient
+from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
+from momopay.durable.pay_all import PayoutIterator
+from momopay.durable.payment import PayoutOutcome
+from momopay.durable.reconcile import BookedOrder, DayReport, Difference
+from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler
+from momopay.journal import JournalCheck, JournalTransaction, ReconcilingClient
+from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef
+from momopay.models.callbacks import CallbackTransaction
+from momopay.models.records import ResponseInfo
+from momopay.models.requests import UNSET
+from momopay.models.transactions import TransactionOverview, TransactionPage, TransactionSummary
+from momopay.resources.channels import Channels
+from momopay.resources.payouts import Payouts
+from momopay.resources.stk import Stk
+from momopay.resources.transactions import Transactions
+from momopay.resources.wallet import Wallet
+
+__all__ = [
+    "SHARED_BUDGET",
+    "UNCHANGED",
+    "UNSET",
+    "AsyncCallbackHandler",
+    "AsyncTransactionHandler",
+    "BookedOrder",
+    "CallbackHandler",
+    "CallbackTransaction",
+    "ChannelRef",
+    "Channels",
+    "DayReport",
+    "Difference",
+    "HasId",
+    "HasTransactionId",
+    "JournalCheck",
+    "JournalTransaction",
+    "Lane",
+    "PayoutIterator",
+    "PayoutOutcome",
+    "Payouts",
+    "ReconcilingClient",
+    "RedisClient",
+    "ResponseInfo",
+    "Stk",
+    "SweepReport",
+    "TransactionHandler",
+    "TransactionIterator",
+    "TransactionOverview",
+    "TransactionPage",
+    "TransactionPages",
+    "TransactionRef",
+    "TransactionSummary",
+    "Transactions",
+    "WaitIterator",
+    "Wallet",
+]
