@@ -1,8 +1,9 @@
 """Forwards the ends of payments to an application under development, as the service would call it back.
 
 The service only calls public HTTPS addresses (service page, "Callbacks"), which a laptop does not have. `EndWatch`
-finds the ends by polling; this POSTs each to the application, once for each transaction, and again after the service's
-delays while the response is not 2xx.
+finds the ends by polling the account's list; `Listener` POSTs each to the application, once for each transaction, and
+again after the service's delays while the response is not 2xx. A poll is usually one request, a page of the list, and
+one for each end. It takes more pages while a hundred payments are newer than the oldest that is open.
 
 Invariants: nothing but reads goes to the service. Callbacks hold real phones and amounts, so they go to this machine,
 or to a host that was named, and redirects are not followed.
@@ -11,21 +12,22 @@ or to a host that was named, and redirects are not followed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final, NoReturn
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import Final
 from urllib.parse import urlsplit
 
 from momopay._core.operation import run_sync
 from momopay._polling.schedule import is_transient
-from momopay._transport import Headers, NoResponseError, Progress, common_headers
+from momopay._transport.attempt import NoResponseError, Progress, common_headers
 from momopay._transport.sync_backend import SyncBackend
 from momopay.callbacks import callback_body
 from momopay.client import Client
 from momopay.errors import MomoPayError, RequestValidationError
-from momopay.integrations._end_watch import EndWatch
-from momopay.models.enums import TransactionStatus
-from momopay.models.transactions import Transaction
+from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 from momopay.signing import CallbackSigner
 from momopay.urls import check_callback_url, is_loopback
 
@@ -33,21 +35,69 @@ from momopay.urls import check_callback_url, is_loopback
 RESPONSE_LIMIT: Final = 30.0
 RETRY_DELAYS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 
+# Payments that began this long before the newest one, or before `since`, are still followed. One that stays open for
+# ever must not make every later poll read deeper.
+_LOOK_BACK: Final = timedelta(minutes=10)
+# Successes that one poll reads by id, for what the list does not show. Failures always are: their reason is needed.
+_MAX_READS: Final = 5
+# Callbacks for top-ups are not specified (service page, "Callbacks"), and a top-up takes no callback URL.
+_CALLED_BACK: Final = frozenset({TransactionType.STK, TransactionType.B2C})
+
+
+class EndWatch:
+    """The ends of one account's payments, each once, since a time or since the first poll. For one thread."""
+
+    def __init__(self, client: Client, since: datetime | None = None) -> None:
+        self._client = client
+        self._since = since
+        self._back_to = None if since is None else since - _LOOK_BACK
+        self._open = set[str]()
+        self._ended = set[str]()
+
+    def poll(self) -> list[Transaction]:
+        """Return what has ended since the last poll, in the order of the ends. After an error, the next poll does."""
+        items = self._read_list()
+        ended = [item for item in items if item.status.is_terminal and item.transaction_id not in self._ended]
+        if self._since is None:  # the first poll
+            self._since = max((item.updated_at for item in items), default=datetime.min.replace(tzinfo=UTC))
+            new = list[TransactionSummary]()
+        else:
+            # The times, because a page shows more or less of what ended long ago from one poll to the next.
+            new = [item for item in ended if item.transaction_id in self._open or item.updated_at >= self._since]
+        self._ended.update(item.transaction_id for item in ended)
+        self._open = {item.transaction_id for item in items if not item.status.is_terminal}
+        new.sort(key=lambda item: item.updated_at)
+        return [
+            self._read(item) if item.status.ended_without_success or number < _MAX_READS else transaction_from(item)
+            for number, item in enumerate(new)
+        ]
+
+    def _read_list(self) -> list[TransactionSummary]:
+        """Return the newest payments, back to the oldest that may end."""
+        items = list[TransactionSummary]()
+        for page in self._client.transactions.iter(page_size=100).pages():
+            items += page.items
+            if not items or items[-1].created_at < (self._back_to or items[0].created_at - _LOOK_BACK):
+                break
+        if items:
+            newest = items[0].created_at
+            still_open = (item.created_at for item in items if not item.status.is_terminal)
+            self._back_to = min([newest, *(begun for begun in still_open if begun > newest - _LOOK_BACK)])
+        return [item for item in items if item.type in _CALLED_BACK]
+
+    def _read(self, item: TransactionSummary) -> Transaction:
+        # Without the read, the callback only lacks fields. A failure that lasts shows at the next poll.
+        with suppress(MomoPayError):
+            read = self._client.transactions.get(item)
+            # A single read need not show the fee, which the list shows.
+            fee = item.transaction_fee if read.transaction_fee is None else read.transaction_fee
+            return read.model_copy(update={"transaction_fee": fee})
+        return transaction_from(item)
+
 
 @dataclass(frozen=True)
 class Delivery:
-    """One POST of one end.
-
-    Attributes:
-        at: When it was made.
-        transaction_id: Of the payment.
-        reference: Of the payment.
-        status: How the payment ended.
-        attempt: 1 for the first.
-        http_status: What the application responded; None if there was no whole response.
-        problem: Why there was none.
-        retry_in: Seconds until the next attempt; None if there is none.
-    """
+    """One POST of one end. Its `problem` is why there was no whole response; it is sent again in `retry_in` seconds."""
 
     at: datetime
     transaction_id: str
@@ -61,7 +111,7 @@ class Delivery:
     @property
     def is_acknowledged(self) -> bool:
         """Whether the response was 2xx."""
-        return self.http_status is not None and self.http_status // 100 == 2  # noqa: PLR2004  any 2xx
+        return self.http_status is not None and HTTPStatus.OK <= self.http_status < HTTPStatus.MULTIPLE_CHOICES
 
 
 @dataclass
@@ -74,20 +124,7 @@ class _Pending:
 
 
 class Listener:
-    """Forwards what ends on one account.
-
-    Args:
-        client: A client of the account.
-        forward_to: The application's callback URL, on this machine.
-        every: Seconds between polls.
-        since: From when on ends are forwarded; None means from the start.
-        signer: Signs the URL for the reference of each payment that has one.
-        allowed_hosts: Other hosts that `forward_to` may name.
-        backend: How to send, wait and tell the time; for tests.
-
-    Raises:
-        RequestValidationError: ``forward_to`` is no URL, or names a host that is not allowed. Nothing was sent.
-    """
+    """Forwards what ends on one account. `forward_to` is on this machine, or names one of the allowed hosts."""
 
     def __init__(
         self,
@@ -105,15 +142,10 @@ class Listener:
         self._every = every
         self._signer = signer
         self._backend = backend or SyncBackend()
-        self._headers: Headers = common_headers(self._url, {"User-Agent": "momopay listen"})
         self._pending = list[_Pending]()
 
     def run(self) -> Iterator[Delivery | MomoPayError]:
-        """Forward ends for ever, and yield each delivery, and each failure of a poll after which it goes on.
-
-        Raises:
-            MomoPayError: The first poll failed, or a later one in a way that trying again does not change.
-        """
+        """Forward ends for ever, and yield each delivery, and each failure of a poll after which it goes on."""
         now = self._backend.now
         self._add(self._watch.poll())
         next_poll = now() + self._every
@@ -138,15 +170,7 @@ class Listener:
 
     def _deliver(self, pending: _Pending) -> Delivery:
         at = datetime.now(UTC)
-        status, problem = None, None
-        # With a `Progress`, each request has a connection of its own: a development server restarts at any time.
-        sending = self._backend.send(
-            "POST", pending.url, self._headers, pending.body, timeout=RESPONSE_LIMIT, progress=Progress()
-        )
-        try:
-            status = run_sync(sending).status
-        except NoResponseError as error:
-            problem = str(error)
+        status, _, problem = post_callback(pending.url, pending.body, self._backend)
         pending.attempts += 1
         delivery = Delivery(
             at=at,
@@ -166,16 +190,24 @@ class Listener:
         return replace(delivery, retry_in=delay)
 
 
+def post_callback(url: str, body: bytes, backend: SyncBackend | None = None) -> tuple[int | None, bytes, str | None]:
+    """POST a callback once, and return the status and body of the response, and why there was none."""
+    headers = common_headers(url, {"User-Agent": "momopay"})
+    # With a `Progress`, each request has a connection of its own: a development server restarts at any time.
+    sending = (backend or SyncBackend()).send("POST", url, headers, body, timeout=RESPONSE_LIMIT, progress=Progress())
+    try:
+        response = run_sync(sending)
+    except NoResponseError as error:
+        return None, b"", str(error)
+    return response.status, response.body, None
+
+
 def _checked(url: str, allowed_hosts: Collection[str]) -> str:
     try:
         # Only the form: the service's rule for hosts is the opposite of this one.
         checked = check_callback_url(url, on_loopback=True)
+        if not is_loopback(checked) and urlsplit(checked).hostname not in {host.lower() for host in allowed_hosts}:
+            raise ValueError("is not on this machine")
     except ValueError as error:
-        _refuse(str(error))
-    if not is_loopback(checked) and urlsplit(checked).hostname not in {host.lower() for host in allowed_hosts}:
-        _refuse("is not on this machine")
+        raise RequestValidationError({"forward_to": str(error)}) from error
     return checked
-
-
-def _refuse(problem: str) -> NoReturn:
-    raise RequestValidationError({"forward_to": problem})

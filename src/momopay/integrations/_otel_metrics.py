@@ -1,17 +1,26 @@
-"""Metrics from events. Attributes have few values: never an id, a reference or a text of the service's own."""
+"""Metrics from events. Attributes have few values: never an id, a reference or a text of the service's own.
+
+The gauges of the journal come from its database, else from the latest sweep. The success rate of the latest STK prompts
+is computed as the service judges it (service page, "POST /payments/stk").
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
 from itertools import product
 from typing import Final, get_args
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.util.types import AttributeValue
 
-from momopay.errors import TransactionHealthBlockedError
+from momopay._transport import attempt
+from momopay.errors import MomoPayError, TransactionHealthBlockedError
 from momopay.events import (
     AttemptEnded,
     BudgetWaited,
@@ -24,18 +33,22 @@ from momopay.events import (
     SweepEnded,
     WaitEnded,
 )
-from momopay.integrations._otel_journal import JournalGauges
-from momopay.integrations._otel_spans import http_attributes
-from momopay.integrations._stk_window import MEMORY, StkWindow
 from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.journal import parts_of
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 # Seconds. Those of an attempt are the conventions'; an operation may wait for minutes for the rate budget or an end.
 _ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _LONG_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 _PROMPTS: Final = "/payments/stk"
+# The service judges the most recent 100 completed payments.
+_JUDGED: Final = 100
+# Ends that are remembered, so that none is counted twice however late it is reported again.
+_REMEMBERED: Final = 10_000
 OTHER: Final = "other"
 """In the place of a type or status that is not specified: what it is, the network decides."""
 
@@ -64,8 +77,9 @@ class Metrics:
             self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
         self._journal = JournalGauges(meter, journal)
         self._lock = threading.Lock()
-        self._window = StkWindow()
         self._counted: OrderedDict[tuple[str, TransactionStatus], None] = OrderedDict()
+        self._prompts: OrderedDict[str, bool] = OrderedDict()  # whether it was paid, by the transaction's id
+        self._is_blocked = False
         meter.create_observable_gauge(
             "momopay.stk.success_rate", [self._rate], description="Share of the latest 100 STK prompts that was paid."
         )
@@ -104,7 +118,7 @@ class Metrics:
         if event.new_state != event.old_state:
             attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
             self._changes(1, attributes)
-        # In another state the id is one that an unclear response showed, perhaps of another payment.
+        # In another state the id is one that a response without a certain outcome showed, perhaps of another payment.
         if event.new_state == JournalState.ACCEPTED:
             self._note_end(event.transaction_id, EntryKind(event.kind).transaction_type, event.transaction_status)
 
@@ -115,14 +129,18 @@ class Metrics:
         if transaction_id is None or kind is None or status is None or not status.is_terminal:
             return
         with self._lock:
-            if kind is TransactionType.STK:
-                self._window.add(transaction_id, paid=status is TransactionStatus.SUCCESS)
             end = (transaction_id, end_of(status))  # a callback may say CANCELLED where a read says FAILED
             if end in self._counted:
                 return
             self._counted[end] = None
-            if len(self._counted) > MEMORY:
+            if len(self._counted) > _REMEMBERED:
                 self._counted.popitem(last=False)
+            if kind is TransactionType.STK:
+                # A late PIN pays what had failed. Nothing makes a failure of what was paid.
+                was_paid = self._prompts.get(transaction_id, False)
+                self._prompts[transaction_id] = was_paid or status is TransactionStatus.SUCCESS
+                if len(self._prompts) > _JUDGED:
+                    self._prompts.popitem(last=False)
         known = kind.value if kind in TransactionType.__members__.values() else OTHER
         self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
 
@@ -130,19 +148,105 @@ class Metrics:
         if event.route == _PROMPTS:
             with self._lock:
                 if event.error is TransactionHealthBlockedError:
-                    self._window.block()
-                elif event.error is None:
-                    self._window.accept()
+                    self._is_blocked = True
+                elif event.error is None and self._is_blocked:  # after the pause the service counts from zero
+                    self._is_blocked = False
+                    self._prompts.clear()
 
     def _rate(self, _options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            rate = self._window.rate
-        return [] if rate is None else [Observation(rate)]
+            paid = list(self._prompts.values())
+        return [Observation(sum(paid) / len(paid))] if paid else []
 
     def _completed(self, _options: CallbackOptions) -> Iterable[Observation]:
-        with self._lock:
-            return [Observation(self._window.completed)]
+        return [Observation(len(self._prompts))]
 
 
 def _error_type(error: type[BaseException] | None) -> dict[str, AttributeValue]:
     return {} if error is None else {"error.type": error.__name__}
+
+
+def http_attributes(event: AttemptEnded) -> dict[str, AttributeValue]:
+    """Return the attributes of an attempt that its span and its metric have in common."""
+    # Not `url.full`, which the conventions require: it would hold ids, and in searches `q=254...`, a customer's phone.
+    # Nor is there a redacted one, because `url.template` with the server's address says everything else that it would.
+    attributes: dict[str, AttributeValue] = {
+        "http.request.method": event.method,
+        "url.template": event.route,
+        "server.address": event.host,
+        "server.port": event.port,
+    }
+    if event.status is not None:
+        attributes["http.response.status_code"] = event.status
+    if event.error is not None:
+        is_refusal = event.status is not None and event.status >= HTTPStatus.BAD_REQUEST
+        attributes["error.type"] = str(event.status) if is_refusal else event.error.__name__
+    return attributes
+
+
+# Seconds. A collection waits no longer for the database: the exporter's other metrics are behind it.
+_LONGEST: Final = 5.0
+# Seconds for which an answer serves: the four gauges of one collection ask once.
+_FRESH: Final = 1.0
+
+
+_GAUGES: Final = {
+    "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
+    "momopay.journal.unresolved": ("{entry}", "Unresolved payments."),
+    "momopay.journal.open.age": ("s", "Age of the oldest open entry."),
+    "momopay.journal.unresolved.age": ("s", "Age of the oldest unresolved entry."),
+}
+
+
+class JournalGauges:
+    """The four gauges. A collection may come from any thread."""
+
+    def __init__(self, meter: Meter, journal: Journal | None) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._values: dict[str, float] = {}
+        self._read_at: float | None = None
+        for name, (unit, text) in _GAUGES.items():
+            meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
+
+    def remember(self, event: SweepEnded) -> None:
+        """Keep what a sweep found, if the journal cannot be asked."""
+        if self._journal is None:
+            self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
+
+    def _observe(self, name: str, _options: CallbackOptions) -> Iterable[Observation]:
+        values = self._current()
+        return [Observation(values[name])] if name in values else []
+
+    def _current(self) -> dict[str, float]:
+        if self._journal is None:
+            return self._values
+        with self._lock:
+            now = attempt.now()
+            if self._read_at is None or now - self._read_at >= _FRESH:
+                self._read_at, self._values = now, _read(self._journal)
+            return self._values
+
+
+def _read(journal: Journal) -> dict[str, float]:
+    """Return what the database says; nothing if it fails, so that the gauges end rather than show what was."""
+    from momopay.journal.database import bounded  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
+
+    try:
+        with bounded(_LONGEST):
+            count, oldest = parts_of(journal).reports.count_open()
+            unresolved = journal.unresolved()  # few: each one waits for a person
+    except MomoPayError as error:
+        logger.warning("the journal's gauges are missing: %s", error)
+        return {}
+    return {
+        "momopay.journal.open": count,
+        "momopay.journal.unresolved": len(unresolved),
+        "momopay.journal.open.age": _age(oldest),
+        "momopay.journal.unresolved.age": _age(unresolved[0].sent_at if unresolved else None),
+    }
+
+
+def _age(since: datetime | None) -> float:
+    """Return the seconds since then; 0 if there is nothing."""
+    return 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())

@@ -11,11 +11,10 @@
 | one on which the handler failed otherwise | 500 | retries |
 
 Invariants: a handler is called only for a callback that was admitted and, with a client, that the service's own record
-confirms; with a journal, at most one call for each end
-runs at a time, and none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference
-or its order, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as
-handled.
-A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
+confirms; with a journal, at most one call for each end runs at a time, and none follows one that succeeded, or a sweep.
+Only a callback whose URL was signed for its reference or its order, or that its handler confirmed, is recorded in the
+journal: after its handler and before it counts as handled. A callback is released if its handler failed or was
+cancelled, or if it could not be recorded, so that it comes again.
 
 With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
 
@@ -35,7 +34,7 @@ from typing import Any, Final, TypeGuard
 from momopay._core import handlers
 from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import raise_if_awaitable, trace_of
-from momopay._transport.clock import now
+from momopay._transport.attempt import now
 from momopay._transport.threads import entered_in_thread, in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
 from momopay.client import AsyncClient, Client
@@ -81,10 +80,6 @@ class _Reception:
     """Whether this call, and so no other, was handling it."""
     changed: tuple[JournalState, JournalEntry] | None = None
     """The entry that it changed, and the state that this had before."""
-
-    def answer(self, status: HTTPStatus) -> HTTPStatus:
-        self.status = status
-        return status
 
     def report(self, operation: OperationEvents) -> None:
         """Report it, unless it was no POST."""
@@ -132,7 +127,8 @@ class CallbackReceiver:
     def receive(self, method: str, query: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run."""
         with self._received() as reception:
-            return reception.answer(self._admit(reception, method, query, body) or self._handle(reception))
+            reception.status = self._admit(reception, method, query, body) or self._handle(reception)
+            return reception.status
 
     async def receive_async(self, method: str, query: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run; a handler that blocks runs in a thread.
@@ -146,7 +142,8 @@ class CallbackReceiver:
                 is_awaited = is_async(self._handler)
                 handle = self._await(reception) if is_awaited else in_thread(partial(self._handle, reception))
                 status = await handle
-            return reception.answer(status)
+            reception.status = status
+            return status
 
     @contextmanager
     def _received(self) -> Generator[_Reception]:
@@ -234,7 +231,7 @@ class CallbackReceiver:
             if is_first and (is_signed or is_confirmed(callback)):
                 before = None if self._observer is None else recorder.check(callback)
                 after = recorder.record(callback)
-                if before is not None and after is not None and _told(before) != _told(after):
+                if before is not None and after is not None and _progress_of(before) != _progress_of(after):
                     reception.changed = before.state, after
             elif is_signed:
                 # A repeat, whose body may differ from the one that was confirmed; or a sweep was first, and only the
@@ -256,7 +253,7 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
             raise ForgedCallbackError(_OTHER_REFERENCE)
 
 
-def _told(entry: JournalEntry) -> object:
+def _progress_of(entry: JournalEntry) -> object:
     """Return what an entry says of how far its payment came."""
     return entry.state, entry.status, [each.status for each in entry.transactions]
 

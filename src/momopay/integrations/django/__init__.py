@@ -1,0 +1,30 @@
+"""A Django app: the journal in Django's database, callbacks, a signal, a command, system checks, and the admin.
+
+    INSTALLED_APPS += ["momopay.integrations.django"]
+    urlpatterns += [path("momopay/", include("momopay.integrations.django.urls"))]
+    MOMOPAY = {"API_KEY": ..., "BASE_URL": ..., "CALLBACK_BASE_URL": "https://shop.example/momopay/"}
+
+`conf` reads the setting, `clients` makes `client` and `async_client` from it, `views` receives callbacks and sends the
+signal, and `models` has what ``manage.py migrate`` makes. `callback_endpoint` is a view for projects without the app.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from momopay.integrations.django.clients import async_client, client
+from momopay.integrations.django.signals import payment_ended
+
+if TYPE_CHECKING:
+    from momopay.integrations.django.views import callback_endpoint
+
+__all__ = ["async_client", "callback_endpoint", "client", "payment_ended"]
+
+
+def __getattr__(name: str) -> object:
+    # Loading the view takes as long as half of Django, and each management command would wait for it.
+    if name == "callback_endpoint":
+        from momopay.integrations.django.views import callback_endpoint
+
+        return callback_endpoint
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,44 @@
+"""``manage.py momopay_sweep``: bring the ends of payments that no callback brought."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from threading import Event
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import close_old_connections
+
+from momopay.errors import ConfigurationError, MomoPayError
+from momopay.integrations.django.clients import client
+from momopay.integrations.django.views import send_end
+
+
+class Command(BaseCommand):
+    """The command. Several at once are safe."""
+
+    help = "Follow the payments that have not ended; send payment_ended for each end. Run it every minute."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the option."""
+        parser.add_argument("--every", type=float, metavar="SECONDS", help="Sweep again and again, until Ctrl-C.")
+
+    def handle(self, *_args: Any, every: float | None = None, **_options: Any) -> None:
+        """Sweep once, or until the process ends."""
+        if every is not None and not 1 <= every <= 86_400:  # noqa: PLR2004  a day
+            raise CommandError("--every must be from 1 to 86400 seconds")
+        while True:
+            try:
+                report = client.transactions.sweep(handler=send_end)
+                self.stdout.write(
+                    f"{report.settled} settled, {report.handled} handled, {report.failed} failed, {report.open} open,"
+                    f" {report.unknown} unresolved"
+                )
+            except MomoPayError as error:
+                if every is None or isinstance(error, ConfigurationError):
+                    raise CommandError(str(error)) from error
+                self.stderr.write(f"the next sweep goes on: {error}")
+            if every is None:
+                return
+            close_old_connections()
+            Event().wait(every)

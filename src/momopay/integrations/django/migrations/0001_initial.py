@@ -1,0 +1,37 @@
+"""The journal's tables, and the admin's view of them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import migrations, models
+
+from momopay.integrations.django import conf
+from momopay.integrations.django.models import Payment, create_tables
+
+
+def _create_tables(_apps: object, editor: Any) -> None:
+    if editor.connection.alias == conf.database():
+        create_tables(editor.connection)
+
+
+class Migration(migrations.Migration):
+    """Makes the tables as `momopay.journal.schema` defines them. The model is not managed, so it needs no fields."""
+
+    initial: ClassVar[Any] = True
+    atomic = False  # SQLite changes to its write-ahead log outside a transaction only
+    operations: ClassVar[Any] = [
+        migrations.CreateModel(
+            "Payment",
+            fields=[("id", models.TextField(primary_key=True))],
+            options={
+                "managed": False,
+                "db_table": "momopay_admin_payments",
+                "ordering": ["-created_text"],
+                "default_permissions": ("view",),
+                "permissions": Payment._meta.permissions,  # noqa: SLF001  a public name of Django
+            },
+        ),
+        # It cannot be reversed: a payment that the journal forgot could be made again.
+        migrations.RunPython(_create_tables),
+    ]

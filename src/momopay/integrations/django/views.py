@@ -1,0 +1,116 @@
+"""Callbacks (webhooks) in Django: a view for any handler, and the app's own, which sends the signal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from http import HTTPStatus
+from typing import Any
+
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from momopay.callbacks import CallbackHandler
+from momopay.client import AsyncClient, Client
+from momopay.durable.payment import Payment, payment_of
+from momopay.events import Event
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
+from momopay.integrations.django import conf
+from momopay.integrations.django.clients import the_client, the_journal
+from momopay.integrations.django.signals import payment_ended
+from momopay.journal import EntryKind, Journal
+from momopay.models.callbacks import Callback
+from momopay.models.enums import TransactionType, has_settled
+from momopay.models.transactions import Transaction
+from momopay.signing import CallbackSigner
+
+__all__ = ["callback_endpoint"]
+
+
+def callback_endpoint(
+    handler: CallbackHandler,
+    *,
+    client: Client | AsyncClient | None = None,
+    signer: CallbackSigner | None = None,
+    journal: Journal | None = None,
+    on_event: Callable[[Event], object] | None = None,
+) -> Callable[[HttpRequest], Any]:
+    """Return the view for a route of ``urlpatterns``. It needs no CSRF token. A project with the app has one already.
+
+    It responds as the endpoint of `momopay.integrations.fastapi` does, takes the same arguments, and reads at most
+    64 KiB of a body. The view of an ``async def`` is async. For any other handler, ATOMIC_REQUESTS commits before the
+    journal marks the callback as handled, not after.
+    """
+    # A transaction around the view would commit after the journal has marked the callback as handled. If that commit
+    # failed, the callback would not come again. So the transaction is around the handler alone.
+    for alias in _atomic_requests():
+        if not is_async(handler):
+            handler = transaction.atomic(alias)(handler)
+    receiver = CallbackReceiver(handler, signer, journal, on_event, client, blocks=not is_async(handler))
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return _response(receiver.receive(*_request(request)))
+
+    async def async_view(request: HttpRequest) -> HttpResponse:
+        return _response(await receiver.receive_async(*_request(request)))
+
+    chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
+    chosen.__name__ = view_name(handler)
+    for alias in connections:
+        chosen = transaction.non_atomic_requests(alias)(chosen)
+    return csrf_exempt(chosen)
+
+
+def receive(request: HttpRequest) -> HttpResponse:
+    """Respond to a callback of the service, as the app's view does."""
+    receiver = CallbackReceiver(_on_callback, conf.signer(), the_journal(), conf.options().get("ON_EVENT"), blocks=True)
+    return _response(receiver.receive(*_request(request)))
+
+
+def _on_callback(callback: Callback) -> None:
+    # Here and not by the receiver's `client`: the signal needs the record that it was compared with, and the journal's
+    # entry with the receipt, which only a callback brings.
+    ended = the_client().transactions.confirm(callback)
+    the_journal().record(callback)
+    # By the callback's status: of a payout that FAILED, the read may be REVERSED already, which is an end of its own.
+    if has_settled(callback.transaction.type, callback.transaction.status):
+        send_end(ended)
+
+
+def send_end(ended: Transaction) -> None:
+    """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
+    entry = the_journal().by_transaction(ended)
+    if entry is None:  # it was sent by `initiate`, or elsewhere
+        kind = EntryKind.PAYOUT if ended.type is TransactionType.B2C else EntryKind.COLLECTION
+        reference, metadata = ended.account_reference or "", None
+    else:
+        kind, reference, metadata = entry.kind, entry.reference, entry.metadata
+    if not has_settled(kind.transaction_type, ended.status):
+        return
+    payment = payment_of(kind, reference, ended, entry=entry)
+    for known in () if entry is None else entry.transactions:
+        # A page of the list has no result code, and a read no fee. The callback had both.
+        if known.transaction_id == payment.transaction_id:
+            fee = known.fee if payment.fee is None else payment.fee
+            payment = payment.model_copy(update={"result_code": payment.result_code or known.result_code, "fee": fee})
+    # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
+    with ExitStack() as stack:
+        for alias in _atomic_requests():
+            stack.enter_context(transaction.atomic(alias))
+        sent = payment_ended.send_robust(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
+        for _receiver, result in sent:
+            if isinstance(result, Exception):
+                raise result
+
+
+def _atomic_requests() -> list[str]:
+    return [alias for alias, settings in connections.settings.items() if settings["ATOMIC_REQUESTS"]]
+
+
+def _request(request: HttpRequest) -> tuple[str, str, bytes]:
+    return request.method or "", request.META.get("QUERY_STRING", ""), request.read(READ_LIMIT)
+
+
+def _response(status: HTTPStatus) -> HttpResponse:
+    return HttpResponse(status.phrase, status=status, headers=HEADERS, content_type="text/plain; charset=utf-8")
