@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 from typing import Annotated
 
@@ -10,22 +11,12 @@ import typer
 from typer import Option
 
 from momopay import __version__
-from momopay.cli import (
-    account,
-    callback,
-    collect,
-    doctor,
-    journal,
-    listen,
-    payouts,
-    probe,
-    records,
-    sandbox,
-    transactions,
-)
+from momopay.cli import development, doctor, journal, payouts, probe, transactions
 from momopay.cli.command import DEBUG, JSON, App, Command, command
 from momopay.cli.exit_codes import ExitCode
+from momopay.cli.options import flag
 
+_WIDE = 60
 _EPILOG = "\n".join(
     [
         "Settings: MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
@@ -39,22 +30,23 @@ app: typer.Typer = typer.Typer(
     cls=App,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they would show the locals of frames, with keys and phones
-    rich_markup_mode="rich",
+    # On a narrow terminal, columns would cut off names.
+    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= _WIDE else None,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
 _PAYMENTS, _RECORDS, _DEVELOPMENT = "Payments", "Records", "Development"
-command(app, rich_help_panel=_PAYMENTS)(collect.collect)
+command(app, rich_help_panel=_PAYMENTS)(transactions.collect)
 app.add_typer(payouts.app, name="payouts", rich_help_panel=_PAYMENTS)
 app.add_typer(transactions.app, name="transactions", rich_help_panel=_PAYMENTS)
-command(app, rich_help_panel=_PAYMENTS)(account.balance)
-command(app, rich_help_panel=_PAYMENTS)(account.channels)
-command(app, rich_help_panel=_RECORDS)(records.sweep)
-command(app, rich_help_panel=_RECORDS)(records.reconcile)
+command(app, rich_help_panel=_PAYMENTS)(transactions.balance)
+command(app, rich_help_panel=_PAYMENTS)(transactions.channels)
+command(app, rich_help_panel=_RECORDS)(journal.sweep)
+command(app, rich_help_panel=_RECORDS)(journal.reconcile)
 app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
-app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(sandbox.sandbox)
-command(app, rich_help_panel=_DEVELOPMENT)(listen.listen)
-app.add_typer(callback.app, name="callback", rich_help_panel=_DEVELOPMENT)
+app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(development.sandbox)
+command(app, rich_help_panel=_DEVELOPMENT)(development.listen)
+app.add_typer(development.app, name="callback", rich_help_panel=_DEVELOPMENT)
 command(app, rich_help_panel=_DEVELOPMENT)(doctor.doctor)
 app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(probe.probe)
 
@@ -73,7 +65,7 @@ def options(
         bool,
         Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error, and the library's log."),
     ] = False,
-    as_json: Annotated[bool, Option("--json", help="The same as --json after the command.")] = False,
+    as_json: Annotated[bool, flag("--json", "The same as --json after the command.")] = False,
     _version: Annotated[
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,

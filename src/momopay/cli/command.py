@@ -10,14 +10,16 @@ import errno
 import inspect
 import json
 import os
-import shutil
+import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
 import typer
@@ -32,7 +34,6 @@ from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestV
 # Where the context keeps whether tracebacks are wanted, and whether ``--json`` was given before the command.
 DEBUG: Final = "momopay.debug"
 JSON: Final = "momopay.json"
-_WIDE: Final = 60
 # Arguments of the library whose option has another name.
 _OPTIONS: Final = {
     "account_reference": "REFERENCE",
@@ -69,30 +70,23 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
     return register
 
 
-def _fit(command: Any) -> None:
-    """Have the help of a command written without columns on a narrow terminal, where they would cut off names."""
-    if shutil.get_terminal_size().columns < _WIDE:
-        command.rich_markup_mode = None
+def _get_params_of(base: Any) -> Any:
+    """Return a `get_params` that gives flags no type, which the help would show beside them."""
 
+    def get_params(self: Any, ctx: Any) -> list[Any]:
+        params: list[Any] = base.get_params(self, ctx)
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
 
-def _without_flag_types(params: list[Any]) -> list[Any]:
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
+    return get_params
 
 
 class Group(TyperGroup):
     """Several commands."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags without a type beside them."""
-        return _without_flag_types(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        _fit(self)
-        super().format_help(ctx, formatter)
+    get_params: Any = _get_params_of(TyperGroup)
 
 
 class App(Group):
@@ -122,17 +116,11 @@ class App(Group):
 class Command(TyperCommand):
     """A command that reports errors as momopay does."""
 
-    def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002  typer's name
-        super().__init__(name, help=_paragraphs(cleandoc(help or "")), **settings)
+    get_params: Any = _get_params_of(TyperCommand)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags without a type beside them."""
-        return _without_flag_types(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        _fit(self)
-        super().format_help(ctx, formatter)
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        settings["help"] = _paragraphs(cleandoc(settings.get("help") or ""))
+        super().__init__(name, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -157,6 +145,17 @@ class Command(TyperCommand):
             reported = _as_reported(error, self.params)
             _report(reported, as_json=as_json)
             raise typer.Exit(exit_code_of(reported)) from error
+
+
+@contextmanager
+def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -> Generator[None]:
+    """Have signals handled so while the context lasts."""
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupted() -> ExitCode:

@@ -6,20 +6,20 @@ import os
 import platform
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
+from typing import Literal, TypeAlias
 
 from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay.cli.credentials import ADDRESS_REMEDY, KEY_REMEDY, find_key
 from momopay.cli.exit_codes import CommandError, ExitCode, missing_extra, remedy_of
 from momopay.cli.journal import check_account
-from momopay.cli.options import AccountOptions
+from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
 from momopay.urls import check_base_url, is_loopback
@@ -33,17 +33,8 @@ _LOW_BALANCE = 100
 _PACKAGES = ("anyio", "httpx", "pydantic", "tenacity", "typer", "rich", "sqlalchemy", "fastapi", "redis")
 _WAY = "the way to the service"
 
-
-class Verdict(StrEnum):
-    """How a check ended."""
-
-    ok = "ok"
-    warn = "warn"
-    fail = "fail"
-    skipped = "skipped"
-
-
-_STYLES = {Verdict.ok: "green", Verdict.warn: "yellow", Verdict.fail: "bold red", Verdict.skipped: "dim"}
+Verdict: TypeAlias = Literal["ok", "warn", "fail", "skipped"]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 
 
 @dataclass(frozen=True)
@@ -70,64 +61,54 @@ def doctor(options: AccountOptions) -> ExitCode:
     checks: list[Check] = []
     for check in _checks(options):
         checks.append(check)
-        if not options.as_json:
-            _show(check)  # as it ends: a service that does not answer takes ten seconds
-    failed = any(check.verdict is Verdict.fail for check in checks)
+        if not options.as_json:  # as it ends: a service that does not answer takes ten seconds
+            line = Table.grid("", "", "", padding=(0, 2))
+            line.columns[0].width, line.columns[1].width, line.columns[2].overflow = 7, 9, "fold"
+            line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
+            if check.remedy:
+                line.add_row("", "", Text(plain(check.remedy), "italic"))
+            stdout().print(line)
+    failed = any(check.verdict == "fail" for check in checks)
     if options.as_json:
         options.output.result({"ok": not failed, "checks": [asdict(check) for check in checks]})
     return ExitCode.CONFIGURATION if failed else ExitCode.OK
 
 
-def _show(check: Check) -> None:
-    line = Table.grid(padding=(0, 2))
-    line.add_column(width=7)
-    line.add_column(width=9)
-    line.add_column(overflow="fold")
-    line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
-    if check.remedy:
-        line.add_row("", "", Text(plain(check.remedy), "italic"))
-    stdout().print(line)
-
-
 def _checks(options: AccountOptions) -> Iterator[Check]:
     base_url = options.base_url
-    yield Check("python", Verdict.ok, f"{platform.python_version()} ({sys.platform})")
+    yield Check("python", "ok", f"{platform.python_version()} ({sys.platform})")
     found = {name: _version(name) for name in ("momopay", *_PACKAGES)}
-    yield Check("packages", Verdict.ok, ", ".join(f"{name} {which}" for name, which in found.items() if which))
+    yield Check("packages", "ok", ", ".join(f"{name} {which}" for name, which in found.items() if which))
     # Every check that can be made is made, so that one run shows all that is to be fixed.
-    address = _address(base_url)
-    is_address = base_url is not None and address.verdict is not Verdict.fail
-    key = find_key()
-    key_check = _key(key, base_url if base_url and is_address else "https://service.example/v1")
+    address, key = _address(base_url), find_key()
+    can_send = address.verdict == "ok"
+    key_check = _key(key, base_url if base_url and can_send else "https://service.example/v1")
     yield key_check
     yield address
-    broken = ["the key"] if key_check.verdict is Verdict.fail else []
-    if base_url is None or not is_address:
+    broken = ["the key"] if key_check.verdict == "fail" else []
+    if base_url and can_send:
+        broken += yield from _reach(base_url)
+    else:
         broken.append("the address")
         yield from _skipped(("tls", "reachable", "clock"), "the address")
-    else:
-        broken += yield from _reach(base_url)
-    if base_url is None or not is_address or key_check.verdict is Verdict.fail:
-        yield from _skipped(("wallet", "channels"), *broken)
-        if options.journal:
-            yield _journal(options, None)
-        return
-    # One attempt: what a retry would hide, the doctor is to show.
-    with momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1) as client:
-        if broken:
+    with ExitStack() as stack:
+        client = None
+        if can_send and key_check.verdict == "ok":
+            # One attempt: what a retry would hide, the doctor is to show.
+            made = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
+            client = stack.enter_context(made)
+        if client is None or broken:
             yield from _skipped(("wallet", "channels"), *broken)
-        for name, check in () if broken else (("wallet", _wallet), ("channels", _channels)):
-            try:
-                yield check(client)
-            except MomoPayError as error:
-                yield Check(name, Verdict.fail, str(error), remedy_of(error))
+        else:
+            yield _wallet(client)
+            yield _channels(client)
         if options.journal:
             yield _journal(options, client)
 
 
 def _skipped(names: Sequence[str], *broken: str) -> Iterator[Check]:
     for name in names:
-        yield Check(name, Verdict.skipped, "not checked", f"fix {' and '.join(broken)} first")
+        yield Check(name, "skipped", "not checked", f"fix {' and '.join(broken)} first")
 
 
 def _version(package: str) -> str | None:
@@ -139,25 +120,25 @@ def _version(package: str) -> str | None:
 
 def _key(key: str, base_url: str) -> Check:
     if not key:
-        return Check("key", Verdict.fail, "not set", KEY_REMEDY)
+        return Check("key", "fail", "not set", KEY_REMEDY)
     try:
         momopay.Client(key, base_url=base_url).close()  # which checks both together
     except ConfigurationError as error:
-        return Check("key", Verdict.fail, error.message, KEY_REMEDY)
+        return Check("key", "fail", error.message, KEY_REMEDY)
     if not key.removeprefix("pk_test_").removeprefix("pk_live_"):
-        return Check("key", Verdict.fail, "nothing follows the prefix", KEY_REMEDY)
+        return Check("key", "fail", "nothing follows the prefix", KEY_REMEDY)
     kind = "a test key" if key.startswith("pk_test_") else "a live key: real money"
-    return Check("key", Verdict.ok, f"{kind}, {len(key)} characters")
+    return Check("key", "ok", f"{kind}, {len(key)} characters")
 
 
 def _address(base_url: str | None) -> Check:
     if not base_url:
-        return Check("address", Verdict.fail, "not set", ADDRESS_REMEDY)
+        return Check("address", "fail", "not set", ADDRESS_REMEDY)
     try:
         address = check_base_url(base_url)
     except ValueError as error:
-        return Check("address", Verdict.fail, f"base_url {error}", "take it from the account console")
-    return Check("address", Verdict.ok, address)
+        return Check("address", "fail", f"base_url {error}", "take it from the account console")
+    return Check("address", "ok", address)
 
 
 def _reach(base_url: str) -> Generator[Check, None, list[str]]:
@@ -165,7 +146,7 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     import httpx
 
     secure = base_url.startswith("https:")
-    tls = Check("tls", Verdict.ok, "the certificate is valid" if secure else "not needed on loopback")
+    tls = Check("tls", "ok", "the certificate is valid" if secure else "not needed on loopback")
     begun = datetime.now(UTC)
     try:
         # The library takes no proxy from the environment either.
@@ -175,12 +156,12 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
         problem = f"{type(error).__name__}: {error}"
         # httpx has no class for a certificate that does not verify.
         if secure and "certificate" in problem.lower():
-            yield Check("tls", Verdict.fail, problem, "check the address; a proxy that opens TLS must not see the key")
+            yield Check("tls", "fail", problem, "check the address; a proxy that opens TLS must not see the key")
             yield from _skipped(("reachable", "clock"), "TLS")
             return ["TLS"]
         yield from _skipped(("tls",), _WAY) if secure else (tls,)
         proxied = " (HTTPS_PROXY is not used)" if os.environ.get("HTTPS_PROXY") else ""
-        yield Check("reachable", Verdict.fail, problem, f"check the network, the firewall and the address{proxied}")
+        yield Check("reachable", "fail", problem, f"check the network, the firewall and the address{proxied}")
         yield from _skipped(("clock",), _WAY)
         return [_WAY]
     took = datetime.now(UTC) - begun
@@ -189,29 +170,29 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     is_service = answer.status_code == HTTPStatus.UNAUTHORIZED and '"INVALID_API_KEY"' in answer.text
     if is_service:
         refusal = f"{found}, the service's own refusal of a request without a key"
-        yield Check("reachable", Verdict.ok, refusal)
+        yield Check("reachable", "ok", refusal)
     else:
         remedy = "a request without a key should get 401 INVALID_API_KEY: is this the service's address?"
-        yield Check("reachable", Verdict.fail, found, remedy)
+        yield Check("reachable", "fail", found, remedy)
     # The service read its clock about half-way.
     yield _clock(answer.headers.get("date"), begun + took / 2, on_loopback=is_loopback(base_url))
     return [] if is_service else [_WAY]
 
 
 def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
-    from momopay._core.retry import http_date
+    from momopay._core.response import http_date
 
     theirs = http_date(date or "")
     if theirs is None:
-        return Check("clock", Verdict.warn, "the answer has no Date", "check this machine's clock by hand")
+        return Check("clock", "warn", "the answer has no Date", "check this machine's clock by hand")
     if on_loopback:
-        return Check("clock", Verdict.ok, "not compared: the time of a sandbox is virtual")
+        return Check("clock", "ok", "not compared: the time of a sandbox is virtual")
     skew = abs((theirs - now).total_seconds())
     found = f"{skew:.0f} s from the service's (its Date has whole seconds)"
     if skew <= _SKEW_WARNED:
-        return Check("clock", Verdict.ok, found)
+        return Check("clock", "ok", found)
     remedy = "set this machine's clock by NTP: payouts of unknown outcome are searched for by time"
-    return Check("clock", Verdict.fail if skew > _SKEW_FAILED else Verdict.warn, found, remedy)
+    return Check("clock", "fail" if skew > _SKEW_FAILED else "warn", found, remedy)
 
 
 def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
@@ -226,20 +207,19 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         # A file that does not exist, or a server's database without a journal.
         is_new = "there is no journal" in error.message or "create=False" in error.message
         remedy = "the first payment creates it; if there was one, check the path or the URL"
-        verdict = Verdict.warn if is_new else Verdict.fail
-        return Check("journal", verdict, str(error), remedy if is_new else remedy_of(error))
+        return Check("journal", "warn" if is_new else "fail", str(error), remedy if is_new else remedy_of(error))
     except ModuleNotFoundError as error:
         if (missing := missing_extra(error)) is None:
             raise
-        return Check("journal", Verdict.fail, missing.message, missing.remedy)
+        return Check("journal", "fail", missing.message, missing.remedy)
     if found.went_back:
-        return Check("journal", Verdict.fail, found.went_back, "`momopay journal accept-restored`, after that")
+        return Check("journal", "fail", found.went_back, "`momopay journal accept-restored`, after that")
     count = sum(found.counts.values())
     entries = "1 entry" if count == 1 else f"{count} entries"
     if found.needs_attention:
         waiting = f"{entries}, {len(found.unresolved)} unresolved, {len(found.paid_twice)} paid twice"
-        return Check("journal", Verdict.warn, waiting, "`momopay journal check` names them, and what to do")
-    return Check("journal", Verdict.ok, f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
+        return Check("journal", "warn", waiting, "`momopay journal check` names them, and what to do")
+    return Check("journal", "ok", f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
 
 
 def _belongs(client: momopay.Client, journal: momopay.Journal) -> str:
@@ -255,19 +235,24 @@ def _belongs(client: momopay.Client, journal: momopay.Journal) -> str:
 
 
 def _wallet(client: momopay.Client) -> Check:
-    available = client.wallet.balance().available_balance
+    try:
+        available = client.wallet.balance().available_balance
+    except MomoPayError as error:
+        return Check("wallet", "fail", str(error), remedy_of(error))
     found = f"KES {kes(available)} for fees"
     if available >= _LOW_BALANCE:
-        return Check("wallet", Verdict.ok, found)
-    verdict = Verdict.fail if available <= 0 else Verdict.warn
-    return Check("wallet", verdict, found, InsufficientServiceBalanceError.remedy)
+        return Check("wallet", "ok", found)
+    return Check("wallet", "fail" if available <= 0 else "warn", found, InsufficientServiceBalanceError.remedy)
 
 
 def _channels(client: momopay.Client) -> Check:
-    found = client.channels.list()
+    try:
+        found = client.channels.list()
+    except MomoPayError as error:
+        return Check("channels", "fail", str(error), remedy_of(error))
     default = next((channel for channel in found if channel.is_default), None)
     if default is not None:
-        return Check("channels", Verdict.ok, f"{len(found)}, the default is {default.type} {default.shortcode}")
+        return Check("channels", "ok", f"{len(found)}, the default is {default.type} {default.shortcode}")
     if found:
-        return Check("channels", Verdict.warn, f"{len(found)}, none the default", NoDefaultChannelError.remedy)
-    return Check("channels", Verdict.warn, "none", "STK prompts are refused without one; payouts are not")
+        return Check("channels", "warn", f"{len(found)}, none the default", NoDefaultChannelError.remedy)
+    return Check("channels", "warn", "none", "STK prompts are refused without one; payouts are not")

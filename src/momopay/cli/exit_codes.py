@@ -8,20 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self
 
-from momopay.errors import (
-    APIConnectionError,
-    BudgetExhaustedError,
-    ConfigurationError,
-    InvalidApiKeyError,
-    JournalError,
-    MomoPayError,
-    OutcomeUnknownError,
-    ProtocolError,
-    RequestValidationError,
-    ServerError,
-    ThrottledError,
-    WaitTimeoutError,
-)
+from momopay import errors
+from momopay.errors import MomoPayError, OutcomeUnknownError
 
 
 class ExitCode(IntEnum):
@@ -63,17 +51,19 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
         case CommandError():
             code = error.code
         # Before the question whether money moved: a wait sent nothing, and the journal has what is unresolved.
-        case WaitTimeoutError():
+        case errors.WaitTimeoutError():
             code = ExitCode.TRY_LATER
-        case RequestValidationError():
+        case errors.RequestValidationError():
             code = ExitCode.USAGE
-        case ConfigurationError() | JournalError() | InvalidApiKeyError():
+        case errors.ConfigurationError() | errors.JournalError() | errors.InvalidApiKeyError():
             code = ExitCode.CONFIGURATION
         case MomoPayError(may_have_executed=True):
             code = ExitCode.UNKNOWN
-        case APIConnectionError() | BudgetExhaustedError() | ServerError() | ThrottledError():
+        case (
+            errors.APIConnectionError() | errors.BudgetExhaustedError() | errors.ServerError() | errors.ThrottledError()
+        ):
             code = ExitCode.TRY_LATER
-        case ProtocolError():
+        case errors.ProtocolError():
             code = ExitCode.CONFIGURATION
         case _:
             code = ExitCode.REFUSED

@@ -1,9 +1,11 @@
-"""The journal: list it, show an entry, check it, back it up, anonymise it. Nothing here moves money."""
+"""The journal: list it, check it, back it up, anonymise it, and compare it with the service. Nothing moves money."""
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
+from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -13,16 +15,23 @@ from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
-from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import AccountOptions, JournalOptions
-from momopay.cli.output import moment, plain
-from momopay.cli.prompts import is_interactive
-from momopay.cli.times import moment_of
+from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from momopay.cli.options import (
+    AccountOptions,
+    JournalOptions,
+    check_writable,
+    file_option,
+    flag,
+    is_interactive,
+    seconds_option,
+)
+from momopay.cli.output import moment, moment_of, plain, stderr
 from momopay.cli.transactions import one_of
+from momopay.errors import MomoPayError
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
-_SECRET = "MOMOPAY_ANONYMISE_SECRET"  # noqa: S105  the name of a variable
+_VARIABLE = "MOMOPAY_ANONYMISE_SECRET"
 _ENTRIES = {
     "Reference": "reference kind",
     "State": "state",
@@ -31,6 +40,8 @@ _ENTRIES = {
     "Phone and time": "phone created_at",
     "Receipt": "receipt",
 }
+_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
+_DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 
 @command(app, "list")
@@ -42,7 +53,7 @@ def list_(
     since: Annotated[str | None, Option(metavar="TIME", help="First used then or later.")] = None,
     until: Annotated[str | None, Option(metavar="TIME", help="First used before.")] = None,
     limit: Annotated[int, Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
-    everything: Annotated[bool, Option("--all", help="All of them.")] = False,
+    everything: Annotated[bool, flag("--all", "All of them.")] = False,
 ) -> None:
     """List the entries, newest first.
 
@@ -117,7 +128,7 @@ def backup(
 def anonymise(
     options: JournalOptions,
     before: Annotated[str, Option(metavar="DATE", help="What ended before this.")],
-    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
 ) -> None:
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
 
@@ -128,7 +139,7 @@ def anonymise(
         momopay journal anonymise --before 2025-11-30 --journal shop.db
     """
     when = moment_of(before, "--before")
-    secret = os.environ.get(_SECRET) or None
+    secret = os.environ.get(_VARIABLE) or None
     what = "replaced by keyed hashes" if secret else "removed"
     with options.open_journal() as journal:
         if not yes:
@@ -172,7 +183,7 @@ def check(options: AccountOptions) -> ExitCode:
 
 def check_account(client: momopay.Client, journal: momopay.Journal) -> None:
     """Raise ConfigurationError if the journal is not that of the client's account; at most one read."""
-    from momopay.durable.access import check_client  # loads what sends
+    from momopay.durable.send import check_client  # loads what sends
 
     check_client(client, journal)
 
@@ -196,3 +207,84 @@ def accept_restored(
     if lost is not None:
         shown = [plain(lost), f"Accepted by {plain(by)}: commands that pay use it again."]
     options.output.result({"accepted": lost is not None, "went_back": lost}, *shown)
+
+
+def sweep(
+    options: AccountOptions,
+    every: Annotated[float | None, seconds_option("Sweep again and again, until Ctrl-C.")] = None,
+) -> None:
+    """Record how the journal's payments ended, also those whose answer or callback was lost.
+
+    One pass of at most 15 requests; what it does not reach is left to the next one. Safe to run in several places at
+    once. It has no handler: an application that sweeps too still gets each end that is recorded here. With --json, one
+    document for each pass.
+
+    Examples:
+        momopay sweep --journal shop.db
+        momopay sweep --journal shop.db --every 60
+    """
+    output = options.output
+    with options.open_journal() as journal, options.client(journal) as client:
+        while True:
+            try:
+                report = client.transactions.sweep()
+                hint = ["`momopay payouts status` shows what is unresolved."] if report.unknown else []
+                output.result(asdict(report), output.table([report], _SWEPT), *hint)
+            except MomoPayError as error:
+                if every is None or exit_code_of(error) is not ExitCode.TRY_LATER:
+                    raise
+                output.note(f"The next sweep goes on: {plain(error)}")
+            if every is None:
+                return
+            time.sleep(every)
+
+
+def reconcile(
+    options: AccountOptions,
+    day: Annotated[str, Option(metavar="DAY", help="2026-11-30, or 2026-11 for the whole month.")],
+    last_day: Annotated[str | None, Option(metavar="DAY", help="The last of several days, or months.")] = None,
+    orders: Annotated[Path | None, file_option("CSV: reference, amount, state (PAID, WAITING, FAILED).")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
+) -> ExitCode:
+    """Compare a day of the service's list with the journal and your orders.
+
+    Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
+    does not have, orders paid twice, other amounts, money that came back, what is unresolved. Records in the journal
+    what the service says. Sends no payment. Exits with 1 if there is a difference. Run it when the day is over.
+
+    Examples:
+        momopay reconcile --day 2026-11-30 --journal shop.db
+        momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
+    """
+    output = options.output
+    first, last = _days(day, "--day")
+    if last_day is not None:
+        last = _days(last_day, "--last-day")[1]
+    booked = None if orders is None else momopay.types.BookedOrder.read_csv(orders)
+    check_writable(out, "--out")
+    with (
+        options.open_journal() as journal,
+        options.client(journal) as client,
+        stderr().status("Reading the service's list"),
+    ):
+        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.utc)
+    if out is not None:
+        report.write_csv(out)
+    output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")
+    if not output.as_json:
+        shown = output.table(report.differences, _DIFFERENCES) if report.differences else "No differences."
+        output.result(None, shown)
+    return ExitCode.OK if report.agrees else ExitCode.REFUSED
+
+
+def _days(text: str, option: str) -> tuple[date, date]:
+    """Return the first and the last day of a day, or of a month."""
+    try:
+        if text.count("-") == 1:
+            first = date.fromisoformat(f"{text}-01")
+            return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+        return date.fromisoformat(text), date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        kind = "month" if text.count("-") == 1 else "date"
+        remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
+        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None

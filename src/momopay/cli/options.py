@@ -1,27 +1,38 @@
-"""The options that several commands share. The key is not among them: other users of the machine see arguments."""
+"""The options that several commands share, and the questions that stand for them: the key, and whether to pay.
+
+The key is no option: other users of the machine see arguments.
+"""
 
 from __future__ import annotations
 
+import getpass
+import os
+import select
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer import Option
 
 import momopay
-from momopay.cli.credentials import open_client, open_journal
-from momopay.cli.exit_codes import CommandError
-from momopay.cli.output import Output
-from momopay.cli.times import use_utc
+from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.output import Output, kes, plain, stderr, use_utc
 from momopay.errors import RequestValidationError
+from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 
-_DECIMALS = 2
+KEY_REMEDY = "set MOMOPAY_API_KEY to a key from the account console, or to any pk_test_ key for the sandbox"
+ADDRESS_REMEDY = (
+    "set MOMOPAY_BASE_URL or give --base-url; for a trial, `momopay sandbox` runs the service at"
+    " http://127.0.0.1:8787/v1"
+)
 # A year, in seconds.
 _LONGEST = 366 * 24 * 60 * 60
-_NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six"}
+_TEST_KEY = "pk_test_"
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -30,14 +41,12 @@ def amount(value: str | Decimal) -> Decimal:
     try:
         # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
         parsed = Decimal(text if text.isascii() and "_" not in text else "")
-        # int fails at NaN and infinity, normalize at a number such as 1e999999999.
-        decimals = -int(parsed.normalize().as_tuple().exponent)
-    except (ArithmeticError, ValueError) as error:
+    except ArithmeticError as error:
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas") from error
-    if decimals > _DECIMALS:
-        count = _NUMBERS.get(decimals, str(decimals))
-        raise typer.BadParameter(f"{text} has {count} decimals; KES has two")
-    return parsed
+    try:
+        return parse_amount(parsed, 0)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def whole_phone(text: str) -> str:
@@ -55,56 +64,131 @@ def finite(seconds: float | None) -> float | None:
     return seconds
 
 
-Json: TypeAlias = Annotated[bool, Option("--json", help="JSON on stdout, for machines.")]
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value."""
+    return Option(name, help=text)
+
+
+def kes_option(name: str, text: str) -> Any:
+    """Return an option that takes an amount."""
+    return Option(name, metavar="KES", parser=amount, help=text)
+
+
+def seconds_option(text: str, least: float = 1) -> Any:
+    """Return an option that takes seconds; its name is that of the parameter."""
+    return Option(metavar="SECONDS", min=least, callback=finite, help=text)
+
+
+def file_option(text: str) -> Any:
+    """Return an option that takes a file which exists; its name is that of the parameter."""
+    return Option(metavar="FILE", exists=True, dir_okay=False, help=text)
+
+
+Json: TypeAlias = Annotated[bool, flag("--json", "JSON on stdout, for machines.")]
 BaseUrl: TypeAlias = Annotated[
-    str | None,
-    Option("--base-url", metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1."),
+    str | None, Option(metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1.")
 ]
-ShowPhones: TypeAlias = Annotated[bool, Option("--show-phones", help="Show phones whole, not masked.")]
+ShowPhones: TypeAlias = Annotated[bool, flag("--show-phones", "Show phones whole, not masked.")]
 Utc: TypeAlias = Annotated[bool, Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.")]
 JournalAt: TypeAlias = Annotated[
     str | None,
     Option(
-        "--journal",
         metavar="FILE|URL",
         envvar="MOMOPAY_JOURNAL",
         help="The account's journal: an SQLite file, or a postgresql+psycopg:// URL.",
     ),
 ]
 JournalAccount: TypeAlias = Annotated[
-    str,
-    Option(
-        "--account",
-        metavar="NAME",
-        envvar="MOMOPAY_JOURNAL_ACCOUNT",
-        help="The account's name in the journal, if the journal serves several.",
-    ),
+    str, Option(metavar="NAME", envvar="MOMOPAY_JOURNAL_ACCOUNT", help="Its name in a journal that serves several.")
 ]
-Yes: TypeAlias = Annotated[bool, Option("--yes", help="With a test key: do not ask.")]
+Yes: TypeAlias = Annotated[bool, flag("--yes", "With a test key: do not ask.")]
 ConfirmLive: TypeAlias = Annotated[
-    Decimal | None,
-    Option(
-        "--confirm-live",
-        metavar="TOTAL",
-        parser=amount,
-        help="For scripts, with a live key too: the exact sum, KES, that may move.",
-    ),
+    Decimal | None, kes_option("--confirm-live", "For scripts, with a live key too: the exact sum that may move.")
 ]
-Wait: TypeAlias = Annotated[bool, Option("--wait", help="Wait until the money is where it will stay.")]
-Timeout: TypeAlias = Annotated[
-    float, Option("--timeout", metavar="SECONDS", min=1, callback=finite, help="Give up waiting after this long.")
-]
+Wait: TypeAlias = Annotated[bool, flag("--wait", "Wait until the money is where it will stay.")]
+Timeout: TypeAlias = Annotated[float, seconds_option("Give up waiting after this long.")]
 # The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
-Every: TypeAlias = Annotated[
-    float,
-    Option(
-        "--every",
-        metavar="SECONDS",
-        min=0.1,
-        callback=finite,
-        help="Time between polls; a new prompt is first polled after one and a half times this.",
-    ),
-]
+Every: TypeAlias = Annotated[float, seconds_option("Time between polls; before the first, half as much more.", 0.1)]
+
+
+def is_interactive() -> bool:
+    """Return whether a person sits at a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def has_input() -> bool:
+    """Return, without waiting, whether a piped line or the end of the input can be read."""
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError):  # closed before the start, or text in memory
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 0)[0])
+    except OSError:  # on Windows, select knows sockets alone
+        return False
+
+
+def read_line() -> str | None:
+    """Return a piped line without blanks around it; None at the end of the input, or if it cannot be read."""
+    try:
+        line = sys.stdin.readline()
+    except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
+        return None
+    return line.strip() if line else None
+
+
+def ask_for_key() -> str:
+    """Ask for the API key, and show nothing of what is typed; return "" if nobody answers."""
+    if is_interactive():
+        typed: str = typer.prompt("API key", hide_input=True, err=True)
+        return typed.strip()
+    # A line that is there already answers a question that need not be shown.
+    if not has_input():
+        stderr().print("API key:")
+    return read_line() or ""
+
+
+def find_key() -> str:
+    """Return the key from the environment, or ask for it; "" if there is none."""
+    # A variable that is set to nothing is the usual way to unset one in a script.
+    return os.environ.get("MOMOPAY_API_KEY") or ask_for_key()
+
+
+def api_key() -> str:
+    """Return the key, or raise CommandError: there is none."""
+    key = find_key()
+    if not key:
+        raise CommandError("no API key", remedy=KEY_REMEDY, code=ExitCode.CONFIGURATION)
+    return key
+
+
+def login_name() -> str | None:
+    """Return the name of the user; None for an id without a name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return None
+
+
+def check_writable(path: Path | None, option: str) -> None:
+    """Raise CommandError if a file cannot be written: to learn that after minutes of requests is too late."""
+    try:
+        if path is not None and not path.exists():
+            path.touch()
+            path.unlink()  # an empty file would be taken for a result
+        elif path is not None:
+            path.open("a").close()
+    except OSError as error:
+        remedy = "give a file that can be written"
+        raise CommandError(f"{option} {plain(path)} cannot be written: {error.strerror}", remedy=remedy) from error
+
+
+def journal_exists(where: str) -> bool:
+    """Return whether there is a journal; of a database server this is not known before it is opened."""
+    try:
+        return "://" in where or Path(where).exists()
+    except OSError:  # a name that no file can have, such as one of a thousand characters
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +212,14 @@ class ServiceOptions(DisplayOptions):
     base_url: BaseUrl = None
 
     def client(self, journal: momopay.Journal | None = None, *, key: str | None = None) -> momopay.Client:
-        """Return a client, whose durable calls use the journal; without a key, that of the environment."""
-        return open_client(self.base_url, key=key, journal=journal)
+        """Return a client, whose durable calls use the journal; raise CommandError if there is no key or address.
+
+        Without a key, it is that of the environment.
+        """
+        if not self.base_url:
+            raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
+        # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
+        return momopay.Client(api_key() if key is None else key, base_url=self.base_url, journal=journal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,11 +231,75 @@ class JournalOptions(DisplayOptions):
 
     def open_journal(self, *, create: bool = False) -> AbstractContextManager[momopay.Journal]:
         """Return the journal; only with `create` is there a new one where there was none."""
-        if not self.journal:
+        where = self.journal
+        if not where:
             raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
-        return open_journal(self.journal, self.account, create=create)
+        # Before the library looks, which refuses it too: only here is it known that an option is wrong.
+        if not (create or journal_exists(where)):
+            raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
+        if not where.isprintable():
+            raise CommandError("--journal names no file", remedy="check --journal", code=ExitCode.CONFIGURATION)
+        return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=self.account, create=create)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountOptions(ServiceOptions, JournalOptions):
     """The service and the journal."""
+
+
+class Confirmation:
+    """Whether a payment is agreed to: by the options, or else by an answer, typed or piped.
+
+    What is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
+    move. Raise CommandError if it is another sum, or it is certain already that nobody will answer.
+    """
+
+    def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
+        if confirm_live is not None and confirm_live != may_move:
+            raise CommandError(
+                f"--confirm-live says KES {kes(confirm_live)}, and KES {kes(may_move)} may move",
+                remedy="check the amounts; nothing was sent",
+            )
+        self._is_live = not key.startswith(_TEST_KEY)
+        self._is_given = confirm_live is not None or (yes and not self._is_live)
+        self._piped: str | None = None
+        # Read a piped answer now: an empty pipe is an error before the first request, not in the middle of a run.
+        if not self._is_given and not is_interactive() and has_input():
+            self._piped = self._read()
+
+    def ask(self, question: str, *, to_type: str) -> None:
+        """Ask before money moves, unless the options agree; with a live key the answer must be `to_type`.
+
+        Raise CommandError if the answer was no, or nobody answered; nothing was sent.
+        """
+        if self._is_given:
+            return
+        if self._is_live:
+            stderr().print("This is a live key: real money will move.", style="bold red")
+            agreed = self._answer(f"{question} Type {to_type} to go on") == to_type
+        elif is_interactive():
+            agreed = typer.confirm(question, err=True)
+        else:
+            agreed = self._answer(f"{question} [y/N]").lower() in {"y", "yes"}
+        if not agreed:
+            raise CommandError(
+                "not confirmed, nothing was sent",
+                remedy="run the command again, and answer as it asks",
+                code=ExitCode.REFUSED,
+            )
+
+    def _answer(self, question: str) -> str:
+        if is_interactive():
+            typed: str = typer.prompt(question, err=True)
+            return typed.strip()
+        stderr().print(f"{question}:", soft_wrap=True)
+        return self._read() if self._piped is None else self._piped
+
+    def _read(self) -> str:
+        line = read_line()
+        if line is None:
+            live = "a live key moves real money: give --confirm-live TOTAL; --yes is for test keys"
+            raise CommandError(
+                "nobody is there to answer", remedy=live if self._is_live else "give --yes to go on without a question"
+            )
+        return line

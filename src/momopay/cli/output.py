@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
-from typing import Any, Final, Protocol, TextIO, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, TextIO, TypeAlias, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from momopay._redaction import mask_phone, redact
-from momopay.cli.times import local
+from momopay.cli.exit_codes import CommandError
 from momopay.money import format_amount
 
 Columns: TypeAlias = Mapping[str, str]
@@ -41,10 +42,14 @@ _STYLES: Final = {
     "SUCCESS": "green",
     "UNKNOWN": "bold red",
 }
-_NUMBERS: Final = frozenset({"KES", "Line", "Attempts"})
+_NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
 _WIDE: Final = 80
+# Kenya has no daylight saving time, so this needs no database of time zones.
+_NAIROBI: Final = timezone(timedelta(hours=3))
+# Set by each command that has --utc, before it runs, so that what shows a time need not be handed the zone.
+_ZONE: Final[ContextVar[tzinfo]] = ContextVar("zone", default=_NAIROBI)
 
 
 def stdout() -> Console:
@@ -71,6 +76,37 @@ def kes(amount: Decimal) -> str:
     return f"{amount:,.2f}"
 
 
+def use_utc(utc: bool) -> bool:
+    """Set the zone of all times of this command; the callback of ``--utc``."""
+    _ZONE.set(UTC if utc else _NAIROBI)
+    return utc
+
+
+def local(when: datetime) -> datetime:
+    """Return the same moment in the zone of this command."""
+    return when.astimezone(_ZONE.get())
+
+
+def moment_of(text: str, option: str) -> datetime:
+    """Parse a time; a date is its beginning, and a time without a zone is in the zone of this command."""
+    try:
+        parsed = datetime.fromisoformat(text)
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
+        parsed.astimezone(UTC)  # of the year 1, it may be before all times of UTC
+    except (ValueError, OverflowError):
+        kind = "time" if ":" in text else "date"
+        remedy = "give one such as 2026-11-30 or 2026-11-30T08:00"
+        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None
+    return parsed
+
+
+def end_of(text: str, option: str) -> datetime:
+    """Parse a time as `moment_of` does; a date is its last moment, because people mean the whole day."""
+    begin = moment_of(text, option)
+    # The smallest step that every ISO 8601 parser reads.
+    return begin if len(text) > len("2026-11-30") else begin + timedelta(days=1, milliseconds=-1)
+
+
 def moment(when: datetime) -> str:
     """Format a time for people, in the zone of the command, which is named."""
     return local(when).isoformat(sep=" ", timespec="seconds")
@@ -85,7 +121,6 @@ class _Table(Table):
     """A table; below 80 columns, where rich would cut cells off, a line for each cell that the terminal wraps."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table, or its lines."""
         if console.width >= _WIDE:
             yield from super().__rich_console__(console, options)
             return
@@ -105,36 +140,6 @@ class _Table(Table):
 def _one_text(cell: object) -> Text:
     """Return a cell, its further lines below the first one."""
     return Text("\n  ").join((cell if isinstance(cell, Text) else Text(str(cell))).split("\n"))
-
-
-def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), title: str | None = None
-) -> Table:
-    """Return a table. The columns in `right` hold numbers; they and ids are never wrapped."""
-    made = _Table(
-        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
-    )
-    for heading in headings:
-        made.add_column(
-            heading,
-            justify="right" if heading in right else "left",
-            # An id is copied into the next command, so it is never folded.
-            min_width=_UUID_WIDTH if heading in _ID_COLUMNS else None,
-            no_wrap=heading in _ID_COLUMNS or heading in right,
-            overflow="fold",
-        )
-    for row in rows:
-        made.add_row(*map(_cell, row))
-    return made
-
-
-@runtime_checkable
-class HasFields(Protocol):
-    """A record of the library. To test for its class would load pydantic even for ``--help``."""
-
-    def model_dump(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -159,9 +164,9 @@ class Output:
         for each in shown:
             console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
 
-    def record(self, document: object, *besides: str) -> None:
+    def record(self, document: Any, *besides: str) -> None:
         """Show one record: as JSON, or a line for each field that has a value, without the fields `besides`."""
-        values = document.model_dump() if isinstance(document, HasFields) else cast("dict[str, object]", document)
+        values: dict[str, object] = document.model_dump() if hasattr(document, "model_dump") else document
         grid = _Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
@@ -193,12 +198,24 @@ class Output:
                 # Below the amount, and without a heading of its own.
                 Text.assemble("fee " if name.endswith("fee") else "", self._cell(name, value))
                 for name, value in found
-                if value not in {None, ""}
+                if value not in (None, "")
             )
 
-        rows = ([cell(item, names) for names in columns.values()] for item in items)
-        right = [heading for heading in columns if heading in _NUMBERS]
-        return table(list(columns), rows, right=right, title=title)
+        made = _Table(
+            box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
+        )
+        for heading in columns:
+            made.add_column(
+                heading,
+                justify="right" if heading in _NUMBERS else "left",
+                # An id is copied into the next command, so it is never folded.
+                min_width=_UUID_WIDTH if heading in _ID_COLUMNS else None,
+                no_wrap=heading in _ID_COLUMNS or heading in _NUMBERS,
+                overflow="fold",
+            )
+        for item in items:
+            made.add_row(*(cell(item, names) for names in columns.values()))
+        return made
 
     def note(self, text: str | Text | Table) -> None:
         """Tell people something that is not a result, on stderr."""
@@ -215,6 +232,8 @@ class Output:
 
     def _cell(self, name: str, value: object) -> Text:
         match value:
+            case Text():
+                shown = value
             case Mapping():
                 pairs = cast("Mapping[str, object]", value).items()
                 shown = Text(", ").join(
@@ -226,16 +245,23 @@ class Output:
                 shown = status(value)
             case str() if name in _PHONE_FIELDS:
                 shown = Text(plain(self.phone(value)) or "removed")
-            case str() if not _is_id(name):
-                shown = Text(plain(self.text(value)))
+            case str():
+                shown = Text(plain(value if _is_id(name) else self.text(value)))
+            case Decimal():
+                shown = Text(kes(value))
+            case datetime():
+                shown = Text(moment(value))
+            case bool():
+                shown = Text("yes" if value else "no")
             case _:
-                shown = Text(str(_cell(value)))
+                shown = Text("" if value is None else str(value))
         return shown
 
-    def _as_json(self, value: object, name: str = "") -> Any:
+    def _as_json(self, value: Any, name: str = "") -> Any:
+        # To ask for the class of the library's records would load pydantic even for ``--help``.
+        if hasattr(value, "model_dump"):
+            value = value.model_dump()
         match value:
-            case HasFields():
-                return self._as_json(value.model_dump(), name)
             case Mapping():
                 pairs = cast("Mapping[str, object]", value).items()
                 return {key: self._as_json(inner, key) for key, inner in pairs}
@@ -256,17 +282,3 @@ def _field(item: object, name: str) -> object:
 def _is_id(name: str) -> bool:
     # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
     return name.endswith(("_id", "_ids")) or name in {"id", "next_cursor"}
-
-
-def _cell(value: object) -> str | Text:
-    match value:
-        case Text():
-            return value
-        case Decimal():
-            return kes(value)
-        case datetime():
-            return moment(value)
-        case bool():
-            return "yes" if value else "no"
-        case _:
-            return "" if value is None else plain(value)

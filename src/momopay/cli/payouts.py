@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -17,16 +15,28 @@ from rich.text import Text
 from typer import Argument, Option
 
 import momopay
-from momopay.cli.command import Group, command
-from momopay.cli.credentials import api_key, journal_exists
+from momopay.cli.command import Group, command, on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.journal import as_document
-from momopay.cli.options import AccountOptions, ConfirmLive, Every, Timeout, Wait, Yes, amount
+from momopay.cli.options import (
+    AccountOptions,
+    Confirmation,
+    ConfirmLive,
+    Every,
+    Timeout,
+    Wait,
+    Yes,
+    api_key,
+    flag,
+    is_interactive,
+    journal_exists,
+    kes_option,
+    login_name,
+)
 from momopay.cli.output import Output, kes, moment, plain, stderr
 from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
 from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
 from momopay.cli.payroll_report import RELEASE_HINT, show_end, show_faults, show_plan, show_row, write_report
-from momopay.cli.prompts import Confirmation, is_interactive
 from momopay.cli.transactions import TRANSACTIONS, one_of, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
@@ -42,6 +52,7 @@ _DOUBTFUL = {
     "Sent": "sent_at",
     "Attempts": "attempts",
 }
+_COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
 # All columns of the progress bar together fit on 80 characters, with 10,000 rows.
 _BAR_WIDTH = 12
@@ -54,34 +65,18 @@ _BEFORE = timedelta(days=1)
 @command(app)
 def run(
     options: AccountOptions,
-    file: Annotated[
-        Path,
-        Argument(
-            metavar="FILE.csv",
-            exists=True,
-            dir_okay=False,
-            help="Columns reference, phone, amount; perhaps description.",
-        ),
-    ],
-    dry_run: Annotated[bool, Option("--dry-run", help="Check the file and the journal; send nothing.")] = False,
+    file: Annotated[Path, Argument(metavar="FILE.csv", exists=True, dir_okay=False, help=_COLUMNS)],
+    dry_run: Annotated[bool, flag("--dry-run", "Check the file and the journal; send nothing.")] = False,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write what happened to every row, as CSV.")] = None,
-    allow_similar: Annotated[
-        bool, Option("--allow-similar", help="Also pay what differs only in case, dashes or spaces.")
-    ] = False,
-    max_total: Annotated[
-        Decimal | None,
-        Option("--max-total", metavar="KES", parser=amount, help="Send nothing if the file comes to more."),
-    ] = None,
-    max_each: Annotated[
-        Decimal | None,
-        Option("--max-each", metavar="KES", parser=amount, help="Send nothing if a row is for more."),
-    ] = None,
+    allow_similar: Annotated[bool, flag("--allow-similar", "Pay also what differs in case or dashes.")] = False,
+    max_total: Annotated[Decimal | None, kes_option("--max-total", "Send nothing if the file comes to more.")] = None,
+    max_each: Annotated[Decimal | None, kes_option("--max-each", "Send nothing if a row is for more.")] = None,
     wait: Wait = False,
     timeout: Timeout = 600,
     every: Every = 10,
-    mask_phones: Annotated[bool, Option("--mask-phones", help="Mask phones in --json and in the report too.")] = False,
+    mask_phones: Annotated[bool, flag("--mask-phones", "Mask phones in --json and in the report too.")] = False,
 ) -> int:
     """Pay every row of a CSV file once, however often this is run.
 
@@ -99,7 +94,7 @@ def run(
         momopay payouts run salaries.csv --journal shop.db --dry-run
         momopay payouts run salaries.csv --journal shop.db --report report.csv
     """
-    from momopay.durable.payout_items import PayoutLimits  # loads pydantic
+    from momopay.durable.payment import PayoutLimits  # loads pydantic
 
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     with _faults_shown(output):
@@ -140,7 +135,7 @@ def run(
     # As shells have it: 128 and the number of the signal.
     ended = exit_code(paying.outcomes.values(), followed=wait)
     code = 128 + paying.signals[0] if paying.signals else ended
-    show_end(output, paying, accepted_before=frozenset(row.reference for row in plan.accepted), code=code)
+    show_end(output, paying, plan, code)
     return code
 
 
@@ -155,8 +150,10 @@ def _faults_shown(output: Output) -> Generator[None]:
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
-    # An interrupt is raised wherever this thread is; what was not yielded is not begun, or is in the journal.
-    with _stopping_on_signals(run), suppress(KeyboardInterrupt):
+    # On the first signal, it stops after the payout under way; on the second, it breaks it off. An interrupt is raised
+    # wherever this thread is; what was not yielded is not begun, or is in the journal.
+    handling = on_signals(lambda number, _frame: run.stop(number), signal.SIGINT, signal.SIGTERM)
+    with handling, suppress(KeyboardInterrupt):
         try:
             if plan.to_pay:
                 with _progress(output, run, len(plan.to_pay), "Paying") as advance:
@@ -175,21 +172,6 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
             run.stopped_by = run.stopped_by or error
     for outcome in run.read_rest():
         show_row(output, "row", outcome)
-
-
-@contextmanager
-def _stopping_on_signals(run: PayrollRun) -> Generator[None]:
-    """On the first SIGINT or SIGTERM, stop after the payout under way; on the second, break it off."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        run.stop(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -213,10 +195,7 @@ def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generato
 def refund(
     options: AccountOptions,
     of: Annotated[str, Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
-    amount_: Annotated[
-        Decimal | None,
-        Option("--amount", metavar="KES", parser=amount, help="By default all that is left to refund."),
-    ] = None,
+    amount_: Annotated[Decimal | None, kes_option("--amount", "By default all that is left to refund.")] = None,
     reference: Annotated[str | None, Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")] = None,
     description: Annotated[str | None, Option(metavar="TEXT", help="A short purpose.")] = None,
     yes: Yes = False,
@@ -251,7 +230,7 @@ def refund(
 @command(app)
 def status(
     options: AccountOptions,
-    look: Annotated[bool, Option("--look", help="Search for them in the service's list first.")] = False,
+    look: Annotated[bool, flag("--look", "Search for them in the service's list first.")] = False,
 ) -> ExitCode:
     """Show which payouts and orders are unresolved.
 
@@ -261,7 +240,7 @@ def status(
     Examples:
         momopay payouts status --journal shop.db --look
     """
-    found: dict[str, list[momopay.TransactionSummary]] | None = None
+    found: dict[str, list[momopay.types.TransactionSummary]] | None = None
     with options.open_journal() as journal:
         if look:
             with options.client(journal) as client, stderr().status("Searching the service's list"):
@@ -277,15 +256,15 @@ def status(
         as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
         for entry in entries
     ]
-    shown = list(_in_doubt(options.output, entries, found)) if entries else ["Nothing is unresolved."]
+    shown = list(_unresolved(options.output, entries, found)) if entries else ["Nothing is unresolved."]
     options.output.result({"unresolved": documents}, *shown)
     return ExitCode.UNKNOWN if entries else ExitCode.OK
 
 
-def _in_doubt(
+def _unresolved(
     output: Output,
     entries: list[momopay.JournalEntry],
-    found: dict[str, list[momopay.TransactionSummary]] | None,
+    found: dict[str, list[momopay.types.TransactionSummary]] | None,
 ) -> Iterator[object]:
     yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
     yield from (f"{output.text(each.reference)}: {_note(each)}" for each in entries if each.released_at)
@@ -308,11 +287,9 @@ def release(
     options: AccountOptions,
     reference: Annotated[str, Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
     by: Annotated[str | None, Option("--by", metavar="NAME", help="Who decides; by default your login name.")] = None,
-    kind: Annotated[
-        str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION, if the reference is of both.")
-    ] = None,
+    kind: Annotated[str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION, if it is of both.")] = None,
     searched_elsewhere: Annotated[
-        bool, Option("--searched-elsewhere", help="Release what the list seems to show: it is another payment.")
+        bool, flag("--searched-elsewhere", "What the list shows is another payment.")
     ] = False,
 ) -> None:
     """Say that an unresolved payment was NOT made, so that it is sent again.
@@ -334,7 +311,9 @@ def release(
         if entry is None or entry.state != momopay.JournalState.UNKNOWN:
             known = "not in the journal" if entry is None else f"{entry.state} in the journal, not unresolved"
             raise CommandError(f"this reference is {known}", remedy="`momopay payouts status` lists what is unresolved")
-        name = by or _login_name()
+        name = by or login_name()
+        if name is None:
+            raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed")
         _ask_for_release(output, entry)
         try:
             with stderr().status("Searching the service's list"):
@@ -346,21 +325,13 @@ def release(
                 output.note(output.table([*error.matches, *error.near_matches], TRANSACTIONS, _NEAR))
             raise
         except RequestValidationError as error:
-            again = journal.get(reference, entry.kind)
-            if again is not None and again.state == momopay.JournalState.UNKNOWN:  # its sender may be frozen
-                remedy = "wait until then; nothing was changed"
-                raise CommandError(str(error), remedy=remedy, code=ExitCode.TRY_LATER) from error
-            remedy = "it was paid and must not be sent again"
-            raise CommandError(str(error), remedy=remedy, code=ExitCode.REFUSED) from error
+            now = journal.get(reference, entry.kind)
+            is_early = now is not None and now.state == momopay.JournalState.UNKNOWN  # its sender may be frozen
+            remedy = "wait until then; nothing was changed" if is_early else "it was paid and must not be sent again"
+            code = ExitCode.TRY_LATER if is_early else ExitCode.REFUSED
+            raise CommandError(str(error), remedy=remedy, code=code) from error
     again_by = "run pays it" if released.kind == momopay.EntryKind.PAYOUT else "`momopay collect` prompts for it"
     output.result(as_document(released), f"Released: it is {released.state} now, and the next {again_by}.")
-
-
-def _login_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, ImportError, OSError) as error:  # an id without a name, as in a container
-        raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed") from error
 
 
 def _ask_for_release(output: Output, entry: momopay.JournalEntry) -> None:

@@ -7,8 +7,6 @@ One thread runs a `PayrollRun`. `PayrollRun.stop` may be called from a signal ha
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +14,7 @@ from typing import Any, Final
 
 import momopay
 from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.options import login_name
 from momopay.cli.payroll_file import Fault, FaultyFileError, PayrollFile, Row, total
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError
 from momopay.money import format_amount
@@ -117,7 +116,7 @@ class Plan:
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.ACCEPTED]
 
     @property
-    def in_doubt(self) -> list[Row]:
+    def unresolved(self) -> list[Row]:
         """They may have been paid, and are not sent again."""
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
 
@@ -173,7 +172,7 @@ class PayrollRun:
         self._payroll = payroll
         self._similar = similar
         self._to_pay = plan.to_pay
-        self._paying: momopay.PayoutIterator[Any] | None = None
+        self._paying: momopay.types.PayoutIterator[Any] | None = None
         self.outcomes: dict[str, RowOutcome] = dict(plan.outcomes)
         self.signals: list[int] = []
         self.stopped_by: MomoPayError | None = None
@@ -264,16 +263,12 @@ class PayrollRun:
 
     def _metadata(self) -> dict[str, object]:
         """Return what the journal keeps with each payout of the file."""
-        try:
-            by = getpass.getuser()
-        except (KeyError, ImportError, OSError):  # an id without a name, as in a container
-            by = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
         kept = {
             "file": self._payroll.name,
             "sha256": self._payroll.sha256,
             "rows": len(self._payroll.rows),
             "total": format_amount(total(self._payroll.rows)),
-            "by": by,
+            "by": login_name() or "unknown",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         return {"payroll": kept}

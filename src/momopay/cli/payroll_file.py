@@ -6,7 +6,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
@@ -85,25 +85,24 @@ def read_payroll(path: Path) -> PayrollFile:
         content = path.read_bytes()
     except OSError as error:
         raise CommandError(f"{path.name} cannot be read: {error.strerror}", remedy="check the file") from error
-    payroll, faults = _parsed(content)
+    payroll = PayrollFile([], [], path.name, sha256(content).hexdigest())
+    faults = _read(content, payroll)
     if faults:
         remedy = "correct the lines that are shown, then run the command again"
         raise FaultyFileError(f"{path.name}: {len(faults)} fault(s)", faults, remedy=remedy)
-    return replace(payroll, name=path.name, sha256=sha256(content).hexdigest())
+    return payroll
 
 
-def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
-    """Return the rows that can be sent, and every fault of the others."""
-    payroll = PayrollFile([], [])
-    try:
-        records = _records(content)
-    except FaultyFileError as error:
-        return payroll, error.faults
+def _read(content: bytes, payroll: PayrollFile) -> list[Fault]:
+    """Add the rows that can be sent to the payroll; return every fault of the others."""
+    records = _records(content)
+    if isinstance(records, Fault):
+        return [records]
     heading_line, heading = records[0] if records else (1, [])
     columns = [name.strip().lower() for name in heading]
     faults = list(_faults_of_heading(heading_line, columns))
     if faults:
-        return payroll, faults
+        return faults
     payroll.ignored.extend(name for name in columns if name not in _KNOWN)
     first_line: dict[str, int] = {}
     for line, cells in records[1:]:
@@ -125,11 +124,11 @@ def _parsed(content: bytes) -> tuple[PayrollFile, list[Fault]]:
             faults += row
     if not payroll.rows and not faults:
         faults.append(Fault(heading_line, "", "nothing follows the heading"))
-    return payroll, faults
+    return faults
 
 
-def _records(content: bytes) -> list[tuple[int, list[str]]]:
-    """Return each record that is not empty, with the line that it begins on."""
+def _records(content: bytes) -> list[tuple[int, list[str]]] | Fault:
+    """Return each record that is not empty, with the line that it begins on; or why it is not CSV."""
     records: list[tuple[int, list[str]]] = []
     begins = 1
     try:
@@ -141,10 +140,9 @@ def _records(content: bytes) -> list[tuple[int, list[str]]]:
             begins = reader.line_num + 1  # a quoted cell may hold line breaks
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        fault = Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")
-        raise FaultyFileError("not text", [fault], remedy="") from error
+        return Fault(line, "", "is not UTF-8: save the file as CSV UTF-8")
     except csv.Error as error:
-        raise FaultyFileError("not CSV", [Fault(begins, "", f"is not CSV: {error}")], remedy="") from error
+        return Fault(begins, "", f"is not CSV: {error}")
     return records
 
 

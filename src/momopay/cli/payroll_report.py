@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
@@ -14,12 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from momopay.cli.exit_codes import CommandError, remedy_of
-from momopay.cli.output import Output, kes, plain, status, table
+from momopay.cli.output import Output, kes, plain, status
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
+_SHORTEST_PHONE = 9
 _PAYOUTS_A_MINUTE = 58  # as a RateBudget has it, of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state: members of JournalState are their names.
@@ -35,16 +36,9 @@ _TO_DO: Final = {
     "EXPIRED": "It was not paid. Pay it under a new reference.",
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
-_FAULTS: Final = {
-    "Line": "line",
-    "Reference": "reference",
-    "Column": "column",
-    "Value": "value",
-    "Problem": "problem",
-}
+_FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
 # Rows about which there is nothing to do.
 _FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})
-_REPORT: Final = ("line", "reference", "phone", "amount", "state", "ended", "transaction_id", "code", "why")
 
 
 def show_faults(output: Output, faults: list[Fault]) -> None:
@@ -54,8 +48,10 @@ def show_faults(output: Output, faults: list[Fault]) -> None:
 
 
 def _shown_value(output: Output, fault: Fault) -> str:
-    # A phone at fault is none, so it is not recognised as one in a text.
-    return output.phone(fault.value) if fault.column == "phone" else output.text(fault.value)
+    # A phone at fault is none, so it is not recognised as one in a text. A few digits are nobody's: masked, they would
+    # look like another number.
+    is_phone = fault.column == "phone" and len(fault.value) >= _SHORTEST_PHONE
+    return output.phone(fault.value) if is_phone else output.text(fault.value)
 
 
 def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | None) -> None:
@@ -73,18 +69,18 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
         "file": _count(file.rows),
         "to_pay": _count(plan.to_pay),
         "accepted_before": _count(plan.accepted),
-        "in_doubt": _count(plan.in_doubt),
+        "unresolved": _count(plan.unresolved),
         "service_wallet": wallet,
         "warnings": warnings,
     }
     sums = [
         ("In the file", file.rows),
         ("Accepted before", plan.accepted),
-        (Text("Unresolved, not sent again", "bold red"), plan.in_doubt),
+        (Text("Unresolved, not sent again", "bold red"), plan.unresolved),
         (Text("To pay now", "bold"), plan.to_pay),
     ]
     shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]
-    shown += [_sums([(label, rows) for label, rows in sums if rows or rows is sums[-1][1]]), ""]
+    shown += [_sums(output, [(label, rows) for label, rows in sums if rows or rows is sums[-1][1]]), ""]
     if plan.to_pay:
         shown += [_largest(output, plan.to_pay), "", *_costs(plan, wallet)]
     elif len(plan.accepted) == len(file.rows):
@@ -93,9 +89,9 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
     output.result(document, *shown)
 
 
-def _sums(rows_by_label: Sequence[tuple[object, list[Row]]], title: str | None = None) -> Table:
-    rows = [(label, len(some), total(some)) for label, some in rows_by_label]
-    return table(("", "Rows", "KES"), rows, right=("Rows", "KES"), title=title)
+def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[Row]]], title: str | None = None) -> Table:
+    counts = [{"label": label, **_count(rows)} for label, rows in rows_by_label]
+    return output.table(counts, {"": "label", "Rows": "rows", "KES": "total"}, title)
 
 
 def _largest(output: Output, rows: list[Row]) -> Table:
@@ -119,10 +115,10 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
         output.result({"event": event, **_as_document(outcome)})
 
 
-def show_end(output: Output, run: PayrollRun, *, accepted_before: frozenset[str], code: int) -> None:
+def show_end(output: Output, run: PayrollRun, plan: Plan, code: int) -> None:
     """Show what happened to all rows, and what to do about those that were not paid.
 
-    This run moved no money of those that were `accepted_before`.
+    Of what the plan has as accepted before, this run moved no money.
     """
     outcomes = list(run.outcomes.values())
     rows_by_state: dict[str, list[Row]] = {}
@@ -142,9 +138,9 @@ def show_end(output: Output, run: PayrollRun, *, accepted_before: frozenset[str]
         "exit_code": code,
     }
     shown: list[object] = []
-    if len(accepted_before) < len(outcomes) or "ACCEPTED" not in rows_by_end or left:
+    if len(plan.accepted) < len(outcomes) or "ACCEPTED" not in rows_by_end or left:
         title = "Interrupted" if run.signals else "Stopped" if stopped is not None else "Done"
-        shown += [_sums(list(_labelled(rows_by_end, accepted_before)), title), ""]
+        shown += [_sums(output, _labelled(rows_by_end, plan.accepted), title), ""]
     if left:
         shown += [_left(output, left), ""]
     if stopped is not None:
@@ -159,14 +155,15 @@ def show_end(output: Output, run: PayrollRun, *, accepted_before: frozenset[str]
     output.result(document, *shown)
 
 
-def _labelled(by_end: dict[str, list[Row]], accepted_before: frozenset[str]) -> Iterator[tuple[Text, list[Row]]]:
+def _labelled(by_end: dict[str, list[Row]], accepted_before: list[Row]) -> Iterator[tuple[Text, list[Row]]]:
     """Yield the rows of each state with its label; accepted ones apart, as this run moved no money of the old ones."""
+    before = {row.reference for row in accepted_before}
     for state, rows in by_end.items():
         if state != "ACCEPTED":
             yield status(state, "Paid" if state == "SUCCESS" else None), rows
             continue
         for label, was_before in (("Accepted before", True), ("Accepted now", False)):
-            if some := [row for row in rows if (row.reference in accepted_before) == was_before]:
+            if some := [row for row in rows if (row.reference in before) == was_before]:
                 yield status(state, label), some
 
 
@@ -207,11 +204,15 @@ def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) ->
         remedy = "give a file that can be written"
         raise CommandError(f"--report {path.name}: {error.strerror}", remedy=remedy) from error
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
-        writer = csv.writer(report)
-        writer.writerow((*_REPORT, "what_to_do"))
-        for each in outcomes.values():
-            row, why = each.row, _in_short(output, each) or None
-            known = (each.state, each.end, each.transaction_id, each.code, why)
-            writer.writerow(
-                (row.line, row.reference, output.phone(row.phone), row.amount, *known, _TO_DO.get(each.last))
-            )
+        rows = [
+            _as_document(each)
+            | {
+                "phone": output.phone(each.row.phone),
+                "message": _in_short(output, each),
+                "what_to_do": _TO_DO.get(each.last),
+            }
+            for each in outcomes.values()
+        ]
+        writer = csv.DictWriter(report, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from types import FrameType
@@ -15,50 +14,44 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 import momopay
 from momopay._core.config import Account, hash_of
-from momopay.cli.credentials import api_key, open_client, open_journal
+from momopay.cli.command import on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import BaseUrl, ConfirmLive, Json, amount
-from momopay.cli.output import Output, kes, plain, table
-from momopay.cli.prompts import Confirmation, is_interactive
+from momopay.cli.options import (
+    BaseUrl,
+    Confirmation,
+    ConfirmLive,
+    JournalOptions,
+    Json,
+    ServiceOptions,
+    api_key,
+    check_writable,
+    file_option,
+    flag,
+    is_interactive,
+    kes_option,
+    whole_phone,
+)
+from momopay.cli.output import Columns, Output, kes, plain
 
 if TYPE_CHECKING:
     from momopay.probe import Change, Finding, Profile, Spend
 
-_TERMINATED = 128 + signal.SIGTERM
-_COSTS = {
-    "READS": "no answer showed it",
-    "WRITE": "needs --write",
-    "RATE": "needs --rate",
-    "SPEND": "needs --spend",
-    "OUTSIDE": "cannot be found from outside",
-}
-
 
 def probe(
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a profile: TOML.")] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", metavar="FILE", exists=True, dir_okay=False, help="Compare with an earlier profile."),
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Also create, change and delete a channel of its own.")
-    ] = False,
-    rate: Annotated[
-        bool, typer.Option("--rate", help="Also use up a minute's requests, in three to six minutes.")
-    ] = False,
-    spend: Annotated[
-        Decimal | None,
-        typer.Option("--spend", metavar="KES", parser=amount, help="Also send a prompt for KES 1; with 2, two."),
-    ] = None,
-    phone: Annotated[str | None, typer.Option(metavar="PHONE", help="Whom to prompt, with --spend.")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write a profile: TOML.")] = None,
+    against: Annotated[Path | None, file_option("Compare with an earlier profile.")] = None,
+    write: Annotated[bool, flag("--write", "Also create, change and delete a channel of its own.")] = False,
+    rate: Annotated[bool, flag("--rate", "Also use up a minute's requests, in three to six minutes.")] = False,
+    spend: Annotated[Decimal | None, kes_option("--spend", "Also send a prompt for KES 1; with 2, two.")] = None,
+    phone: Annotated[str | None, Option(metavar="PHONE", help="Whom to prompt, with --spend.")] = None,
     journal: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --spend: where the prompt is recorded; by default in your settings."),
+        Path | None, Option(metavar="FILE", help="With --spend: records the prompt; by default in your settings.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Before --spend: with a test key only.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask. Before --spend: with a test key only.")] = False,
     confirm_live: ConfirmLive = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
@@ -83,28 +76,37 @@ def probe(
     before = None if against is None else Profile.load(against)
     _check_options(out, spend, phone)
     key = api_key()
-    with open_client(base_url, key=key) as client, ExitStack() as stack, _interrupted_by_sigterm():
+    with (
+        ServiceOptions(base_url=base_url).client(key=key) as client,
+        ExitStack() as stack,
+        on_signals(_terminate, signal.SIGTERM),
+    ):
         if (write or rate) and not key.startswith("pk_test_"):
             _agree(write=write, rate=rate, yes=yes)
         spending = None
         if spend is not None and phone is not None:
             spending = _spend(stack, key, client, spend, phone, journal, yes=yes, confirm_live=confirm_live)
         found: list[Profile] = []
-        problems: list[OSError | None] = []
+        problem: OSError | None = None
 
         def save(profile: Profile) -> None:
+            nonlocal problem
             found.append(profile)
-            problems.append(_save(profile, out))
+            problem = None
+            try:
+                if out is not None:
+                    profile.save(out)
+            except OSError as error:
+                problem = error
 
         try:
             ask(client, write=write, rate=rate, spend=spending, note=lambda text: output.note(plain(text)), save=save)
         finally:
             # Also after an error or Ctrl-C: it may have cost a shilling.
             changes = _show(output, found[-1], before) if found else []
-    if problems[-1] is not None:
+    if problem is not None:
         remedy = "what was found is above; free the disk or name another file, then run the command again"
-        problem = f"--out {out} cannot be written: {problems[-1]}"
-        raise CommandError(problem, remedy=remedy, code=ExitCode.CONFIGURATION)
+        raise CommandError(f"--out {out} cannot be written: {problem}", remedy=remedy, code=ExitCode.CONFIGURATION)
     if before is not None and not found[-1].compared(before):
         raise CommandError(
             "the service answered nothing that could be compared",
@@ -116,40 +118,19 @@ def probe(
 
 def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -> None:
     """Refuse what cannot work before the first request."""
-    remedy = "name a file in a folder of yours"
-    try:
-        if out is not None and not out.absolute().parent.is_dir():
-            raise CommandError(f"there is no folder {out.absolute().parent}", remedy="check --out")
-        if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
-            raise CommandError(f"--out {out} cannot be written", remedy=remedy)
-    except OSError as error:  # such as a folder that may not be entered
-        raise CommandError(f"--out {out} cannot be written: {error.strerror}", remedy=remedy) from error
+    check_writable(out, "--out")
     if (spend is None) != (phone is None):
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
     if spend is not None and spend not in {1, 2}:
         raise CommandError(f"--spend {spend} is neither 1 nor 2", remedy="give 1 for one prompt, 2 for two")
-    try:
-        momopay.normalise_phone(phone or "0712345678")
-    except ValueError as error:
-        raise CommandError(f"--phone {error}", remedy="give it as 07..., 01..., +254... or 254...") from None
-
-
-def _save(profile: Profile, out: Path | None) -> OSError | None:
-    """Write the profile; return the error if that failed."""
-    try:
-        if out is not None:
-            profile.save(out)
-    except OSError as error:
-        return error
-    return None
+    if phone is not None:
+        whole_phone(phone)
 
 
 def _agree(*, write: bool, rate: bool, yes: bool) -> None:
-    output = Output(as_json=False)
-    what = " and ".join(
-        [*(["create and delete a channel"] if write else []), *(["use up a minute's requests"] if rate else [])]
-    )
-    output.note(f"This is a live key: the probe will {what}.")
+    wanted = {"create and delete a channel": write, "use up a minute's requests": rate}
+    what = " and ".join(text for text, is_wanted in wanted.items() if is_wanted)
+    Output(as_json=False).note(f"This is a live key: the probe will {what}.")
     if yes or (is_interactive() and typer.confirm("Go on?", err=True)):
         return
     raise CommandError("not confirmed, nothing was sent", remedy="answer y, or give --yes", code=ExitCode.REFUSED)
@@ -176,29 +157,14 @@ def _spend(
         name = hash_of(Account(key, client.base_url))[:16]
         journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
         journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened = stack.enter_context(open_journal(str(journal), "default", create=True))
+    opened = stack.enter_context(JournalOptions(journal=str(journal)).open_journal(create=True))
     return Spend(spend, phone, opened)
 
 
-@contextmanager
-def _interrupted_by_sigterm() -> Generator[None]:
-    """Have SIGTERM end the command as Ctrl-C does, so that what it created is deleted."""
-    terminated: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        terminated.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if terminated:
-            sys.stderr.write("Terminated.\n")
-            raise typer.Exit(_TERMINATED) from None
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does, so that what it created is deleted."""
+    sys.stderr.write("Terminated.\n")
+    sys.exit(128 + number)
 
 
 def _show(output: Output, profile: Profile, before: Profile | None) -> list[Change]:
@@ -212,7 +178,7 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
         },
     }
     if before is None:
-        output.result(document, *_tables(profile))
+        output.result(document, *_tables(output, profile))
         return []
     if before.about["host"] != profile.about["host"]:
         output.note(f"The earlier profile is of another host, {plain(before.about['host'])}.")
@@ -223,36 +189,44 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
     }
     shown: list[object] = ["Nothing has changed."]
     if changes:
-        rows = [(each.name, _text(each.before), Text(_text(each.now), "bold red")) for each in changes]
-        shown = [_named(table(("Changed", "Before", "Now"), rows))]
+        rows = [
+            {"name": each.name, "before": _text(each.before), "now": Text(_text(each.now), "bold red")}
+            for each in changes
+        ]
+        shown = [_table(output, rows, {"Changed": "name", "Before": "before", "Now": "now"})]
     if missed:
         shown.append(f"Not compared, because this run could not tell: {', '.join(map(plain, missed))}.")
     output.result(document, *shown)
     return changes
 
 
-def _tables(profile: Profile) -> list[object]:
+def _tables(output: Output, profile: Profile) -> list[object]:
     from momopay.probe import ROWS, Cost
 
-    switches = [(name, each) for name, each in profile.findings.items() if name in profile.switches]
-    facts = [(name, each) for name, each in profile.findings.items() if name in profile.facts and each.is_known]
-    rows = [(name, _seen(each), each.sentence) for name, each in switches]
+    rows = [
+        {"name": name, "seen": _seen(each), "sentence": each.sentence, "known": each.is_known}
+        for name, each in profile.findings.items()
+    ]
+    switches = [row for row in rows if row["name"] in profile.switches]
+    facts = [row for row in rows if row["name"] in profile.facts and row["known"]]
     shown: list[object] = [
-        _named(table(("Switch of the sandbox", "Seen", "Evidence"), rows)),
+        _table(output, switches, {"Switch of the sandbox": "name", "Seen": "seen", "Evidence": "sentence"}),
         "",
-        _named(table(("Fact", "Seen"), [(name, _text(each.value)) for name, each in facts])),
+        _table(output, facts, {"Fact": "name", "Seen": "seen"}),
         "",
     ]
     for cost in Cost:
         unknown = [row.name for row in ROWS if row.cost is cost and not profile.findings[row.name].is_known]
         if unknown:
-            option = cost.value.removeprefix("--")
-            why = _COSTS["READS" if option in profile.about["asked"] else cost.name]
+            why = f"needs {cost.value}" if cost.value.startswith("--") else cost.value
+            if cost is Cost.READS or cost.value.removeprefix("--") in profile.about["asked"]:
+                why = "no answer showed it"
             shown.append(Text.assemble((f"Unknown ({why}): ", "bold"), ", ".join(unknown)))
     return shown
 
 
-def _named(made: Table) -> Table:
+def _table(output: Output, rows: Iterable[object], columns: Columns) -> Table:
+    made = output.table(rows, columns)
     made.columns[0].no_wrap = True  # the name is what a script searches for
     return made
 

@@ -1,11 +1,11 @@
-"""Transactions: list them, read one, find them, wait for one. Nothing here moves money."""
+"""Collect an order; list, read, find and wait for transactions; read the service wallet and the channels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from enum import Enum
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -14,9 +14,21 @@ from typer import Argument, Option
 import momopay
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.options import AccountOptions, Every, ServiceOptions, Timeout, amount, whole_phone
-from momopay.cli.output import Output, plain, stderr
-from momopay.cli.times import end_of, moment_of
+from momopay.cli.options import (
+    AccountOptions,
+    Confirmation,
+    ConfirmLive,
+    Every,
+    ServiceOptions,
+    Timeout,
+    Wait,
+    api_key,
+    flag,
+    kes_option,
+    whole_phone,
+)
+from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr
+from momopay.phones import same_phone
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read, find and wait for transactions.", no_args_is_help=True)
 
@@ -29,20 +41,100 @@ TRANSACTIONS = {
     "Phone and reference": "phone account_reference",
 }
 
-EnumT = TypeVar("EnumT", bound=Enum)
+_CHANNELS = {
+    "Channel": "name id",
+    "Default": "is_default",
+    "Type": "type",
+    "Shortcode": "shortcode",
+    "Account": "account_number",
+}
+
+WordT = TypeVar("WordT", bound=str)
 TransactionId = Annotated[str, Argument(metavar="ID", help="The transaction's id.")]
 
 
-def one_of(values: type[EnumT], word: str | None, option: str) -> EnumT | None:
-    """Return the member for a word in any case, None for none, or raise CommandError: there is no such member."""
+def one_of(words: Iterable[WordT], word: str | None, option: str) -> WordT | None:
+    """Return the one that a word in any case means, None for none, or raise CommandError: there is no such word."""
     # The library passes on any word, since the service may learn new ones; here it is most likely mistyped, and an
     # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
-    members = {str(each.value): each for each in values}
-    if word is None or word.upper() in members:
-        return None if word is None else members[word.upper()]
+    known = {str(each): each for each in words}
+    if word is None or word.upper() in known:
+        return None if word is None else known[word.upper()]
     raise CommandError(
-        f"{option}: there is no {plain(word) if word else repr(word)}", remedy=f"give one of {', '.join(members)}"
+        f"{option}: there is no {plain(word) if word else repr(word)}", remedy=f"give one of {', '.join(known)}"
     )
+
+
+def collect(
+    options: AccountOptions,
+    amount_: Annotated[Decimal, kes_option("--amount", "At least 1.")],
+    phone: Annotated[str, Option(metavar="PHONE", help="The customer's: 07..., 01..., +254... or 254...")],
+    reference: Annotated[str | None, Argument(metavar="REFERENCE", help="Your own, of the order.")] = None,
+    no_journal: Annotated[bool, flag("--no-journal", "Send one prompt each time, and record nothing.")] = False,
+    description: Annotated[str | None, Option(metavar="TEXT", help="At most 13 characters; on the PIN prompt.")] = None,
+    callback_url: Annotated[str | None, Option(metavar="URL", help="Public HTTPS; gets the result.")] = None,
+    channel: Annotated[str | None, Option(metavar="ID", help="A channel other than the default.")] = None,
+    abandon_after: Annotated[
+        float | None, Option(metavar="SECONDS", help="Prompt again although a prompt is still open after this long.")
+    ] = None,
+    wait: Wait = False,
+    timeout: Timeout = 300,
+    every: Every = 10,
+    confirm_live: ConfirmLive = None,
+) -> ExitCode | None:
+    """Collect an order once: prompt the customer, unless a prompt is open or was paid.
+
+    Run it again whenever the customer tries again. The journal is created if there is none. With --no-journal, every
+    run sends a prompt, and REFERENCE may be left out. With --wait, exits with 0 for SUCCESS, 1 for any other end, 6 if
+    it has not ended in time, 4 if it is not known whether the customer was prompted. With a live key it asks first.
+
+    Examples:
+        momopay collect INV-43 --amount 100 --phone 0712345678 --journal shop.db
+        momopay collect INV-43 --amount 100 --phone 0712345678 --no-journal --wait
+    """
+    output, key = options.output, api_key()
+    if not no_journal and (reference is None or not options.journal):
+        raise CommandError(
+            "an order is collected once by its REFERENCE and a journal",
+            remedy="give both, with --journal FILE or MOMOPAY_JOURNAL; or --no-journal, to send one prompt",
+        )
+    if no_journal and abandon_after is not None:
+        raise CommandError("--abandon-after needs a journal", remedy="leave it out: --no-journal prompts each time")
+    # A test key moves no money, so one prompt to it is never asked about.
+    confirmation = Confirmation(key, may_move=amount_, yes=True, confirm_live=confirm_live)
+    optional: dict[str, Any] = {"transaction_desc": description, "callback_url": callback_url, "channel_id": channel}
+    opened = nullcontext() if no_journal else options.open_journal(create=True)
+    with opened as journal, options.client(journal, key=key) as client:
+        confirmation.ask(f"Ask the customer for KES {kes(amount_)}?", to_type="yes")
+        prompt: momopay.StkTransaction | momopay.Payment
+        if journal is None or reference is None:
+            prompt = client.stk.initiate(amount=amount_, phone=phone, account_reference=reference, **optional)
+        else:
+            prompt = client.stk.collect_once(
+                reference=reference, amount=amount_, phone=phone, abandon_after=abandon_after, **optional
+            )
+        is_new = not isinstance(prompt, momopay.Payment) or prompt.is_new
+        if not output.as_json:
+            sent = f"Prompt sent: transaction {prompt.transaction_id}"
+            output.note(sent if is_new else "No prompt was sent: this one is open, or was paid")
+        if prompt.status.is_terminal and wait:
+            return end_with(output, prompt)
+        if not wait:
+            show(output, prompt)
+            return None
+        # A new prompt is left alone for longer than the time between polls, in the proportion of the library's default.
+        first = every * momopay.PollSchedule.first / momopay.PollSchedule.every if is_new else 0.0
+        try:
+            ended = wait_for(client, prompt.transaction_id, first=first, timeout=timeout, every=every)
+        except BaseException:
+            # Whatever ends the wait, an interrupt too, must not lose the id of a prompt that can still be paid.
+            if output.as_json:
+                show(output, prompt)
+            output.note(f"The prompt may still be paid: momopay transactions wait {prompt.transaction_id}")
+            raise
+        if journal is not None:
+            journal.settle(ended)
+    return end_with(output, ended)
 
 
 @command(app, "list")
@@ -53,16 +145,12 @@ def list_(
     from_: Annotated[str | None, Option("--from", metavar="TIME", help="A date, or 2026-11-30T08:00.")] = None,
     to: Annotated[str | None, Option("--to", metavar="TIME", help="The same; the whole day of a date.")] = None,
     channel: Annotated[str | None, Option("--channel", metavar="ID", help="Through this channel.")] = None,
-    amount_min: Annotated[
-        Decimal | None, Option("--min", metavar="KES", parser=amount, help="This amount and more.")
-    ] = None,
-    amount_max: Annotated[
-        Decimal | None, Option("--max", metavar="KES", parser=amount, help="This amount and less.")
-    ] = None,
+    amount_min: Annotated[Decimal | None, kes_option("--min", "This amount and more.")] = None,
+    amount_max: Annotated[Decimal | None, kes_option("--max", "This amount and less.")] = None,
     q: Annotated[str | None, Option("--q", metavar="TEXT", help="Search text, as the service takes it.")] = None,
     limit: Annotated[int, Option(metavar="N", min=1, max=100, help="Transactions in a page.")] = 20,
     cursor: Annotated[str | None, Option(metavar="CURSOR", help="The next_cursor of the previous page.")] = None,
-    everything: Annotated[bool, Option("--all", help="All pages, not one; 100 to a request.")] = False,
+    everything: Annotated[bool, flag("--all", "All pages, not one; 100 to a request.")] = False,
 ) -> None:
     """List transactions, newest first.
 
@@ -128,7 +216,7 @@ def find(
         momopay transactions find --receipt SBX1234567 --journal shop.db
     """
     output = options.output
-    found: list[momopay.TransactionSummary] = []
+    found: list[momopay.types.TransactionSummary] = []
     if receipt is not None:
         if not options.journal or reference is not None or phone is not None:
             raise CommandError("a receipt is found in the journal alone", remedy="give --receipt and --journal")
@@ -144,35 +232,21 @@ def find(
         begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since, "--since")
         phone = phone if phone is None else whole_phone(phone)
         with options.client() as client, stderr().status("Searching the service's list"):
-            found += _matching(client, begin, reference, phone)
+            if reference is not None:
+                found += client.transactions.find(reference=reference, phone=phone, since=begin)
+            else:
+                found += (each for each in client.transactions.iter(from_=begin) if same_phone(phone or "", each.phone))
+        # A search begins earlier, in case the clock of this machine is ahead.
+        found = [each for each in found if each.created_at >= begin]
     _show_all(output, found)
     return ExitCode.OK if found else ExitCode.REFUSED
-
-
-def _matching(
-    client: momopay.Client, since: datetime, reference: str | None, phone: str | None
-) -> Iterable[momopay.TransactionSummary]:
-    from momopay.phones import same_phone
-
-    if reference is not None:
-        # The search begins earlier, in case the clock of this machine is ahead.
-        found = client.transactions.find(reference=reference, phone=phone, since=since)
-        yield from (each for each in found if each.created_at >= since)
-        return
-    for item in client.transactions.iter():
-        if item.created_at < since:
-            return
-        if same_phone(phone or "", item.phone):
-            yield item
 
 
 @command(app)
 def wait(
     options: ServiceOptions,
     transaction_id: TransactionId,
-    until_settled: Annotated[
-        bool, Option("--settled", help="For payouts: wait on from FAILED until REVERSED.")
-    ] = False,
+    until_settled: Annotated[bool, flag("--settled", "Of a payout: wait on from FAILED to REVERSED.")] = False,
     timeout: Timeout = 300,
     every: Every = 10,
 ) -> ExitCode:
@@ -205,7 +279,7 @@ def end_with(output: Output, ended: momopay.Transaction | momopay.StkTransaction
 
 
 def show(
-    output: Output, record: momopay.TransactionSummary | momopay.StkTransaction | momopay.Payout | momopay.Payment
+    output: Output, record: momopay.types.TransactionSummary | momopay.StkTransaction | momopay.Payout | momopay.Payment
 ) -> None:
     """Show one transaction."""
     seen: Any = getattr(record, "transaction", None)
@@ -218,7 +292,9 @@ def show(
 
 
 def _show_all(
-    output: Output, found: Iterable[momopay.TransactionSummary], overview: momopay.TransactionOverview | None = None
+    output: Output,
+    found: Iterable[momopay.types.TransactionSummary],
+    overview: momopay.types.TransactionOverview | None = None,
 ) -> None:
     count = output.rows(found, TRANSACTIONS)
     if overview is not None:
@@ -226,3 +302,28 @@ def _show_all(
         output.result(None, f"{overview.total} in all: {ends}")
     elif not output.as_json:
         output.result(None, f"{count} in all")
+
+
+def balance(options: ServiceOptions) -> None:
+    """Show the service wallet, from which fees are paid.
+
+    The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
+
+    Examples:
+        momopay balance
+    """
+    with options.client() as client:
+        wallet = client.wallet.balance()
+    options.output.record(wallet)
+
+
+def channels(options: ServiceOptions) -> None:
+    """List the payment channels, the default one first.
+
+    Examples:
+        momopay channels --json
+    """
+    with options.client() as client:
+        found = client.channels.list()
+    nothing = "This account has no payment channel: an STK prompt would be refused."
+    options.output.result({"items": found}, options.output.table(found, _CHANNELS) if found else nothing)

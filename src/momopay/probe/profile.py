@@ -176,7 +176,9 @@ class Profile:
                 findings[name] = Finding(value, shown["sentence"], tuple(shown["request_ids"]), shown.get("unnamed"))
             return cls(findings, document["probe"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(f"{path} is no profile of momopay probe: {error!r}") from error
+            raise ConfigurationError(
+                f"{path} is no profile of momopay probe: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _is_same(name: str, then: Value, now: Value) -> bool:

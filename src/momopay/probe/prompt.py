@@ -166,7 +166,7 @@ class _Order:
         if self._is_new:
             for name in ("list_delay", "read_delay"):
                 seen = f"up to {shown[name]} s" if name in shown else f"over {look} s"
-                self._findings.add(name, seen, listed, sentence=f"A new prompt was not shown for {seen}.")
+                self._findings.add(name, seen, listed, sentence=f"A new prompt did not appear for {seen}.")
         self._conclude(read, statuses, answer)
         self._client.transactions.sweep(journal=self._spend.journal)
         is_unpaid = momopay.TransactionStatus(read.status).ended_without_success

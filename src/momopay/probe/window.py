@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from momopay._core.retry import http_date
+from momopay._core.response import http_date
 from momopay.probe.channels import Note
 from momopay.probe.profile import Findings
 from momopay.probe.reads import BALANCE

@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -16,7 +17,7 @@ from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact
-from momopay._transport import NoResponseError, Progress
+from momopay._transport.attempt import NoResponseError, Progress
 from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, InvalidApiKeyError
 
@@ -31,6 +32,7 @@ _FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
 Body: TypeAlias = Mapping[str, object] | None
 UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
+_REFUSING: Final = frozenset(range(400, 500)) - {408, THROTTLED}
 
 
 class Wire:
@@ -133,13 +135,12 @@ class Answer:
         with suppress(ValueError, ArithmeticError, RecursionError):
             self.envelope = _object(json.loads(body, parse_float=Decimal))
         # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
-        is_2xx = status is not None and 200 <= status < 300  # noqa: PLR2004
+        is_2xx = status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
         says_no = self.envelope.get("success") is False
         self.is_success: bool = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
         # The service looked at the request and refused it, apart from timeouts and throttling.
-        is_4xx = status is not None and 400 <= status < 500 and status not in {408, THROTTLED}  # noqa: PLR2004
-        self.is_refusal: bool = is_4xx or (is_2xx and says_no)
-        self.is_failure: bool = status is None or status >= 500  # noqa: PLR2004
+        self.is_refusal: bool = status in _REFUSING or (is_2xx and says_no)
+        self.is_failure: bool = status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
         items: object = self.data.get("items")
         self.items: list[Mapping[str, Any]] = (

@@ -24,25 +24,18 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     add("--profile", metavar="FILE", help="behave as this file of `momopay probe` says")
     add("--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)")
     names: Any = {"metavar": "NAME", "action": "append", "default": []}
-    add("--allow-host", help="answer under this name too, as other containers call it; repeatable", **names)
-    add("--callback-host", help="send callbacks to this host too, and not to loopback alone; repeatable", **names)
-    options = parser.parse_args(arguments)
+    name_too = "answer under this name too, as other containers call it; repeatable"
+    add("--allow-host", dest="allow_hosts", help=name_too, **names)
+    call_too = "send callbacks to this host too, and not to loopback alone; repeatable"
+    add("--callback-host", dest="callback_hosts", help=call_too, **names)
+    options = vars(parser.parse_args(arguments))
     stop = stop or stop_on_signals()
     try:
-        sandbox = Sandbox(
-            port=options.port,
-            speed=options.speed,
-            state=options.state,
-            profile=options.profile,
-            host=options.host,
-            allow_hosts=options.allow_host,
-            callback_hosts=options.callback_host,
-        )
-        sandbox.start()
+        sandbox = Sandbox(**options).start()
     except (OSError, OverflowError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")
         return 1
-    announce(sandbox, speed=options.speed, state=options.state)
+    announce(sandbox, speed=options["speed"], state=options["state"])
     stop.wait()
     sandbox.close()
     return 0

@@ -52,6 +52,8 @@ class Switches(BaseModel):
 # Fixed for ever: the ids in state files of earlier versions are derived with it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
 KEY_PREFIX = "pk_test_"
+# Last characters of a key that may be shown, as on a card.
+_SHOWN = 4
 
 ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 
@@ -116,7 +118,7 @@ def mask_key(key: str) -> str:
     if not key.startswith(KEY_PREFIX):
         return "pk_live_…" if key.startswith("pk_live_") else "…"
     rest = key.removeprefix(KEY_PREFIX)
-    return KEY_PREFIX + (rest if len(rest) <= 4 else f"…{rest[-4:]}")  # noqa: PLR2004 - last four, as on a card
+    return KEY_PREFIX + (rest if len(rest) <= _SHOWN else f"…{rest[-_SHOWN:]}")
 
 
 def key_of(authorization: str | None) -> str:

@@ -1,14 +1,15 @@
-"""The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages."""
+"""The ASGI application: the service under /v1, its OpenAPI document, the two HTML pages, and who may use these."""
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from hashlib import sha256
+from http import HTTPStatus
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers, QueryParams
@@ -19,19 +20,66 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
-from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
+from momopay.sandbox._bodies import MAXIMUM_BYTES, host_names, is_loopback
+from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
 from momopay.sandbox._faults import Fault
-from momopay.sandbox._hosts import Guard
 from momopay.sandbox._openapi import openapi
-from momopay.sandbox._payments import FaultEffects
+from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, error_body, success_body
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 # The phone's page is kept in several files. It is served as one, which needs no policy that lets it fetch them.
 _PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script src="(?P<script>\w+\.js)"></script>')
+
+
+class Guard:
+    """Keeps other web sites out of the pages and the control routes, which ask for no key.
+
+    Any site that a developer visits can make the browser send requests to loopback; these checks are what stops it.
+    """
+
+    def __init__(self, hosts: Collection[str] = ()) -> None:
+        """The sandbox answers under the names of loopback, and under `hosts`."""
+        self.hosts: frozenset[str] = host_names(hosts)
+
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """Raise if a request came under another name: that would be DNS rebinding."""
+        try:
+            name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        except ValueError:
+            name = ""
+        if not is_loopback(name) and name not in self.hosts:
+            others = " and those given as --allow-host" if self.hosts else ""
+            raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
+
+    def check(self, headers: Mapping[str, str], scheme: str) -> None:
+        """Raise if the request is not from the sandbox's own pages, or from a program."""
+        self.check_host(headers)
+        # Programs send neither header; browsers send one or both, and scripts cannot change them.
+        origin = headers.get("origin")
+        foreign = origin is not None and origin != f"{scheme}://{headers.get('host')}"
+        if foreign or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+            raise Refusal("FORBIDDEN", "Another site may not drive the sandbox")
+
+
+class HostCheck:
+    """Checks the Host of every request, /v1 included, on a server that other machines can reach."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._guard.check_host(Headers(scope=scope))
+            except Refusal as refusal:
+                await refusal_response(refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class ServiceApp(FastAPI):
@@ -111,21 +159,21 @@ class _Resource:
                 query=QueryParams(scope["query_string"]),
                 body=scope[BODY],
                 idempotency_key=headers.get("idempotency-key"),
-                effects=_effects(scope),
+                callback_mode=_callback_mode(scope.get(EFFECT)),
+                list_lag=scope.get(EFFECT) is Fault.list_lag,
             )
             data = endpoint.operation(call).model_dump(by_alias=True)
         finally:
             # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
         status = endpoint.status_under(account_state.account.switches)
-        return Response(status_code=status) if status == 204 else json_response(success_body(data), status)  # noqa: PLR2004
+        if status == HTTPStatus.NO_CONTENT:
+            return Response(status_code=status)
+        return json_response(success_body(data), status)
 
 
-def _effects(scope: Scope) -> FaultEffects:
-    fault: Fault | None = scope.get(EFFECT)
-    if fault is None or fault is Fault.list_lag:
-        return FaultEffects(list_lag=fault is Fault.list_lag)
-    return FaultEffects(callback_mode=fault.removeprefix("callback_"))
+def _callback_mode(fault: Fault | None) -> str:
+    return "" if fault in {None, Fault.list_lag} else str(fault).removeprefix("callback_")
 
 
 def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -146,24 +194,6 @@ async def _error_response(_request: Request, error: Exception) -> Response:
         code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "VALIDATION_ERROR")
         return refusal_response(Refusal(code, status=error.status_code, headers=error.headers))
     return refusal_response(Refusal("INTERNAL_ERROR"))
-
-
-class HostCheck:
-    """Checks the Host of every request, /v1 included, on a server that other machines can reach."""
-
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        """Wrap an application."""
-        self._app = app
-        self._guard = guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                self._guard.check_host(Headers(scope=scope))
-            except Refusal as refusal:
-                await refusal_response(refusal)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:

@@ -1,10 +1,12 @@
-"""Request bodies: JSON text in, a checked record out, or a refusal."""
+"""Request bodies: JSON text in, a checked record out, or a refusal; and to which hosts callbacks may go."""
 
 import json
 import re
 from collections.abc import Callable, Collection
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -25,21 +27,22 @@ def _amount(minimum: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "number", **bounds, "description": "KES", "examples": [100]})
 
 
-def _described(**schema: Any) -> WithJsonSchema:
+def text_schema(**schema: Any) -> WithJsonSchema:
+    """Return what OpenAPI says of a text that pydantic would describe otherwise."""
     return WithJsonSchema({"type": "string", **schema})
 
 
 StkAmount = Annotated[Decimal, Field(ge=1, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(1)]
 PayoutAmount = Annotated[Decimal, Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(10)]
 # Described here, checked by `normalise_phone`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
-Phone = Annotated[str, _described(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", examples=["254712345678"])]
+Phone = Annotated[str, text_schema(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", examples=["254712345678"])]
 CallbackUrl = Annotated[
-    str, Field(max_length=2048), _described(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
+    str, Field(max_length=2048), text_schema(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
 ]
 # Any text is looked for, and an unknown one is CHANNEL_NOT_FOUND.
-ChannelId = Annotated[str, _described(format="uuid")]
+ChannelId = Annotated[str, text_schema(format="uuid")]
 CredentialId = Annotated[
-    str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), _described(format="uuid")
+    str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), text_schema(format="uuid")
 ]
 Text = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -134,6 +137,68 @@ def normalise_phone(phone: str) -> str:
     if match is None:
         raise Refusal("INVALID_PHONE")
     return f"254{match[1] or match[2]}"
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no port
+    except ValueError:
+        return None
+    # urlsplit silently drops tabs and newlines, and a space would end the request line.
+    plain = url.isascii() and url.isprintable() and " " not in url
+    return parts if plain and parts.hostname and parts.scheme in {"http", "https"} else None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_public(host: str) -> bool:
+    """Return whether a host could be reached from outside: a public address, or a name with a dot in it."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        # No top-level domain begins with a digit: 10.1 and 0x7f.1 are addresses to a resolver.
+        name, dot, top = host.rstrip(".").rpartition(".")
+        return bool(name and dot and top[0].isalpha()) and not host.endswith((".localhost", ".local", ".internal"))
+    return address.is_global and not address.is_multicast
+
+
+def host_names(hosts: Collection[str]) -> frozenset[str]:
+    """Return host names as they are compared."""
+    names = frozenset(host.lower() for host in hosts)
+    for name in names:
+        parts = _split(f"http://[{name}]" if ":" in name else f"http://{name}")
+        if parts is None or parts.hostname != name or "*" in name:
+            raise ValueError(f"{name!r} is not a host name or address alone, such as 'app'")
+    return names
+
+
+def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
+    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`."""
+    if url is None:
+        return None
+    parts = _split(url)
+    if parts is None or parts.hostname is None:
+        raise invalid_field("callbackUrl", "must be an absolute HTTPS URL")
+    known = may_be_sent(url, hosts) and not strict
+    if not known and (parts.scheme != "https" or not is_public(parts.hostname)):
+        raise invalid_field("callbackUrl", "must be HTTPS with a public host")
+    return url
+
+
+def may_be_sent(url: str, hosts: Collection[str] = ()) -> bool:
+    """Return whether the sandbox really POSTs there: to loopback and the named hosts."""
+    # Never anywhere else: the URLs in a test may be real, and their owners expect no made-up payments.
+    parts = _split(url)
+    if parts is None or parts.hostname is None:
+        return False
+    return is_loopback(parts.hostname) or parts.hostname in hosts
 
 
 def callback_url_pattern(hosts: Collection[str], *, strict: bool) -> str:

@@ -95,7 +95,7 @@ class MemoryConnection:
         self.put(message)
 
     async def wait_for_end(self) -> Message:
-        """Return the message of a client that has gone, once a fault has ended the request."""
+        """Return the message of a client that has disconnected, once a fault has ended the request."""
         await self.ended.wait()
         return {"type": "http.disconnect"}
 

@@ -26,20 +26,19 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from momopay.sandbox._accounts import Account, Switches
-from momopay.sandbox._app import json_response
+from momopay.sandbox._app import Guard, json_response
 from momopay.sandbox._bodies import MAXIMUM_BYTES, invalid, parse_json
 from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
-from momopay.sandbox._faults import FAULT_TEXTS
-from momopay.sandbox._hosts import Guard
-from momopay.sandbox._outcomes import ENDINGS, outcome_for
+from momopay.sandbox._faults import Fault
+from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number
 from momopay.sandbox._refusals import Refusal, success_body
 from momopay.sandbox._state import AccountState, ServiceState
 
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
-R = TypeVar("R", CallbackRecord, ReceivedRequest)
+R = TypeVar("R", CallbackRecord, ReceivedRequest, Transaction)
 
 # Real seconds between two checks for a new version. Polling costs one comparison and needs no list of listeners.
 _EVENT_INTERVAL = 0.15
@@ -219,19 +218,18 @@ def choices() -> Json:
     """Return everything that the page can choose from: requests with the faults that fit them, outcomes, switches."""
     return {
         "outcomes": [
-            {"value": outcome, "title": ending.title, "digits": ending.digits, "text": ending.text}
-            for outcome, ending in ENDINGS.items()
+            {"value": each, "title": each.label, "digits": each.digits, "text": each.text} for each in Outcome
         ],
         "routes": [
             {
                 "value": f"{endpoint.method} {endpoint.path}",
                 "title": endpoint.title,
                 "ends_as": endpoint.ends_as,
-                "faults": [fault for fault in FAULT_TEXTS if fault.fits(endpoint)],
+                "faults": [fault for fault in Fault if fault.fits(endpoint)],
             }
             for endpoint in ENDPOINTS
         ],
-        "faults": [{"value": fault, "title": title, "text": text} for fault, (title, text) in FAULT_TEXTS.items()],
+        "faults": [{"value": each, "title": each.label, "text": each.text} for each in Fault],
         "switches": Switches.model_json_schema()["properties"],
     }
 
@@ -279,7 +277,8 @@ def snapshot(engine: Engine) -> Json:
         "now": iso(engine.clock.now()),
         "speed": engine.clock.speed,
         "accounts": [{**account_json(each.account), "phones": _phones(each)} for each in state.accounts.values()],
-        "transactions": [transaction_json(transaction) for transaction in _newest_transactions(state)],
+        # By arrival: while time stands still, many have one instant.
+        "transactions": [transaction_json(each) for each in _newest(reversed(state.transactions.values()))],
         "callbacks": [callback_json(record) for record in _newest(reversed(state.callbacks))],
         "callbacks_total": len(state.callbacks),
         "requests": list(_newest_requests(engine)),
@@ -332,22 +331,12 @@ def _searched(transaction: Transaction) -> str:
 
 
 def _newest(newest_first: Iterable[R]) -> Iterator[R]:
-    """Yield the newest of each account."""
+    """Yield each account's newest, and every open prompt however old: somebody has to be able to tap it."""
     shown = Counter[str | None]()
     for each in newest_first:
         shown[each.tenant_id] += 1
-        if shown[each.tenant_id] <= _NEWEST:
+        if shown[each.tenant_id] <= _NEWEST or (isinstance(each, Transaction) and each.is_prompt):
             yield each
-
-
-def _newest_transactions(state: ServiceState) -> Iterator[Transaction]:
-    """Yield each account's newest, and every open prompt however old: somebody has to be able to tap it."""
-    # By arrival: while time stands still, many have one instant.
-    shown = Counter[str]()
-    for transaction in reversed(state.transactions.values()):
-        shown[transaction.tenant_id] += 1
-        if shown[transaction.tenant_id] <= _NEWEST or transaction.is_prompt:
-            yield transaction
 
 
 def _phones(account_state: AccountState) -> list[str]:

@@ -5,15 +5,24 @@ The routes, the OpenAPI document, the faults that can be planned and the lists o
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from momopay.sandbox import _payments
-from momopay.sandbox._accounts import Switches
-from momopay.sandbox._bodies import Body, ChannelChangesBody, NewChannelBody, PayoutBody, StkBody, TopUpBody, read_body
+from momopay.sandbox._accounts import Account, Channel, Switches
+from momopay.sandbox._bodies import (
+    Body,
+    ChannelChangesBody,
+    NewChannelBody,
+    PayoutBody,
+    StkBody,
+    TopUpBody,
+    parse_json,
+    read_body,
+)
 from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_filters
-from momopay.sandbox._payments import LIST_LAG, NO_EFFECTS, FaultEffects
-from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal
+from momopay.sandbox._payments import LIST_LAG, Call
+from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, invalid_field
 from momopay.sandbox._serializers import (
     ChannelList,
     Nothing,
@@ -25,24 +34,8 @@ from momopay.sandbox._serializers import (
     list_record,
     read_record,
 )
-from momopay.sandbox._state import AccountState, ServiceState
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One admitted request; `account_state` is that of the account which calls."""
-
-    state: ServiceState
-    account_state: AccountState
-    now: datetime
-    id: str = ""
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes = b""
-    idempotency_key: str | None = None
-    effects: FaultEffects = NO_EFFECTS
-
-
-Operation = Callable[["Call"], SnakeRecord]
+Operation = Callable[[Call], SnakeRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,8 @@ class Endpoint:
     """One row: it decorates the operation that answers the call, whose docstring is the summary.
 
     `title` is what the page calls it; `errors` are the codes of its own, where their status is not the usual one with
-    it. The last four say what can be planned: how its payments end, and which faults can show.
+    it. `ends_as` is how the payments that it makes end. `listed` and `shows_transaction` are of reads: they say, as the
+    payments do, which faults can show.
     """
 
     method: str
@@ -74,7 +68,6 @@ class Endpoint:
     parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
     ends_as: Literal["prompt", "payout"] | None = None
-    calls_back: bool = False
     listed: bool = False
     shows_transaction: bool = False
     operation: Operation = field(init=False)
@@ -89,6 +82,11 @@ class Endpoint:
     def name(self) -> str:
         """The operation id."""
         return self.operation.__name__
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether its payments may have a callback."""
+        return self.body is not None and "callback_url" in self.body.model_fields
 
     def record_under(self, switches: Switches) -> type[SnakeRecord]:
         """Return the shape of the answer under an account's switches."""
@@ -151,14 +149,11 @@ _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
         *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
     ),
     ends_as="prompt",
-    calls_back=True,
-    listed=True,
-    shows_transaction=True,
 )
 def initiate_stk(call: Call) -> SnakeRecord:
     """Initiate an STK prompt."""
     body = read_body(StkBody, call.body)
-    transaction = _payments.initiate_stk(call.state, call.account_state, body, call.now, call.effects)
+    transaction = _payments.initiate_stk(call, body)
     return StkInitiated.model_validate(transaction)
 
 
@@ -174,14 +169,11 @@ def initiate_stk(call: Call) -> SnakeRecord:
         *("KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
     ),
     ends_as="payout",
-    calls_back=True,
-    listed=True,
-    shows_transaction=True,
 )
 def initiate_payout(call: Call) -> SnakeRecord:
     """Initiate a payout."""
     body = read_body(PayoutBody, call.body)
-    transaction = _payments.initiate_payout(call.state, call.account_state, body, call.now, call.effects)
+    transaction = _payments.initiate_payout(call, body)
     return PayoutInitiated.model_validate(transaction)
 
 
@@ -199,7 +191,7 @@ def list_transactions(call: Call) -> SnakeRecord:
     """List transactions."""
     filters = parse_filters(call.query)
     # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
-    if call.effects.list_lag:
+    if call.list_lag:
         filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
     page = list_page(call.account_state, filters, call.now)
     return list_record(call.account_state.account.switches).model_validate(page)
@@ -235,8 +227,6 @@ def read_transaction(call: Call) -> SnakeRecord:
     parameters=(_IDEMPOTENCY_KEY,),
     errors=("VALIDATION_ERROR", "INVALID_PHONE"),
     ends_as="prompt",
-    listed=True,
-    shows_transaction=True,
 )
 def top_up(call: Call) -> SnakeRecord:
     """Top up the service wallet."""
@@ -244,10 +234,7 @@ def top_up(call: Call) -> SnakeRecord:
     history, key = call.account_state.history, call.idempotency_key
     transaction = next((each for each in history if key and each.idempotency_key == key), None)
     if transaction is None:
-        body = read_body(TopUpBody, call.body)
-        transaction = _payments.initiate_top_up(
-            call.state, call.account_state, body, call.now, idempotency_key=key, effects=call.effects
-        )
+        transaction = _payments.initiate_top_up(call, read_body(TopUpBody, call.body))
     return StkInitiated.model_validate(transaction)
 
 
@@ -261,7 +248,8 @@ def read_balance(call: Call) -> SnakeRecord:
 def list_channels(call: Call) -> SnakeRecord:
     """List payment channels."""
     account = call.account_state.account
-    channels = _payments.channels_in_order(account)
+    newest_first = [*account.live_channels()][::-1]
+    channels = sorted(newest_first, key=lambda channel: not channel.is_default)
     return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
 
 
@@ -276,11 +264,25 @@ def list_channels(call: Call) -> SnakeRecord:
 )
 def create_channel(call: Call) -> SnakeRecord:
     """Create a payment channel."""
-    account = call.account_state.account
+    account, body = call.account_state.account, read_body(NewChannelBody, call.body)
+    channel = Channel(
+        type=body.type,
+        shortcode=body.shortcode,
+        name=body.name,
+        account_number=_payments.account_number_of(body.type, body.account_number),
+        created_at=call.now,
+    )
+    account.channels.append(channel)
+    if body.is_default:
+        _make_default(account, channel)
     # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
-    channel = _payments.create_channel(account, read_body(NewChannelBody, call.body), call.now)
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)
+
+
+def _make_default(account: Account, channel: Channel) -> None:
+    for other in account.channels:
+        other.is_default = other is channel
 
 
 @Endpoint(
@@ -310,7 +312,23 @@ def change_channel(call: Call) -> SnakeRecord:
     """Change a payment channel."""
     account = call.account_state.account
     channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
-    _payments.change_channel(account, channel, call.body)
+    body = read_body(ChannelChangesBody, call.body)
+    sent = body.model_fields_set
+    if account.switches.immutable_channel_fields == "refuse":
+        fields = parse_json(call.body)
+        for name in ("type", "shortcode"):
+            # The same value again is no change, and so no reason to refuse.
+            if fields.get(name, getattr(channel, name)) != getattr(channel, name):
+                raise invalid_field(name, "cannot be changed after creation")
+    if "account_number" in sent:
+        # 409: the body is right, and only does not fit this channel.
+        channel.account_number = _payments.account_number_of(channel.type, body.account_number, status=409)
+    if "name" in sent:
+        channel.name = body.name
+    if body.is_default:
+        _make_default(account, channel)
+    elif "is_default" in sent:
+        channel.is_default = False
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)
 
@@ -326,6 +344,9 @@ def change_channel(call: Call) -> SnakeRecord:
 def delete_channel(call: Call) -> SnakeRecord:
     """Delete a payment channel."""
     channel = _payments.find_channel(call.account_state.account, call.id)
-    _payments.delete_channel(channel, {each.channel_id for each in call.account_state.history})
+    if channel.customers or channel.id in {each.channel_id for each in call.account_state.history}:
+        raise Refusal("CHANNEL_IN_USE")
+    # Kept, because the id must stay in use: transactions of the past name it.
+    channel.deleted, channel.is_default = True, False
     call.state.version += 1
     return Nothing()

@@ -20,14 +20,15 @@ from math import isfinite
 import httpx
 
 from momopay.sandbox import _lifecycle
+from momopay.sandbox._bodies import may_be_sent
 from momopay.sandbox._faults import FaultPlan
-from momopay.sandbox._hosts import may_be_sent
 from momopay.sandbox._records import ANSWER_LIMIT, Delivery, PostResult, RequestLog, Transaction
 from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
+_MAXIMUM_SPEED = 1_000_000
 # Of the answer to a callback.
 _KEPT_BYTES = 500
 
@@ -37,8 +38,8 @@ class Clock:
 
     def __init__(self, start: datetime, *, speed: float, wall: Callable[[], float]) -> None:
         """Start at `start`; `speed` is virtual seconds per second of `wall` (0: only moved by hand)."""
-        if not 0 <= speed <= 1_000_000:  # noqa: PLR2004 - the bound is explained by the message
-            raise ValueError("speed must lie between 0 and 1,000,000 virtual seconds per second")
+        if not 0 <= speed <= _MAXIMUM_SPEED:
+            raise ValueError(f"speed must lie between 0 and {_MAXIMUM_SPEED:,} virtual seconds per second")
         self.speed = speed
         self._wall = wall
         # A virtual instant, and the reading of `wall` at which it was the present; None while the clock is held.
@@ -83,17 +84,9 @@ class Clock:
         return max(0.0, (instant - self.now()).total_seconds() / self.speed)
 
 
-if sys.platform == "win32":
-
-    def monotonic() -> float:
-        """Return seconds on a clock that nobody sets."""
-        return time.monotonic()
-
-else:
-
-    def monotonic() -> float:
-        """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
-        return time.clock_gettime(time.CLOCK_MONOTONIC)
+def monotonic() -> float:
+    """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
+    return time.monotonic() if sys.platform == "win32" else time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class CallbackSender:
@@ -110,7 +103,7 @@ class CallbackSender:
         self._client = httpx.AsyncClient(
             verify=False,  # noqa: S501 - loopback and a test's own hosts, where nobody has a certificate to verify
             trust_env=False,
-            timeout=None,  # noqa: S113 - bounded as a whole, below
+            timeout=httpx.Timeout(None),  # bounded as a whole, below
             # A kept connection could be closed by the receiver just when the next callback is written to it.
             limits=httpx.Limits(max_keepalive_connections=0),
         )

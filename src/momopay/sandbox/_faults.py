@@ -1,9 +1,9 @@
 """Faults on demand: which there are, and which request the next one applies to. `_fault_middleware` strikes."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 from uuid import uuid4
 
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
@@ -12,25 +12,40 @@ from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 class Fault(StrEnum):
     """What can be made to go wrong; docs/test/sandbox.md says what the client sees of each."""
 
-    refuse = "refuse"
-    reset_before_read = "reset_before_read"
-    reset_after_commit = "reset_after_commit"
-    hang_after_commit = "hang_after_commit"
-    error_before_commit = "error_before_commit"
-    error_after_commit = "error_after_commit"
-    truncated = "truncated"
-    html_502 = "html_502"
-    slow_drip = "slow_drip"
-    refused_after_commit = "refused_after_commit"
-    other_transaction = "other_transaction"
-    other_amount = "other_amount"
-    other_phone = "other_phone"
-    other_reference = "other_reference"
-    list_lag = "list_lag"
-    callback_duplicate = "callback_duplicate"
-    callback_late = "callback_late"
-    callback_reordered = "callback_reordered"
-    callback_lost = "callback_lost"
+    label: str
+    text: str
+
+    # The defaults are for type checkers, which take `Fault("refuse")` for a call of this.
+    def __new__(cls, value: str, label: str = "", text: str = "") -> Self:
+        """Make a member that carries what the page calls it, and what it says about it."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.label, member.text = label, text
+        return member
+
+    refuse = "refuse", "No connection", "The connection closes without an answer. Not executed."
+    reset_before_read = "reset_before_read", "Connection reset, not executed", "It breaks before the request is read."
+    reset_after_commit = "reset_after_commit", "The answer is lost", "Executed, then the connection is reset."
+    hang_after_commit = "hang_after_commit", "No answer at all", "Executed, then silence until the client gives up."
+    error_before_commit = "error_before_commit", "Error 500, not executed", "500 INTERNAL_ERROR. Nothing has happened."
+    error_after_commit = (
+        "error_after_commit",
+        "Error 500, but executed",
+        "500 INTERNAL_ERROR. It was executed all the same.",
+    )
+    truncated = "truncated", "Half an answer", "Executed, and half of the answer arrives."
+    html_502 = "html_502", "502 page of a proxy", "502 with an HTML page. Not executed."
+    slow_drip = "slow_drip", "Very slow answer", "Executed, and the answer arrives byte by byte."
+    refused_after_commit = "refused_after_commit", "Refused, but executed", "An unknown error code. It was executed."
+    other_transaction = "other_transaction", "Answer about another payment", "The answer names another transaction."
+    other_amount = "other_amount", "Answer with another amount", "The answer names another amount."
+    other_phone = "other_phone", "Answer with another phone", "The answer names another phone number."
+    other_reference = "other_reference", "Answer with another reference", "The answer names another reference."
+    list_lag = "list_lag", "Missing from lists", "Lists show transactions 60 seconds late."
+    callback_duplicate = "callback_duplicate", "Callback comes twice", "The callback of this payment arrives twice."
+    callback_late = "callback_late", "Callback comes late", "The callback of this payment comes 300 seconds late."
+    callback_reordered = "callback_reordered", "Callbacks swapped", "The next payment's callback comes first."
+    callback_lost = "callback_lost", "Callback is lost", "The callback of this payment is never sent."
 
     @property
     def is_effect(self) -> bool:
@@ -49,35 +64,15 @@ class Fault(StrEnum):
 
     def fits(self, endpoint: Endpoint) -> bool:
         """Return whether the fault can show on an endpoint."""
+        pays = endpoint.ends_as is not None
         if self is Fault.list_lag:
-            return endpoint.listed
+            return pays or endpoint.listed
         if self.is_effect:
             return endpoint.calls_back
-        return endpoint.shows_transaction or not self.names_another
+        return pays or endpoint.shows_transaction or not self.names_another
 
 
-# What the page calls a fault, and what it says about it.
-FAULT_TEXTS: Mapping[Fault, tuple[str, str]] = {
-    Fault.refuse: ("No connection", "The connection closes without an answer. Not executed."),
-    Fault.reset_before_read: ("Connection reset, not executed", "It breaks before the request is read."),
-    Fault.reset_after_commit: ("The answer is lost", "Executed, then the connection is reset."),
-    Fault.hang_after_commit: ("No answer at all", "Executed, then silence until the client gives up."),
-    Fault.error_before_commit: ("Error 500, not executed", "500 INTERNAL_ERROR, and nothing has happened."),
-    Fault.error_after_commit: ("Error 500, but executed", "500 INTERNAL_ERROR, although it was executed."),
-    Fault.truncated: ("Half an answer", "Executed, and half of the answer arrives."),
-    Fault.html_502: ("502 page of a proxy", "502 with an HTML page. Not executed."),
-    Fault.slow_drip: ("Very slow answer", "Executed, and the answer arrives byte by byte."),
-    Fault.refused_after_commit: ("Refused, but executed", "An unknown error code, although it was executed."),
-    Fault.other_transaction: ("Answer about another payment", "The answer names another transaction."),
-    Fault.other_amount: ("Answer with another amount", "The answer names another amount."),
-    Fault.other_phone: ("Answer with another phone", "The answer names another phone number."),
-    Fault.other_reference: ("Answer with another reference", "The answer names another reference."),
-    Fault.list_lag: ("Missing from lists", "Lists show transactions 60 seconds late."),
-    Fault.callback_duplicate: ("Callback comes twice", "The callback of this payment arrives twice."),
-    Fault.callback_late: ("Callback comes late", "The callback of this payment comes 300 seconds late."),
-    Fault.callback_reordered: ("Callbacks swapped", "The callback of this payment comes after the next one."),
-    Fault.callback_lost: ("Callback is lost", "The callback of this payment is never sent."),
-}
+_HAVE_BODY = frozenset(range(200, 600)) - {204, 205, 304}
 # The status of `refused_after_commit` unless another is planned.
 REFUSED_WITH = 409
 
@@ -99,7 +94,7 @@ class PlannedFault:
         """Raise ValueError for a path or method that the service does not have, and for a status without a body."""
         if self.times < 1:
             raise ValueError("times must be at least 1")
-        if not 200 <= self.status <= 599 or self.status in {204, 205, 304}:  # noqa: PLR2004 - these carry no envelope
+        if self.status not in _HAVE_BODY:
             raise ValueError("status must be one that has a body, from 200 to 599")
         self.fault = Fault(self.fault)
         self.method, self.path = self.method.upper(), "/" + self.path.removeprefix("/")

@@ -1,7 +1,7 @@
 """How a transaction moves from state to state, by plan or by hand, and the callbacks of those that end.
 
-Everything that changes a status goes through `enter`, which keeps the account's counts, its money, the health rule
-and the callbacks in step with it. `_engine` has the callbacks POSTed.
+Everything that changes a status goes through `enter`, which keeps the account's money, the health rule and the
+callbacks in step with it. `_engine` has the callbacks POSTed.
 """
 
 import secrets
@@ -73,8 +73,6 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
         status = Status(switches.cancel_ends_as)
     elif status is Status.EXPIRED:
         status = Status(switches.expired_reads_as)
-    account_state.counts[transaction.kind, transaction.status] -= 1
-    account_state.counts[transaction.kind, status] += 1
     transaction.status, transaction.updated_at = status, now
     if code is not None:
         transaction.result_code, transaction.result_desc = code, RESULT_DESCRIPTIONS[code]

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +12,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._bodies import callback_url_pattern
-from momopay.sandbox._endpoints import ENDPOINTS, Call, Endpoint
+from momopay.sandbox._bodies import Body, callback_url_pattern
+from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
+from momopay.sandbox._payments import Call
 from momopay.sandbox._records import Status
 from momopay.sandbox._refusals import CODES
 from momopay.sandbox._serializers import Callback, callback_payload
@@ -106,7 +108,7 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
 def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
     status = endpoint.status_under(switches)
     responses: Json = {str(status): {"description": "Done"}}
-    if status != 204:  # noqa: PLR2004 - it has no body
+    if status != HTTPStatus.NO_CONTENT:
         name = endpoint.record_under(switches).__name__
         responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.name])
     errors = list(endpoint.errors_under(switches))
@@ -120,7 +122,7 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
                 "application/json": {"schema": {"$ref": "#/components/schemas/ErrorEnvelope"}, "examples": shown}
             },
         }
-        if error_status == 429:  # noqa: PLR2004 - all three codes have the header
+        if error_status == HTTPStatus.TOO_MANY_REQUESTS:  # all three codes have the header
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Whole seconds"}}
         responses[str(error_status)] = response
     return responses
@@ -198,7 +200,7 @@ class _Examples:
         for endpoint in ENDPOINTS:
             name = endpoint.name
             if endpoint.body is not None:
-                self.bodies[name] = _body_example(endpoint)
+                self.bodies[name] = _body_example(endpoint.body)
             call = Call(
                 state=state,
                 account_state=account_state,
@@ -226,10 +228,9 @@ class _Examples:
         self.answers, self.callback = json.loads(_RANDOM.sub(fixed, text))
 
 
-def _body_example(endpoint: Endpoint) -> Json:
-    assert endpoint.body is not None  # noqa: S101 - for the type checkers
+def _body_example(body: type[Body]) -> Json:
     example: Json = {}
-    for name, part in endpoint.body.model_json_schema()["properties"].items():
+    for name, part in body.model_json_schema()["properties"].items():
         # What may be null has its example within.
         for each in (part, *part.get("anyOf", ())):
             if "examples" in each:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 from uuid import uuid4
 
 from momopay.sandbox._bodies import normalise_phone
@@ -13,47 +14,35 @@ from momopay.sandbox._refusals import Refusal
 class Outcome(StrEnum):
     """The outcome that a phone number leads to."""
 
-    success = "success"
-    insufficient_funds = "insufficient_funds"
-    risk_limit = "risk_limit"
-    too_many_requests = "too_many_requests"
-    cancelled = "cancelled"
-    timeout = "timeout"
-    expired = "expired"
-    never_answers = "never_answers"
-    reversed = "reversed"
-    callback_lost = "callback_lost"
-    late_success = "late_success"
-    by_hand = "by_hand"
-    never_confirmed = "never_confirmed"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """An outcome in words, the last digits that lead to it, and the provider's result code if it fails."""
-
-    title: str
+    label: str
     text: str
-    digits: str = ""
-    code: str | None = None
+    digits: str
+    code: str | None
+
+    # The defaults are for type checkers, which take `Outcome("expired")` for a call of this.
+    def __new__(cls, value: str, label: str = "", text: str = "", digits: str = "", code: str | None = None) -> Self:
+        """Make a member with its words, the last digits that lead to it, and the result code if it fails."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.label, member.text, member.digits, member.code = label, text, digits, code
+        return member
+
+    success = "success", "Paid", "The PIN is entered after 5 seconds, the money is there after 35."
+    insufficient_funds = "insufficient_funds", "Not enough money", "Fails after 35 seconds with code 1.", "9901", "1"
+    risk_limit = "risk_limit", "Over the risk limit", "Fails after 35 seconds with code 17.", "9917", "17"
+    too_many_requests = "too_many_requests", "Too many requests", "Fails after 35 seconds with code 20.", "9920", "20"
+    cancelled = "cancelled", "Cancelled", "The customer cancels after 5 seconds: code 1032.", "9932", "1032"
+    timeout = "timeout", "Phone not reached", "Fails after 65 seconds with code 1037.", "9937", "1037"
+    expired = "expired", "Ignored until it expires", "Nobody reacts for 60 seconds: code 1037.", "9940", "1037"
+    never_answers = "never_answers", "Never ends", "Stays PENDING (a payout: PROCESSING).", "9941"
+    reversed = "reversed", "Fails and is reversed", "A payout's money comes back; a prompt fails.", "9942", "1"
+    callback_lost = "callback_lost", "Paid, and the callback is lost", "You learn of it only by asking.", "9943"
+    late_success = "late_success", "Paid after six minutes", "Later than the service tells you to wait.", "9944"
+    by_hand = "by_hand", "You decide on the phone", "Waits until you enter the PIN, cancel or ignore it.", "9945"
+    never_confirmed = "never_confirmed", "PIN entered, never confirmed", "Stays PROCESSING.", "9946"
 
 
-ENDINGS: Mapping[Outcome, Ending] = {
-    Outcome.success: Ending("Paid", "The PIN is entered after 5 seconds, the money is there after 35."),
-    Outcome.insufficient_funds: Ending("Not enough money", "Fails after 35 seconds with code 1.", "9901", "1"),
-    Outcome.risk_limit: Ending("Over the risk limit", "Fails after 35 seconds with code 17.", "9917", "17"),
-    Outcome.too_many_requests: Ending("Too many requests", "Fails after 35 seconds with code 20.", "9920", "20"),
-    Outcome.cancelled: Ending("Cancelled", "The customer cancels after 5 seconds: code 1032.", "9932", "1032"),
-    Outcome.timeout: Ending("Phone not reached", "Fails after 65 seconds with code 1037.", "9937", "1037"),
-    Outcome.expired: Ending("Ignored until it expires", "Nobody reacts for 60 seconds: code 1037.", "9940", "1037"),
-    Outcome.never_answers: Ending("Never ends", "Stays PENDING (a payout: PROCESSING).", "9941"),
-    Outcome.reversed: Ending("Fails and is reversed", "A payout's money comes back; a prompt fails.", "9942", "1"),
-    Outcome.callback_lost: Ending("Paid, and the callback is lost", "You learn of it only by asking.", "9943"),
-    Outcome.late_success: Ending("Paid after six minutes", "Later than the service tells you to wait.", "9944"),
-    Outcome.by_hand: Ending("You decide on the phone", "Waits until you enter the PIN, cancel or ignore it.", "9945"),
-    Outcome.never_confirmed: Ending("PIN entered, never confirmed", "Stays PROCESSING.", "9946"),
-}
-_BY_DIGITS = {ending.digits: outcome for outcome, ending in ENDINGS.items() if ending.digits}
+_BY_DIGITS = {outcome.digits: outcome for outcome in Outcome if outcome.digits}
 
 RESULT_DESCRIPTIONS: Mapping[str, str] = {
     "0": "The service request is processed successfully.",
@@ -87,7 +76,7 @@ def outcome_for(transaction: Transaction) -> Outcome:
 
 def phone_for(outcome: Outcome) -> str:
     """Return a phone number that leads to an outcome."""
-    return f"25471234{ENDINGS[outcome].digits or '0000'}"
+    return f"25471234{outcome.digits or '0000'}"
 
 
 def confirmation(kind: Kind) -> Step:
@@ -98,7 +87,7 @@ def confirmation(kind: Kind) -> Step:
 def plan(kind: Kind, outcome: Outcome) -> list[Step]:
     """Return the steps that a new transaction takes if nobody intervenes."""
     taken = Step(PIN_AFTER, Status.PROCESSING)
-    code = ENDINGS[outcome].code
+    code = outcome.code
     if kind is Kind.B2C and code:
         # A payout has no prompt that could be cancelled or expire: each of these outcomes fails, then is reversed.
         wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER

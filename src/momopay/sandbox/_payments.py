@@ -1,38 +1,27 @@
-"""Payment channels, and how STK prompts, payouts and top-ups are accepted.
+"""How STK prompts, payouts and top-ups are accepted, and through which channel.
 
 The checks are in the order that docs/test/sandbox.md gives. Everything that can refuse comes before the first change: a
 refused payment leaves no trace.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from momopay.sandbox._accounts import Account, Channel, Credential
 from momopay.sandbox._bodies import (
-    ChannelChangesBody,
-    NewChannelBody,
     PayoutBody,
     StkBody,
     TopUpBody,
+    check_callback_url,
     normalise_phone,
-    parse_json,
-    read_body,
 )
-from momopay.sandbox._hosts import check_callback_url
 from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
 from momopay.sandbox._refusals import CODES, Refusal, invalid_field
-from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._throttling import is_abuse
-
-
-def channels_in_order(account: Account) -> list[Channel]:
-    """Return the default channel first, then newest to oldest."""
-    newest_first = list(account.live_channels())[::-1]
-    return sorted(newest_first, key=lambda channel: not channel.is_default)
+from momopay.sandbox._state import AccountState, ServiceState, is_abuse
 
 
 def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
@@ -41,56 +30,6 @@ def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_
         if channel.id == channel_id:
             return channel
     raise Refusal(code, CODES["CHANNEL_NOT_FOUND"][1], status=status)
-
-
-def create_channel(account: Account, body: NewChannelBody, now: datetime) -> Channel:
-    """Add a channel and return it."""
-    channel = Channel(
-        type=body.type,
-        shortcode=body.shortcode,
-        name=body.name,
-        account_number=_account_number(body.type, body.account_number),
-        created_at=now,
-    )
-    account.channels.append(channel)
-    if body.is_default:
-        make_default(account, channel)
-    return channel
-
-
-def change_channel(account: Account, channel: Channel, raw: bytes) -> None:
-    """Change the fields that were sent in a body, and only those."""
-    body = read_body(ChannelChangesBody, raw)
-    sent = body.model_fields_set
-    if account.switches.immutable_channel_fields == "refuse":
-        fields = parse_json(raw)
-        for name in ("type", "shortcode"):
-            # The same value again is no change, and so no reason to refuse.
-            if fields.get(name, getattr(channel, name)) != getattr(channel, name):
-                raise invalid_field(name, "cannot be changed after creation")
-    if "account_number" in sent:
-        # 409: the body is right, and only does not fit this channel.
-        channel.account_number = _account_number(channel.type, body.account_number, status=409)
-    if "name" in sent:
-        channel.name = body.name
-    if body.is_default:
-        make_default(account, channel)
-    elif "is_default" in sent:
-        channel.is_default = False
-
-
-def make_default(account: Account, channel: Channel) -> None:
-    """Move the default flag to this channel."""
-    for other in account.channels:
-        other.is_default = other is channel
-
-
-def delete_channel(channel: Channel, linked: Collection[str | None]) -> None:
-    """Soft-delete a channel."""
-    if channel.id in linked or channel.customers:
-        raise Refusal("CHANNEL_IN_USE")
-    # Kept, because the id must stay in use: transactions of the past name it.
-    channel.deleted, channel.is_default = True, False
 
 
 def select_for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
@@ -109,7 +48,8 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
     raise Refusal("NO_PAYMENT_CHANNELS")
 
 
-def _account_number(channel_type: str, account_number: str | None, status: int = 400) -> str | None:
+def account_number_of(channel_type: str, account_number: str | None, status: int = 400) -> str | None:
+    """Return the account number that a channel of this type has, or refuse that there is none."""
     if channel_type == "PAYBILL" and not account_number:
         raise invalid_field("accountNumber", "is required for a PAYBILL channel", status)
     # TILL_NUMBER has none, so what was sent for it is dropped and never shown.
@@ -124,20 +64,26 @@ _TRANSACTION_TYPES = {"PAYBILL": "CustomerPayBillOnline", "TILL_NUMBER": "Custom
 
 
 @dataclass(frozen=True, slots=True)
-class FaultEffects:
-    """What a fault does to an accepted payment: its callback goes wrong, or lists show it late."""
+class Call:
+    """One admitted request; `account_state` is that of the account which calls.
 
+    The last two are what a fault does to an accepted payment: its callback goes wrong, or lists show it late.
+    """
+
+    state: ServiceState
+    account_state: AccountState
+    now: datetime
+    id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    idempotency_key: str | None = None
     callback_mode: str = ""
     list_lag: bool = False
 
 
-NO_EFFECTS = FaultEffects()
-
-
-def initiate_stk(
-    state: ServiceState, account_state: AccountState, body: StkBody, now: datetime, effects: FaultEffects = NO_EFFECTS
-) -> Transaction:
+def initiate_stk(call: Call, body: StkBody) -> Transaction:
     """Send a PIN prompt; the fee is deducted at once."""
+    state, account_state, now = call.state, call.account_state, call.now
     account = account_state.account
     if account.switches.strict_fields:
         body.require_all()
@@ -159,7 +105,7 @@ def initiate_stk(
     if channel is not None:
         transaction_type = _TRANSACTION_TYPES.get(channel.type, PLATFORM_TRANSACTION_TYPE)
     shortcode = channel.shortcode if channel else profile.shortcode
-    transaction = _new_transaction(state, account_state, Kind.STK, body, now, phone, effects, shortcode)
+    transaction = _new_transaction(call, Kind.STK, body, phone, shortcode)
     transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
     transaction.transaction_type, transaction.callback_url = transaction_type, callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
@@ -169,15 +115,9 @@ def initiate_stk(
     return transaction
 
 
-def initiate_payout(
-    state: ServiceState,
-    account_state: AccountState,
-    body: PayoutBody,
-    now: datetime,
-    effects: FaultEffects = NO_EFFECTS,
-) -> Transaction:
+def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     """Queue a payout; the B2C wallet is debited and the fee deducted at once."""
-    account = account_state.account
+    state, account = call.state, call.account_state.account
     if account.switches.strict_fields:
         body.require_all()
     phone = normalise_phone(body.phone)
@@ -192,66 +132,49 @@ def initiate_payout(
         raise Refusal("INSUFFICIENT_FUNDS")
     _check_fee(account)
     shortcode = channel.shortcode if channel else PLATFORM_SHORTCODE
-    transaction = _new_transaction(state, account_state, Kind.B2C, body, now, phone, effects, shortcode)
+    transaction = _new_transaction(call, Kind.B2C, body, phone, shortcode)
     transaction.reference, transaction.description = body.reference or "", body.description or ""
     transaction.transaction_type, transaction.callback_url = "BusinessPayment", callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     state.add(transaction)
     # At acceptance, not at success: a payout that is queued holds its money.
     account.b2c_balance -= transaction.amount
-    state.record_movement(MovementKind.payout, transaction, transaction.amount, now)
+    state.record_movement(MovementKind.payout, transaction, transaction.amount, call.now)
     _deduct_fee(state, account, transaction)
     return transaction
 
 
-def initiate_top_up(
-    state: ServiceState,
-    account_state: AccountState,
-    body: TopUpBody,
-    now: datetime,
-    *,
-    idempotency_key: str | None = None,
-    effects: FaultEffects = NO_EFFECTS,
-) -> Transaction:
+def initiate_top_up(call: Call, body: TopUpBody) -> Transaction:
     """Send the prompt of a top-up; the caller has looked for an earlier one with the same key."""
     phone = normalise_phone(body.phone)
-    transaction = _new_transaction(
-        state, account_state, Kind.WALLET_TOPUP, body, now, phone, effects, PLATFORM_SHORTCODE
-    )
+    transaction = _new_transaction(call, Kind.WALLET_TOPUP, body, phone, PLATFORM_SHORTCODE)
     transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     # An empty header is no key: else every client that sends one would share a top-up.
-    transaction.idempotency_key = idempotency_key or None
-    state.add(transaction)
+    transaction.idempotency_key = call.idempotency_key or None
+    call.state.add(transaction)
     return transaction
 
 
 def _new_transaction(
-    state: ServiceState,
-    account_state: AccountState,
-    kind: Kind,
-    body: StkBody | PayoutBody | TopUpBody,
-    now: datetime,
-    phone: str,
-    effects: FaultEffects,
-    shortcode: str,
+    call: Call, kind: Kind, body: StkBody | PayoutBody | TopUpBody, phone: str, shortcode: str
 ) -> Transaction:
     """Return what all three have in common. Nothing refuses the payment any more: it uses up what was planned."""
     transaction = Transaction(
         id=str(uuid4()),
-        tenant_id=account_state.account.tenant_id,
-        number=len(account_state.history),
+        tenant_id=call.account_state.account.tenant_id,
+        number=len(call.account_state.history),
         kind=kind,
         amount=body.amount,
         phone=phone,
         shortcode=shortcode,
         transaction_type=PLATFORM_TRANSACTION_TYPE,
-        created_at=now,
-        updated_at=now,
-        outcome=state.outcomes.take(kind, phone),
+        created_at=call.now,
+        updated_at=call.now,
+        outcome=call.state.outcomes.take(kind, phone),
         # Kept with it, because its callback and its lists come long after the request that the fault struck.
-        callback_mode=effects.callback_mode,
-        listed_from=now + timedelta(seconds=LIST_LAG) if effects.list_lag else None,
+        callback_mode=call.callback_mode,
+        listed_from=call.now + timedelta(seconds=LIST_LAG) if call.list_lag else None,
     )
     transaction.plan = plan(kind, outcome_for(transaction))
     return transaction

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Protocol
 from uuid import uuid4
 
@@ -225,7 +226,7 @@ class CallbackRecord:
 
 def is_acknowledged(status: int | None) -> bool:
     """Return whether the status of an answer is a 2xx."""
-    return status is not None and 200 <= status < 300  # noqa: PLR2004 - 2xx
+    return status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 # Enough for any test, and a bound on the memory of a load run that goes on for hours.

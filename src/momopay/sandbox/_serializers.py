@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from momopay.sandbox._accounts import Channel, Switches
+from momopay.sandbox._bodies import text_schema
 from momopay.sandbox._records import Kind, Status, Transaction, iso, json_number
 
 NAIROBI = timezone(timedelta(hours=3))
@@ -45,18 +46,14 @@ def _local(instant: datetime) -> str:
     return instant.astimezone(NAIROBI).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
-def _text(**schema: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", **schema})
-
-
 # Shown as the service shows them: an amount as a number exact to the cent, an instant with whole milliseconds.
 Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number", "description": "KES"})]
-Instant = Annotated[datetime, PlainSerializer(iso), _text(format="date-time")]
-LocalInstant = Annotated[datetime, PlainSerializer(_local), _text(description="In Nairobi, without a zone")]
-Id = Annotated[str, _text(format="uuid")]
-Phone = Annotated[str, _text(pattern="^254[0-9]{9}$")]
-MaskedPhone = Annotated[str, PlainSerializer(_masked), _text(pattern=r"^254[0-9]\*{5}[0-9]{3}$")]
-LowerKind = Annotated[Kind, PlainSerializer(str.lower), _text(enum=[kind.lower() for kind in Kind])]
+Instant = Annotated[datetime, PlainSerializer(iso), text_schema(format="date-time")]
+LocalInstant = Annotated[datetime, PlainSerializer(_local), text_schema(description="In Nairobi, without a zone")]
+Id = Annotated[str, text_schema(format="uuid")]
+Phone = Annotated[str, text_schema(pattern="^254[0-9]{9}$")]
+MaskedPhone = Annotated[str, PlainSerializer(_masked), text_schema(pattern=r"^254[0-9]\*{5}[0-9]{3}$")]
+LowerKind = Annotated[Kind, PlainSerializer(str.lower), text_schema(enum=[kind.lower() for kind in Kind])]
 
 
 class SnakeRecord(BaseModel):

@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._app import HostCheck, build
+from momopay.sandbox._app import Guard, HostCheck, build
+from momopay.sandbox._bodies import host_names, is_loopback
 from momopay.sandbox._connections import CONNECTION, InProcess, SocketConnection
 from momopay.sandbox._engine import Clock, Engine, monotonic
 from momopay.sandbox._fault_middleware import FaultMiddleware
-from momopay.sandbox._hosts import Guard, host_names, is_loopback
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 

@@ -1,23 +1,128 @@
 """Everything the service remembers, in plain collections. It knows no clock: `now` is always passed in.
 
-Invariants: every transaction is in `transactions` and, at the index `number`, in the history of its account;
-`counts` agrees with that history. Only one event loop touches the state, one step at a time, so there are no locks.
+Invariant: every transaction is in `transactions` and, at the index `number`, in the history of its account. Only one
+event loop touches the state, one step at a time, so there are no locks.
+
+Three rules answer 429: the rate limit of a key, transaction health, and the abuse ban.
 """
 
 import heapq
-from collections import Counter
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
+from math import ceil
+from typing import Literal
 
 from momopay.sandbox._accounts import KEY_PREFIX, Account, Switches, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._outcomes import OutcomePlan
-from momopay.sandbox._records import CallbackRecord, Delivery, Kind, Movement, MovementKind, Status, Transaction
+from momopay.sandbox._records import (
+    COMPLETED,
+    CallbackRecord,
+    Delivery,
+    Kind,
+    Movement,
+    MovementKind,
+    Status,
+    Transaction,
+    iso,
+)
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._throttling import RateWindow, StkHealth
 
+WINDOW = timedelta(seconds=60)
+SAMPLE = 100
+MINIMUM_SUCCESS = 0.3
+HEALTH_PAUSE = timedelta(minutes=30)
+BAN = timedelta(hours=1)
 # The running number keeps what is due at the same instant in its order of arrival.
 Entry = tuple[datetime, int, Transaction | Delivery]
+
+
+def throttled(code: str, seconds: int, **details: object) -> Refusal:
+    """Return a 429 with its wait, whole seconds, in a Retry-After header too."""
+    return Refusal(code, details=details, headers={"retry-after": str(seconds)})
+
+
+# The names of the fields of both dataclasses are also the format of the state file, see `_store`.
+@dataclass(slots=True)
+class RateWindow:
+    """The requests of one key that were let in, in a fixed window (its first request opens it) or a sliding one."""
+
+    hits: deque[datetime] = field(default_factory=deque[datetime])
+
+    def admit(self, now: datetime, limit: int, window: Literal["fixed", "sliding"]) -> None:
+        """Count one request in; a refused one does not count."""
+        while self.hits and now - self.hits[0] >= WINDOW:
+            if window == "fixed":
+                self.hits.clear()
+            else:
+                self.hits.popleft()
+        if len(self.hits) >= limit:
+            # Rounded up, so that a client which waits exactly this long is not refused again.
+            wait = max(1, ceil((self.hits[0] + WINDOW - now).total_seconds()))
+            raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
+        self.hits.append(now)
+
+
+@dataclass(slots=True)
+class StkHealth:
+    """The results of the last completed STK payments, and the two pauses of STK."""
+
+    results: list[bool] = field(default_factory=list[bool])
+    blocked_until: datetime | None = None
+    success_rate: float = 0.0
+    banned_until: datetime | None = None
+
+    def add_result(self, now: datetime, *, succeeded: bool) -> None:
+        """Count one completed payment; the hundredth may begin a pause. Nothing counts during a pause."""
+        if self.blocked_until is not None and now < self.blocked_until:
+            return
+        # Only the newest 100 are judged, and not before there are 100.
+        self.results.append(succeeded)
+        del self.results[:-SAMPLE]
+        rate = sum(self.results) / SAMPLE
+        if len(self.results) == SAMPLE and rate < MINIMUM_SUCCESS:
+            self.block(now, rate)
+
+    def block(self, now: datetime, rate: float = 0.0) -> None:
+        """Begin the health pause; after it, counting restarts from zero."""
+        self.blocked_until, self.success_rate = now + HEALTH_PAUSE, rate
+        self.results.clear()
+
+    def ban(self, now: datetime) -> None:
+        """Begin the abuse ban."""
+        self.banned_until = now + BAN
+
+    def check(self, now: datetime) -> None:
+        """Raise if a new STK request must not be let through."""
+        if self.blocked_until is not None and now < self.blocked_until:
+            wait = ceil((self.blocked_until - now).total_seconds())
+            until, rates = (
+                iso(self.blocked_until),
+                {"successRate": self.success_rate, "minSuccessRate": MINIMUM_SUCCESS},
+            )
+            code = "TRANSACTION_HEALTH_BLOCKED"
+            raise throttled(code, wait, retryAfterSeconds=wait, blockedUntil=until, sampleSize=SAMPLE, **rates)
+        if self.banned_until is not None and now < self.banned_until:
+            wait = ceil((self.banned_until - now).total_seconds())
+            raise throttled("STK_TEMP_BANNED", wait, retryAfterSeconds=wait)
+
+
+def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datetime) -> bool:
+    """Return whether enough pushes of the window have completed, and too few of them succeeded."""
+    if switches.ban_pushes is None:
+        return False
+    since = now - timedelta(seconds=switches.ban_window)
+    completed = succeeded = 0
+    for transaction in newest_first:
+        # The history is in order of creation, so nothing older can be within the window.
+        if transaction.created_at < since:
+            break
+        if transaction.kind is Kind.STK and transaction.status in COMPLETED:
+            completed += 1
+            succeeded += transaction.status is Status.SUCCESS
+    return completed >= switches.ban_pushes and succeeded < switches.ban_success_rate * completed
 
 
 @dataclass(slots=True)
@@ -26,12 +131,8 @@ class AccountState:
 
     account: Account
     history: list[Transaction] = field(default_factory=list[Transaction])
-    # Kept as transactions move, so that the overview of a plain list needs no scan of the history.
-    counts: Counter[tuple[Kind, Status]] = field(default_factory=Counter[tuple[Kind, Status]])
     rate: RateWindow = field(default_factory=RateWindow)
     health: StkHealth = field(default_factory=StkHealth)
-    # Transactions that the fault `list_lag` ever kept out of lists: with one of them, `counts` is not enough.
-    lagging: int = 0
 
     def admit(self, now: datetime) -> None:
         """Count a request in, or raise RATE_LIMIT_EXCEEDED."""
@@ -86,12 +187,8 @@ class ServiceState:
 
     def insert(self, transaction: Transaction) -> None:
         """Insert a transaction, new or loaded, wherever it is looked up."""
-        account_state = self.accounts[transaction.tenant_id]
-        account_state.history.append(transaction)
-        account_state.counts[transaction.kind, transaction.status] += 1
+        self.accounts[transaction.tenant_id].history.append(transaction)
         self.transactions[transaction.id] = transaction
-        if transaction.listed_from is not None:
-            account_state.lagging += 1
 
     def add_callback(self, record: CallbackRecord) -> None:
         """Add a callback delivery, new or loaded."""

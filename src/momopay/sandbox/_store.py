@@ -8,27 +8,23 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from momopay.sandbox._accounts import Account
 from momopay.sandbox._records import CallbackRecord, Delivery, Movement, Transaction
-from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._throttling import RateWindow, StkHealth
+from momopay.sandbox._state import AccountState, RateWindow, ServiceState, StkHealth
 
-T = TypeVar("T")
 _SCHEMA = """
 create table if not exists meta (name text primary key, value text not null);
 create table if not exists records (kind text, id text, place integer, body text not null, primary key (kind, id));
 """
-_VERSION = "2"
+_VERSION = "4"
 # "momo", in the head of the file: it is checked before anything is written to somebody else's database.
 _APPLICATION_ID = 0x6D6F6D6F
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
-    "account": TypeAdapter(Account),
-    "health": TypeAdapter(StkHealth),
-    "rate": TypeAdapter(RateWindow),
+    "account": TypeAdapter(tuple[Account, RateWindow, StkHealth]),
     "transaction": TypeAdapter(Transaction),
     "delivery": TypeAdapter(Delivery),
     "callback": TypeAdapter(CallbackRecord),
@@ -79,12 +75,8 @@ class Store:
     def load(self, now: datetime) -> tuple[ServiceState, datetime]:
         """Return the state as it was saved, and the instant that its clock had reached (never before `now`)."""
         state = ServiceState()
-        for account in self._read("account"):
-            state.accounts[account.tenant_id] = AccountState(account)
-        for account_state, health, rate in zip(
-            state.accounts.values(), self._read("health"), self._read("rate"), strict=True
-        ):
-            account_state.health, account_state.rate = health, rate
+        for account, rate, health in self._read("account"):
+            state.accounts[account.tenant_id] = AccountState(account, rate=rate, health=health)
         for transaction in self._read("transaction"):
             state.insert(transaction)
             state.put_on_agenda(transaction)
@@ -110,13 +102,14 @@ class Store:
         with self._connection as connection:
             connection.execute("update meta set value = ? where name = 'now'", (now.isoformat(),))
             connection.execute("delete from records where kind = 'delivery'")
-            self._write("account", ((key, 0, each.account) for key, each in state.accounts.items()))
-            self._write("health", ((key, 0, each.health) for key, each in state.accounts.items()))
-            self._write("rate", ((key, 0, each.rate) for key, each in state.accounts.items()))
+            accounts = state.accounts.items()
+            self._write("account", ((key, 0, (each.account, each.rate, each.health)) for key, each in accounts))
             self._write("transaction", ((each.id, each.number, each) for each in state.unsaved.values()))
             self._write("delivery", ((each.id, 0, each) for each in state.deliveries.values()))
-            self._write("callback", ((each.id, at, each) for at, each in _from(callbacks, state.callbacks)))
-            self._write("movement", ((str(at), at, each) for at, each in _from(movements, state.ledger)))
+            new_callbacks = enumerate(state.callbacks[callbacks:], callbacks)
+            self._write("callback", ((each.id, at, each) for at, each in new_callbacks))
+            new_movements = enumerate(state.ledger[movements:], movements)
+            self._write("movement", ((str(at), at, each) for at, each in new_movements))
         self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
 
     def _write(self, kind: str, rows: Iterable[tuple[str, int, object]]) -> None:
@@ -133,7 +126,3 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def _from(start: int, records: list[T]) -> Iterator[tuple[int, T]]:
-    return enumerate(records[start:], start)

@@ -1,0 +1,291 @@
+"""For an application under development: the sandbox, and callbacks (webhooks), made up or forwarded as payments end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from decimal import Decimal
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+from typer import Argument, Option
+
+import momopay
+from momopay.cli.command import Group, command
+from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.options import (
+    Json,
+    ServiceOptions,
+    api_key,
+    file_option,
+    flag,
+    kes_option,
+    seconds_option,
+    whole_phone,
+)
+from momopay.cli.output import Output, local, moment_of, plain
+from momopay.cli.transactions import one_of
+from momopay.errors import MomoPayError, RequestValidationError
+from momopay.urls import check_callback_url, is_loopback
+
+if TYPE_CHECKING:  # at run time it loads what sends
+    from momopay.integrations._listener import Delivery, Listener
+
+_VARIABLE = "MOMOPAY_CALLBACK_SECRET"
+app: typer.Typer = typer.Typer(
+    cls=Group, help="Send callbacks to an application under development.", no_args_is_help=True
+)
+
+# Characters of an answer that are shown.
+_ANSWER_SHOWN = 500
+
+_AGAIN = "Not acknowledged: the service would deliver it again, five times at most."
+# What the statuses mean that momopay's callback views answer, and frameworks before them.
+_WHERE_TO_LOOK: dict[int | None, str] = {
+    None: "whether the application runs, listens at the host and port of --to, and answers in time",
+    400: "the application does not take this body for a callback; its log says why",
+    401: "the URL asks for a login; the service sends none",
+    403: "the URL's token: run this with the application's MOMOPAY_CALLBACK_SECRET; Django views must be csrf_exempt",
+    404: "the path in --to, and the routes of the application",
+    405: "the route must take POST",
+    500: "the application's log: its handler raised an error",
+    503: (
+        "the application's log: its handler raised a MomoPayError. It cannot confirm a made-up payment (give"
+        " --transaction ID of a real one), it did not reach the service, another delivery of this callback is being"
+        " handled, or the callback differs from the journal's entry"
+    ),
+}
+_ELSEWHERE = "the application's log, at the time of this request"
+
+_RESULTS = {
+    "SUCCESS": ("0", "The service request is processed successfully."),
+    "FAILED": ("1", "The balance is insufficient for the transaction."),
+    "CANCELLED": ("1032", "Request cancelled by user."),
+    "EXPIRED": ("1037", "DS timeout, user cannot be reached."),
+}
+
+
+# Without a callback, typer turns a group of one command into that command.
+@app.callback()
+def group() -> None:
+    """Send callbacks to an application under development."""
+
+
+@command(app)
+def send(
+    options: ServiceOptions,
+    end: Annotated[str, Argument(metavar="END", help="success, failed, cancelled or expired.")],
+    to: Annotated[str, Option("--to", metavar="URL", help="The application's callback URL.")],
+    transaction: Annotated[str | None, Option(metavar="ID", help="Report this one, as read from the service.")] = None,
+    reference: Annotated[str, Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
+    amount_: Annotated[Decimal, kes_option("--amount", "Of a made-up payment.")] = Decimal(100),
+    phone: Annotated[str, Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
+    kind: Annotated[str, Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = "STK",
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")] = 1,
+    anywhere: Annotated[bool, flag("--anywhere", "Also to a host that is not this machine.")] = False,
+) -> ExitCode:
+    """POST a callback as the service would, and show the answer.
+
+    It is made up, unless --transaction reads a payment from the service: then an application that confirms callbacks
+    accepts it too, if the payment really ended so. With MOMOPAY_CALLBACK_SECRET set, the URL is signed as
+    CallbackSigner signs it. Exits with 0 if every answer was 2xx, 1 if not, 6 if there was none. With --json, one
+    answer a line.
+
+    Examples:
+        momopay callback send success --to http://127.0.0.1:8000/callbacks
+    """
+    _check_target(to, anywhere=anywhere)
+    status = momopay.TransactionStatus(one_of(_RESULTS, end, "END") or "")
+    type_ = one_of(("STK", "B2C"), kind, "--type")
+    if transaction is None:
+        if amount_ < 1:
+            raise RequestValidationError({"amount": "must be at least KES 1"})
+        reported = _made_up(reference=reference, amount=amount_, phone=whole_phone(phone), type_=type_)
+    else:
+        with options.client() as client:
+            reported = client.transactions.get(transaction)
+    # Serialised once: a second delivery is the same bytes, as the service's retries are.
+    body = _body(status, reported)
+    secret = os.environ.get(_VARIABLE)
+    url = momopay.CallbackSigner(secret).url(to, reference=reported.account_reference or "") if secret else to
+    # The later exit codes are the worse ones: no answer at all, then a refusal.
+    return max(_deliver(options.output, url, body) for _ in range(times))
+
+
+def _check_target(url: str, *, anywhere: bool) -> None:
+    # Only the form of the URL: which hosts are allowed differs here, since the sender is this machine.
+    try:
+        check_callback_url(url, on_loopback=True)
+    except ValueError as error:
+        raise CommandError(f"--to {error}", remedy="give a URL such as http://127.0.0.1:8000/callbacks") from error
+    if not anywhere and not is_loopback(url):
+        raise CommandError(
+            "--to is not on this machine",
+            remedy="a made-up callback may mislead its receiver: give --anywhere if that application is yours",
+        )
+
+
+def _made_up(*, reference: str, amount: Decimal, phone: str, type_: str | None) -> momopay.Transaction:
+    now = datetime.now(UTC)
+    ids = ("transaction_id", "tenant_id", "provider_request_id", "provider_checkout_id")
+    of_payment = {"type": type_, "amount": amount, "phone": phone, "account_reference": reference}
+    times = {"created_at": now, "updated_at": now}
+    made_up = {"status": "PENDING", "transaction_fee": Decimal(1), **{name: str(uuid4()) for name in ids}}
+    return momopay.Transaction.model_validate(of_payment | times | made_up)
+
+
+def _body(end: momopay.TransactionStatus, transaction: momopay.Transaction) -> bytes:
+    """Return the callback that reports this end of a payment, with a receipt that is made up: no read shows one."""
+    from momopay.callbacks import callback_body
+
+    code, description = _RESULTS[end.value]
+    ended = {"status": end, "result_code": momopay.ResultCode(code), "result_desc": description, "provider": "MOMO"}
+    body: dict[str, Any] = json.loads(callback_body(transaction.model_copy(update=ended)))
+    body["transaction"]["momo_receipt"] = uuid4().hex[:10].upper() if end == momopay.TransactionStatus.SUCCESS else None
+    return json.dumps(body).encode()
+
+
+def _deliver(output: Output, url: str, body: bytes) -> ExitCode:
+    """Send the callback once, and show what came back."""
+    from momopay.integrations._listener import RESPONSE_LIMIT, post_callback  # loads what sends
+
+    begun = time.monotonic()
+    status, answer, problem = post_callback(url, body)
+    elapsed = time.monotonic() - begun
+    acknowledged = status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+    text = answer.decode("utf-8", "replace")[:_ANSWER_SHOWN]
+    made: dict[str, object] = {"status": status, "acknowledged": acknowledged, "answer": text, "problem": problem}
+    made["elapsed_seconds"] = round(elapsed, 3)
+    took = {"code": status or "none", "took": f"{elapsed:.3f} s of {RESPONSE_LIMIT:.0f} s", "answer": text or problem}
+    hint = [] if acknowledged else [_AGAIN, f"Where to look: {_WHERE_TO_LOOK.get(status, _ELSEWHERE)}."]
+    output.result(made, output.table([took], {"Status": "code", "Took": "took", "Answer": "answer"}), *hint)
+    return ExitCode.OK if acknowledged else ExitCode.TRY_LATER if status is None else ExitCode.REFUSED
+
+
+def listen(
+    options: ServiceOptions,
+    forward_to: Annotated[str, Option(metavar="URL", help="The application's callback URL.")],
+    every: Annotated[float, seconds_option("Time between polls of the list.")] = 10.0,
+    since: Annotated[str | None, Option(metavar="TIME", help="Also what ended since then: 2026-11-30T08:00.")] = None,
+    secret_env: Annotated[str, Option(metavar="NAME", help="The variable with the secret for URLs.")] = _VARIABLE,
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Also forward to this host.")] = None,
+) -> None:
+    """Forward the ends of payments to an application on this machine, until Ctrl-C.
+
+    Polls the account's list, one request each time, and POSTs each end to the application as the service would. What
+    is not answered with 2xx comes again after the service's delays. Only reads are sent to the service. A callback
+    from here has no momo_receipt, since no read shows it. With a secret, the URL is signed as CallbackSigner signs it.
+    With --json, a line for each delivery, and one with the counts.
+
+    Examples:
+        momopay listen --forward-to http://127.0.0.1:8000/callbacks
+    """
+    # What sends is loaded by this command alone.
+    from momopay.integrations._listener import Listener
+
+    output = options.output
+    secret = os.environ.get(secret_env)
+    if secret_env != _VARIABLE and not secret:
+        raise CommandError("--secret-env names a variable that is not set", remedy="set it, or leave the option out")
+    begin = None if since is None else moment_of(since, "--since")
+    key = api_key()
+    with options.client(key=key) as client:
+        signer = momopay.CallbackSigner(secret) if secret else None
+        try:
+            listener = Listener(
+                client, forward_to, every=every, since=begin, signer=signer, allowed_hosts=allow_host or ()
+            )
+        except RequestValidationError as error:
+            remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
+            problem = f"--forward-to: {error.fields['forward_to']}"
+            raise CommandError(problem, remedy=f"{remedy} a host, if the application there is yours") from error
+        if not key.startswith("pk_test_"):
+            output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
+        output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
+        output.note("No read shows the receipt: momo_receipt is null, on success too.")
+        _forward(output, listener)
+
+
+def _forward(output: Output, listener: Listener) -> None:
+    counts = Counter[str]()
+    try:
+        for event in listener.run():
+            if isinstance(event, MomoPayError):
+                output.note(f"The list could not be read, and is read again: {plain(event)}")
+            else:
+                counts["acknowledged"] += event.is_acknowledged
+                counts["failed"] += not event.is_acknowledged
+                _show(output, event)
+    finally:
+        acknowledged, failed = counts["acknowledged"], counts["failed"]
+        output.result(
+            {"acknowledged": acknowledged, "failed": failed},
+            f"{acknowledged} ends acknowledged, {failed} deliveries without a 2xx response",
+        )
+
+
+def _show(output: Output, delivery: Delivery) -> None:
+    result = delivery.http_status or f"no response ({output.text(delivery.problem)})"
+    again = ""
+    if not delivery.is_acknowledged:
+        again = "; the service would give up" if delivery.retry_in is None else f"; again in {delivery.retry_in:.0f} s"
+    time = f"{local(delivery.at):%H:%M:%S}"
+    reference = plain(output.text(delivery.reference)) or "-"
+    output.result(
+        asdict(delivery), f"{time}  {delivery.transaction_id}  {reference}  {delivery.status}  {plain(result)}{again}"
+    )
+
+
+def sandbox(
+    port: Annotated[int, Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8787,
+    speed: Annotated[float, Option(metavar="FACTOR", min=0, max=1_000_000, help="Virtual seconds a second.")] = 1.0,
+    state: Annotated[str | None, Option(metavar="FILE", help="Keep the state in this SQLite file.")] = None,
+    host: Annotated[str, Option(metavar="ADDRESS", help="Listen on this address.")] = "127.0.0.1",
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Answer to this name too; repeatable.")] = None,
+    callback_host: Annotated[list[str] | None, Option(metavar="NAME", help="Call back there too; repeatable.")] = None,
+    profile: Annotated[Path | None, file_option("Behave as this file of `momopay probe` says.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the payments service on this machine, with a phone page, until Ctrl-C.
+
+    Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
+
+    Examples:
+        momopay sandbox --speed 10
+    """
+    # An extra that the other commands do without.
+    from momopay.sandbox import Sandbox
+    from momopay.sandbox.__main__ import announce, stop_on_signals
+
+    stop = stop_on_signals()
+    try:
+        service = Sandbox(
+            port=port,
+            speed=speed,
+            state=state,
+            profile=profile,
+            host=host,
+            allow_hosts=allow_host or (),
+            callback_hosts=callback_host or (),
+        )
+        service.start()
+    except OSError as error:
+        remedy = "give another --port, such as 0 for a free one, and as --host an IPv4 address of this machine"
+        raise CommandError(f"cannot listen: {error.strerror}", remedy=remedy) from error
+    except ValueError as error:  # the message begins with the value at fault
+        raise CommandError(str(error), remedy="`momopay sandbox --help` shows how it is used") from error
+    try:
+        if as_json:
+            Output(as_json).result({"base_url": service.base_url, "page": f"{service.url}/"})
+        else:
+            announce(service, speed=speed, state=state)
+        stop.wait()
+    finally:
+        service.close()
