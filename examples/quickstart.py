@@ -1,4 +1,4 @@
-"""A complete first payment: prompt, callback, confirmation, wait, payout.
+"""A complete first payment: prompt, callback (webhook), confirmation, wait, a second call that sends nothing, refund.
 
 Without settings it runs against the embedded sandbox and ends within seconds. With MOMOPAY_API_KEY and
 MOMOPAY_BASE_URL it uses the real service, after it has asked: then real money moves.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from momopay import (
     settled,
 )
 
+ORDER = "INV-42"
+
 
 def main() -> None:
     """Run on the real service if its settings are present, else on the sandbox."""
@@ -39,12 +42,14 @@ def on_the_sandbox() -> None:
     """Start a sandbox whose clock runs twenty times as fast as ours."""
     from momopay.sandbox import Sandbox
 
-    with Sandbox(speed=20) as sandbox, callbacks() as (callback_url, inbox):
+    with Sandbox(speed=20) as sandbox, callbacks() as (callback_url, inbox), tempfile.TemporaryDirectory() as folder:
         print(f"The sandbox is at {sandbox.base_url}")
-        with Client("pk_test_quickstart", base_url=sandbox.base_url) as client:
+        journal = f"sqlite:///{folder}/payments.db"
+        with Client("pk_test_quickstart", base_url=sandbox.base_url, journal=journal) as client:
             soon = PollSchedule(first=0.5, every=0.5, limit=60)
             collect(client, "0712 345 678", callback_url, inbox, soon)
-            pay_out(client, "0798 765 432", soon)
+            collect(client, "0712 345 678", callback_url, inbox, soon)  # sends nothing: the order is paid
+            pay_back(client, soon)
             say("Wallet", f"KES {client.wallet.balance().available_balance} left for fees")
 
 
@@ -52,12 +57,12 @@ def on_the_real_service() -> None:
     """Ask before any money moves. Callbacks need a public address, so this polls instead."""
     address = os.environ["MOMOPAY_BASE_URL"]
     kind = "test" if urlsplit(address).hostname in {"127.0.0.1", "::1", "localhost"} else "real"
-    print(f"This will move {kind} money at {address}: KES 1 from your phone.")
+    print(f"This will move {kind} money at {address}: KES 10 from your phone.")
     phone = ask_for_a_phone()
-    with Client() as client:
+    with Client(journal="sqlite:///quickstart.db") as client:
         collect(client, phone, None, Queue(), PollSchedule())
-        if ask("Pay KES 10 out to the same phone? Type yes: ") == "yes":
-            pay_out(client, phone, PollSchedule())
+        if ask("Pay the KES 10 back to the same phone? Type yes: ") == "yes":
+            pay_back(client, PollSchedule())
 
 
 def ask_for_a_phone() -> str:
@@ -82,13 +87,15 @@ def ask(question: str) -> str:
 def collect(
     client: Client, phone: str, callback_url: str | None, inbox: Queue[Callback], schedule: PollSchedule
 ) -> None:
-    """Send a prompt, receive the callback, confirm it, and wait for the result."""
-    say("Wallet", f"KES {client.wallet.balance().available_balance} for fees")
-    prompt = client.stk.initiate(
-        amount=1, phone=phone, account_reference="INV-42", transaction_desc="Order 42", callback_url=callback_url
+    """Collect the order once: send a prompt, receive the callback, confirm it, and wait for the result."""
+    order = client.stk.collect_once(
+        reference=ORDER, amount=10, phone=phone, transaction_desc="Order 42", callback_url=callback_url
     )
-    say("Prompt", f"KES {prompt.amount}, {prompt.status}, fee KES {prompt.transaction_fee}")
-    if callback_url is not None:
+    if order.is_new:
+        say("Prompt", f"KES {order.amount}, {order.status}, fee KES {order.fee}")
+    else:
+        say("Again", f"no second prompt; {order.reference} is {order.status}")
+    if order.is_new and callback_url is not None:
         try:
             callback = inbox.get(timeout=30)
         except Empty:
@@ -98,17 +105,19 @@ def collect(
             confirmed = client.transactions.confirm(callback)
             say("Confirmed", f"the service's own record says {confirmed.status}")
     try:
-        paid = client.transactions.wait(prompt, schedule=schedule)
+        paid = client.transactions.wait(order, schedule=schedule)
     except WaitTimeoutError as late:
         sys.exit(f"No result yet: {late}")
     say("Paid" if paid.status == "SUCCESS" else "Not paid", f"{paid.status} {paid.result_desc or ''}")
+    if paid.status != "SUCCESS":
+        sys.exit("Run it again to try again.")
 
 
-def pay_out(client: Client, phone: str, schedule: PollSchedule) -> None:
-    """Send money to a phone at most once, and wait until the payout is settled."""
-    payout = client.payouts.initiate(amount=10, phone=phone, reference="REFUND-42", description="Refund")
-    say("Payout", f"KES {payout.amount}, {payout.status}")
-    ended = client.transactions.wait(payout, until=settled, schedule=schedule)
+def pay_back(client: Client, schedule: PollSchedule) -> None:
+    """Refund the order once, and wait until the payout is settled."""
+    refund = client.payouts.refund(of=ORDER)
+    say("Refund", f"KES {refund.amount} as {refund.reference}, {refund.status}")
+    ended = client.transactions.wait(refund, until=settled, schedule=schedule)
     say("Settled", str(ended.status))
 
 

@@ -19,7 +19,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from momopay import BookedOrder, Client, Journal, OutcomeUnknownError
+from momopay import Client, Journal, OutcomeUnknownError
+from momopay.types import BookedOrder
 
 NAIROBI = timezone(timedelta(hours=3))
 

@@ -33,11 +33,11 @@ from momopay import (
     JournalEntry,
     JournalError,
     OutcomeUnknownError,
+    RedisRateBudget,
     ServerError,
     ThrottledError,
     Transaction,
 )
-from momopay.redis import RedisRateBudget
 
 REDIS_URL = os.environ.get("REDIS_URL", "redis://localhost")
 JOURNAL_URL = os.environ.get("JOURNAL_URL", "postgresql+psycopg:///momopay")

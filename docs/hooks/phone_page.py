@@ -29,17 +29,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 SCHEMES = ("light", "dark")
-VIEWS = {
-    "phone": ("null", "!document.getElementById('veil').hidden", None),
-    "prompt": ("null", "!document.getElementById('veil').hidden", ".phone"),
-    # Newest first: the open prompt, the payout, the payment that has ended.
-    "transaction": (
-        "openDetail(state.transactions[2].id)",
-        "document.querySelector('dialog[open] .rows details')",
-        None,
-    ),
-}
-"""What is shown: what the page's script does for it, when it is there, and which element is the picture."""
+VIEWS = {"phone": None, "prompt": ".phone"}
+"""What is shown, and which element of the page is the picture."""
 NAME = "assets/{view}-{scheme}.png"
 
 
@@ -69,10 +60,8 @@ def pictures() -> dict[str, bytes]:
         taken: dict[str, bytes] = {}
         for scheme in SCHEMES:
             tab.set_window(width=1240, height=920, scheme=scheme, scale=1.5)
-            for view, (act, there, part) in VIEWS.items():
-                tab.open(f"{sandbox.url}/", until=VIEWS["phone"][1])
-                tab.evaluate(act)
-                tab.wait(there)
+            for view, part in VIEWS.items():
+                tab.open(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
                 taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot(part, margin=16)
         return taken
 

@@ -1,4 +1,4 @@
-"""Pictures of the checkout example and of a payroll in a terminal, made by each build on a running sandbox.
+"""Pictures of the shop and of a payroll in a terminal, made by each build on a running sandbox.
 
 The pages show them as `assets/screens/NAME-light.*` and `-dark.*`. Without Chromium the build uses the committed ones,
 as phone_page.py does. Run this file as a program to renew those.
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = "assets/screens"
 KEY = "pk_test_docs"
 START = 20.0
-"""Seconds in which the checkout must answer."""
+"""Seconds in which the shop must answer."""
 SALARIES = """\
 reference,phone,amount,description
 SAL-2026-11-001,0712345678,45000,November
@@ -75,9 +75,9 @@ def pictures() -> dict[str, bytes]:
         folder = Path(name)
         environment = os.environ | {"MOMOPAY_API_KEY": KEY, "MOMOPAY_BASE_URL": sandbox.base_url}
         made = {f"payroll-{scheme}.svg": svg.encode() for scheme, svg in _payroll(folder, environment).items()}
-        with _checkout(folder, environment) as shop, chromium.tab(program) as tab:
+        with _shop(folder, environment) as shop, chromium.tab(program) as tab:
             for scheme in COLOURS:
-                made |= _checkout_pictures(tab, shop, sandbox, scheme)
+                made |= _shop_pictures(tab, shop, sandbox, scheme)
     return made
 
 
@@ -102,18 +102,18 @@ def _payroll(folder: Path, environment: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _checkout(folder: Path, environment: dict[str, str]) -> Generator[str]:
-    """Run the checkout example and yield its address."""
+def _shop(folder: Path, environment: dict[str, str]) -> Generator[str]:
+    """Run the shop and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/"
-    command = [sys.executable, str(ROOT / "examples/checkout/app.py"), "--port", str(port)]
+    command = [sys.executable, str(ROOT / "examples/shop.py"), "--port", str(port)]
     settings = environment | {
-        "SHOP_DATABASE": str(folder / "checkout.db"),
-        "SHOP_SECRET": "a secret of this picture alone",
+        "MOMOPAY_CALLBACK_SECRET": "a secret of this picture alone",
         "SHOP_URL": url.rstrip("/"),
     }
-    process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  our own example
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=settings, cwd=folder, stdout=silent, stderr=silent)  # noqa: S603  our own example
     try:
         deadline = time.monotonic() + START
         while time.monotonic() < deadline:
@@ -127,21 +127,21 @@ def _checkout(folder: Path, environment: dict[str, str]) -> Generator[str]:
         process.wait()
 
 
-def _checkout_pictures(tab: chromium.Tab, shop: str, sandbox: Sandbox, scheme: str) -> dict[str, bytes]:
-    """Buy in the checkout and take its pictures before and after the PIN."""
-    tab.set_window(width=390, height=560, scheme=scheme, scale=2)
+def _shop_pictures(tab: chromium.Tab, shop: str, sandbox: Sandbox, scheme: str) -> dict[str, bytes]:
+    """Buy in the shop and take its pictures before and after the PIN."""
+    tab.set_window(width=390, height=420, scheme=scheme, scale=2)
     tab.open(shop)
     phone = phone_for(Outcome.by_hand)
-    tab.evaluate(f"document.querySelector('#phone').value = '{phone}'; document.querySelector('form').submit()")
+    tab.evaluate(f"form.phone.value = '{phone}'; form.requestSubmit()")
     before = _shot(tab, ".WAITING")
     with Client(KEY, base_url=sandbox.base_url) as client:
         sandbox.enter_pin(client.transactions.list(limit=1, type="STK").items[0])
-    return {f"checkout-{scheme}.png": before, f"checkout-paid-{scheme}.png": _shot(tab, ".PAID")}
+    return {f"shop-{scheme}.png": before, f"shop-paid-{scheme}.png": _shot(tab, ".PAID")}
 
 
 def _shot(tab: chromium.Tab, selector: str) -> bytes:
     there = f"document.querySelector('{selector}') !== null && document.readyState === 'complete'"
-    tab.wait(there, at_rest=False)  # the circle of a payment that is waited for turns all the time
+    tab.wait(there)
     return tab.screenshot()
 
 

@@ -18,9 +18,10 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest, start_http_server
 
-from momopay import Client, Journal, MomoPayError, PollSchedule, RateBudget, TransactionRef
+from momopay import Client, Journal, MomoPayError, PollSchedule, RateBudget
 from momopay.integrations.opentelemetry import observer
 from momopay.sandbox import Fault, Sandbox
+from momopay.types import TransactionRef
 
 PORT = 9464
 SPEED = 100

@@ -1,0 +1,276 @@
+"""A shop, from start to end: checkout, webhook, sweep, another phone, refund, and a refund that came back.
+
+    python examples/shop.py                  each step, one after the other, with a customer on the sandbox
+    python examples/shop.py --port 8000      the shop in your browser
+
+docs/start/shop.md explains it. An order is collected once and paid back once, whatever is clicked twice or lost on the
+way. Without MOMOPAY_* settings it runs on the embedded sandbox and moves no real money. On the real service set
+MOMOPAY_CALLBACK_SECRET and SHOP_URL, the public https:// address for callbacks, and protect `refund` by a login.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import atexit
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
+from string import Template
+
+import uvicorn
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from momopay import (
+    Callback,
+    CallbackSigner,
+    Client,
+    DuplicateCollectionError,
+    EntryKind,
+    Journal,
+    MomoPayError,
+    Payment,
+    Transaction,
+)
+from momopay.integrations.fastapi import callback_endpoint
+from momopay.sandbox import Sandbox
+
+SANDBOX = None if "MOMOPAY_BASE_URL" in os.environ else Sandbox(speed=20).start()
+if SANDBOX is not None:
+    os.chdir(folder := tempfile.mkdtemp())  # the sandbox forgets its payments, and so must the journal
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(SANDBOX.close)
+    os.environ |= {"MOMOPAY_API_KEY": "pk_test_shop", "MOMOPAY_BASE_URL": SANDBOX.base_url}
+    os.environ.setdefault("MOMOPAY_CALLBACK_SECRET", secrets.token_hex())
+
+PRICE = 450  # KES; a price never comes from a form
+journal = Journal("sqlite:///payments.db")
+client = Client(journal=journal)
+signer = CallbackSigner(os.environ["MOMOPAY_CALLBACK_SECRET"])
+
+
+def orders(statement: str, *values: object) -> list[tuple[str, int, str]]:
+    """Run a statement on the shop's own database, and return its rows."""
+    with closing(sqlite3.connect("shop.db", timeout=30)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+orders("CREATE TABLE IF NOT EXISTS orders (id PRIMARY KEY, amount, state)")
+
+
+def move(order: str, state: str, *before: str) -> None:
+    """Change the state of an order, if it is in one of the states before."""
+    found = f"id = ? AND state IN ({', '.join('?' * len(before))})"
+    update = f"UPDATE orders SET state = ? WHERE {found} RETURNING *"  # noqa: S608  question marks only
+    if orders(update, state, order, *before):
+        # The place to deliver what was paid.
+        print(f"  order {order}: {state}", flush=True)
+
+
+def callback_url(reference: str) -> str:
+    """Return the address for the callback of a payment, signed for its reference."""
+    return signer.url(f"{os.environ['SHOP_URL']}/momo", reference=reference)
+
+
+class Press(BaseModel):
+    """What the page sends when the customer presses "Pay"."""
+
+    order: str = Field(pattern="^[0-9a-f]{12}$")
+    phone: str
+
+
+def pay(press: Press) -> None:
+    """Collect an order, however often "Pay" is pressed, and from which phone."""
+    order = press.order
+    # Stored first: the customer may pay at any moment from here on.
+    orders("INSERT OR IGNORE INTO orders VALUES (?, ?, 'WAITING')", order, PRICE)
+    move(order, "WAITING", "NOT PAID")
+    try:
+        client.stk.collect_once(
+            reference=order,
+            amount=PRICE,
+            phone=press.phone,
+            callback_url=callback_url(order),
+        )
+    except DuplicateCollectionError:
+        raise HTTPException(409, "Open on the other phone.") from None
+    except MomoPayError as error:
+        if not error.may_have_executed:  # else it may be paid yet
+            move(order, "NOT PAID", "WAITING")
+            raise HTTPException(422, str(error)) from error
+
+
+def on_callback(callback: Callback) -> None:
+    """Act on the service's own record. After an error, the callback comes again."""
+    on_end(client.transactions.confirm(callback))
+
+
+def on_end(transaction: Transaction) -> None:
+    """Act on the end of a payment. Callbacks and sweeps bring each end here once."""
+    entry = journal.settle(transaction)  # None: this shop did not ask for it
+    if entry is not None and entry.kind is EntryKind.COLLECTION:
+        if transaction.status == "SUCCESS":
+            # NOT PAID: the PIN came after the prompt had ended.
+            move(entry.reference, "PAID", "WAITING", "NOT PAID")
+        elif transaction.status.ended_without_success:
+            move(entry.reference, "NOT PAID", "WAITING")
+    elif entry is not None and entry.refund_of is not None:
+        if transaction.status == "SUCCESS":
+            move(entry.refund_of, "REFUNDED", "REFUNDING", "REFUND CAME BACK")
+        elif transaction.status == "REVERSED":
+            move(entry.refund_of, "REFUND CAME BACK", "REFUNDING")
+
+
+def sweep() -> None:
+    """Bring the ends that no callback brought to the same handler."""
+    client.transactions.sweep(handler=on_end)
+
+
+def refund(order: str) -> Payment:
+    """Pay an order back. Call it again after an error, or when a refund came back."""
+    move(order, "REFUNDING", "PAID", "REFUND CAME BACK")
+    number = 1
+    while (last := journal.get(f"{order}-R{number}")) and last.status == "REVERSED":
+        number += 1
+    reference = f"{order}-R{number}"
+    return client.payouts.refund(
+        of=order,
+        reference=reference,
+        callback_url=callback_url(reference),
+    )
+
+
+def show(order: str) -> dict[str, object]:
+    """Return an order, for the page that asks every second."""
+    for number, amount, state in orders("SELECT * FROM orders WHERE id = ?", order):
+        return {"order": number, "amount": amount, "state": state}
+    raise HTTPException(404, "There is no such order.")
+
+
+def front() -> HTMLResponse:
+    """Return the page, with a new order on it."""
+    return HTMLResponse(PAGE.substitute(order=secrets.token_hex(6), price=PRICE))
+
+
+@asynccontextmanager
+async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+    """Sweep every minute while the shop is open."""
+
+    async def sweep_again_and_again() -> None:
+        while True:
+            try:
+                await asyncio.to_thread(sweep)
+            except MomoPayError as error:  # the next one goes on
+                print(f"  the sweep failed: {error}", flush=True)
+            await asyncio.sleep(float(os.environ.get("SHOP_SWEEP_SECONDS", "60")))
+
+    sweeping = asyncio.create_task(sweep_again_and_again())
+    yield
+    sweeping.cancel()
+
+
+app = FastAPI(lifespan=lifespan)
+app.get("/")(front)
+app.post("/pay")(pay)
+app.get("/orders/{order}")(show)
+app.post("/momo")(callback_endpoint(on_callback, signer=signer, journal=journal))
+
+PAGE = Template("""<!doctype html><html lang="en"><meta charset="utf-8"><title>Kahawa, the corner coffee shop</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,"><style>
+:root { color-scheme: light dark; --accent: light-dark(#0a7a4b, #3ecb8b) }
+body { font: 1.1rem/1.5 system-ui, sans-serif; max-width: 22rem; margin: 3rem auto; padding: 0 1.25rem }
+input, button { font: inherit; width: 100%; padding: .7rem; margin: .3rem 0 1rem; box-sizing: border-box }
+button { border: 0; background: var(--accent); color: light-dark(#fff, #08281a); font-weight: 600 }
+#state { font-weight: 600 } .PAID { color: var(--accent) } .NOT { color: light-dark(#a8321f, #ff9482) }</style>
+<h1>Kahawa</h1><p>A bag of beans, KES $price</p>
+<form><label>Phone number<input name="phone" type="tel" required></label><button>Pay</button></form>
+<p id="state" role="status"></p><script>
+const form = document.querySelector("form"), line = document.querySelector("#state"), order = "$order";
+const texts = {WAITING: "Enter your PIN on your phone.", PAID: "Paid. Your beans are on their way.",
+  "NOT PAID": "Not paid. Try again, also from another phone."};
+function tell(text, state) { line.textContent = text; line.className = state; form.hidden = state == "PAID" }
+async function follow() {
+  const {state} = await (await fetch("/orders/" + order)).json();
+  tell(texts[state] ?? state, state);
+  if (state == "WAITING") setTimeout(follow, 1000);
+}
+form.onsubmit = async (event) => {
+  event.preventDefault();
+  const body = JSON.stringify({order, phone: form.phone.value});
+  const answer = await fetch("/pay", {method: "POST", headers: {"content-type": "application/json"}, body});
+  if (answer.ok) follow(); else tell((await answer.json()).detail, "NOT PAID");
+}</script>""")
+
+
+def steps(sandbox: Sandbox) -> None:
+    """Be the customers, one step after the other."""
+
+    def press_pay(order: str, phone: str) -> None:
+        pay(Press(order=order, phone=phone))
+        print(f"  {phone} presses Pay: {show(order)['state']}")
+
+    def until(order: str, state: str, act: Callable[[], object] = lambda: None) -> None:
+        while show(order)["state"] != state:
+            time.sleep(0.2)
+            act()
+
+    first, second, third = (secrets.token_hex(6) for _ in range(3))
+    print("1. The customer presses Pay, twice. One prompt is sent, and the webhook says that it was paid.")
+    press_pay(first, "0712345678")
+    press_pay(first, "0712345678")
+    until(first, "PAID")
+    print("2. The webhook is lost. The sweep finds out.")
+    press_pay(second, "0712349943")
+    until(second, "PAID", sweep)
+    print("3. The customer cancels, and tries again from another phone.")
+    press_pay(third, "0712349932")
+    until(third, "NOT PAID")
+    press_pay(third, "0723000001")
+    until(third, "PAID")
+    print("4. The shop pays back. It runs the refund twice, and it is paid once.")
+    print(f"  refund {refund(first).reference}, {refund(first).reference}")
+    until(first, "REFUNDED")
+    print("5. A refund comes back, as the sweep finds out, and is paid again under the next reference.")
+    sandbox.end_next("reversed", kind="payout")
+    print(f"  refund {refund(third).reference}")
+    until(third, "REFUND CAME BACK", sweep)
+    print(f"  refund {refund(third).reference}")
+    until(third, "REFUNDED")
+    moved = [f"{each.kind} {each.reference}" for each in sandbox.ledger if each.kind != "fee"]
+    print("The service's own ledger:", *moved, sep="\n  ")
+
+
+def main() -> None:
+    """Serve the shop; without a port, to the customers of `steps`."""
+    parser = argparse.ArgumentParser(description="A shop, from start to end.")
+    parser.add_argument("--port", type=int, help="serve the shop on this port")
+    port = parser.parse_args().port
+    if SANDBOX is None or port is not None:
+        os.environ.setdefault("SHOP_URL", f"http://127.0.0.1:{port or 8000}")
+        phone = "" if SANDBOX is None else f", its phone at {SANDBOX.url}"
+        print(f"The shop is at {os.environ['SHOP_URL']}{phone}", flush=True)
+        uvicorn.run(app, port=port or 8000, log_level="warning")
+        return
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))  # a free port
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        os.environ["SHOP_URL"] = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        steps(SANDBOX)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
