@@ -6,8 +6,6 @@
 Every check runs, also after a failure. The exit status is 1 if one failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys
@@ -55,7 +53,6 @@ def select(path: Path) -> set[str]:
 
 
 def main() -> int:
-    """Run every check and report."""
     parser = argparse.ArgumentParser(description="Run the quick checks.")
     parser.add_argument("--base", default="main", help="the commit to compare with (default: main)")
     changed = changed_files(parser.parse_args().base)

@@ -1,7 +1,5 @@
 """Every behaviour is tested over both clients: `drive(...)` makes one of the test's kind and runs calls on it."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
@@ -23,7 +21,6 @@ TESTS = Path(__file__).parent
 WHOLE = (
     "benchmarks",
     "cli/test_guide.py",
-    "docs/test_block_types.py",
     "docs/test_connections.py",
     "docs/test_pages.py",
     "docs/test_site.py",
@@ -31,10 +28,9 @@ WHOLE = (
     "examples",
     "hostile",
     "integrations/test_callback_campaign.py",
-    "sandbox/test_page_access.py",
-    "sandbox/test_page_html.py",
-    "sandbox/test_page_panels.py",
+    "sandbox/test_page.py",
     "scale",
+    "transport/test_late_arrival.py",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
 
@@ -131,7 +127,6 @@ def backoff(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 @pytest.fixture
 def no_backoff(backoff: Callable[[float], None]) -> None:
-    """Repeat at once."""
     backoff(0.0)
 
 

@@ -1,7 +1,5 @@
 """One client of either kind, used alike."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable
@@ -31,6 +29,11 @@ def learn_key(journal: momopay.Journal, base_url: str) -> None:
         journal.reconcile_all(client)
 
 
+def session_of(client: Any) -> Any:
+    """Return what the copies of a client share, for what no public name shows."""
+    return client._session
+
+
 class Driver:
     """One client of either kind, used alike."""
 
@@ -42,13 +45,11 @@ class Driver:
         self.client: Any = kind(**options)
 
     def __call__(self, use: Callable[[Any], Any]) -> Any:
-        """Make a call and give its result."""
         if self._runner is None:
             return use(self.client)
         return self._runner.run(_awaited(use, self.client))
 
     def collect(self, use: Callable[[Any], Any]) -> list[Any]:
-        """Go over what the call gives."""
         if self._runner is None:
             return list(use(self.client))
         return self._runner.run(_collected(use, self.client))
@@ -63,7 +64,7 @@ class Driver:
 
 def hasty(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Make a call that does not wait long for what a server leaves hanging, and long enough for a busy one."""
-    return lambda client: use(client.with_options(timeout=1.0))
+    return lambda client: use(client.with_options(timeout=0.5))
 
 
 async def _awaited(use: Callable[[Any], Any], client: Any) -> Any:

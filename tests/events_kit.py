@@ -1,7 +1,5 @@
 """An observer that remembers, and what the tests say about events."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 
@@ -22,7 +20,6 @@ class Watcher:
             raise trouble
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The events of a class."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def take(self) -> list[str]:
@@ -31,7 +28,6 @@ class Watcher:
         return [describe(event) for event in events]
 
     def texts(self) -> str:
-        """Everything that any event shows."""
         return "\n".join(
             text
             for event in self.events

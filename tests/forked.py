@@ -1,18 +1,26 @@
-"""Work in a forked child."""
+"""Work in a forked child. Apart from the kits, so that the processes that tests start do not load pytest."""
 
 from __future__ import annotations
 
-import os
-import threading
+import multiprocessing
 from collections.abc import Callable
+
+import pytest
+
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def in_a_fork(work: Callable[[], object], seconds: float = 30.0) -> int | None:
+    """Do something in a forked child; return its exit status, None if it did not end in time."""
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(seconds)
+    code = child.exitcode
+    child.kill()
+    child.join()
+    return code
 
 
 def succeeds_in_child(work: Callable[[], object]) -> bool:
-    """Whether the work ends well in a forked child, within ten seconds."""
-    child = os.fork()
-    if child == 0:
-        worker = threading.Thread(target=lambda: (work(), os._exit(0)), daemon=True)
-        worker.start()
-        worker.join(10)
-        os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    """Return whether the work ends well in a forked child, within ten seconds."""
+    return in_a_fork(work, 10.0) == 0

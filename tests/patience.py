@@ -1,7 +1,5 @@
 """Waiting for what another thread, process or server brings about."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Generator

@@ -1,7 +1,5 @@
 """A real PostgreSQL on a loopback port of its own, for as long as a test run lasts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -42,7 +40,6 @@ class PostgresqlServer:
         self._process.wait()
 
     def restart(self) -> None:
-        """Start it again after `kill`."""
         self._process = self._launch()
         self._await_answers()
 
@@ -125,21 +122,9 @@ def running_postgresql() -> Generator[PostgresqlServer]:
         if as_whom:
             shutil.chown(folder, "nobody", "nogroup")
         data = Path(folder) / "data"
-        subprocess.run(
-            [
-                programs / "initdb",
-                "--pgdata",
-                data,
-                "--username=postgres",
-                "--auth=trust",
-                "--encoding=UTF8",
-                "--no-sync",
-            ],
-            check=True,
-            capture_output=True,
-            cwd=folder,
-            **as_whom,
-        )
+        fixed = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        command = [str(programs / "initdb"), "--pgdata", str(data), *fixed]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, **as_whom)
         options = (
             "listen_addresses=127.0.0.1",
             f"port={port}",

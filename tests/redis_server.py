@@ -1,7 +1,5 @@
 """A real Redis or Valkey on a free loopback port."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -66,7 +64,6 @@ class RedisServer:
                 return self
 
     def kill(self) -> None:
-        """End it as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

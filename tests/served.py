@@ -1,7 +1,5 @@
 """Web apps on real servers, on loopback."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

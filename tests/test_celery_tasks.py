@@ -1,7 +1,5 @@
 """The tasks of examples/worker.py, called in this process: what is tried again, and what is not."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,13 +1,10 @@
 """Which tests `tests/check.py` runs after a change."""
 
-from __future__ import annotations
-
-import pytest
-
 from check import ROOT, select
+from in_turn import in_turn
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("changed", "tests"),
     [
         ("src/momopay/_core/retry.py", {"tests/core/test_retry.py"}),

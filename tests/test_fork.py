@@ -1,7 +1,5 @@
 """What is renewed in the child of a fork."""
 
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,7 +1,5 @@
 """An amount is exact to the cent in both directions, or refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from in_turn import in_turn
 from momopay.money import format_amount, parse_amount
 
 
@@ -23,69 +22,33 @@ class Price(IntEnum):
 AMOUNTS = st.decimals(min_value=1, max_value=10**11, places=2) | st.integers(1, 10**11)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("value", "text"),
     [
-        (1, "1"),
-        (100, "100"),
-        (150_000, "150000"),
-        (Decimal(1), "1"),
-        (Decimal("1.00"), "1"),
-        (Decimal("100.000"), "100"),
-        (Decimal("99.99"), "99.99"),
-        (Decimal("1.01"), "1.01"),
-        (Decimal("1E+2"), "100"),
-        (Decimal("1.5E+3"), "1500"),
-        (Price.TEA, "50"),
+        *((1, "1"), (100, "100"), (150_000, "150000"), (Decimal(1), "1"), (Decimal("1.00"), "1")),
+        *((Decimal("100.000"), "100"), (Decimal("99.99"), "99.99"), (Decimal("1.01"), "1.01")),
+        *((Decimal("1E+2"), "100"), (Decimal("1.5E+3"), "1500"), (Price.TEA, "50")),
     ],
 )
 def test_an_amount_is_written_exactly(value: Any, text: str) -> None:
     assert format_amount(parse_amount(value, 1)) == text
 
 
-@pytest.mark.parametrize("value", [Decimal("100.5"), Decimal("100.50"), Decimal("100.500")])
-def test_half_a_shilling_is_written_as_a_number_of_the_same_value(value: Decimal) -> None:
-    assert format_amount(parse_amount(value, 1)) in {"100.5", "100.50"}
-
-
-@pytest.mark.parametrize(
+@in_turn(
     "value",
     [
-        True,
-        False,
-        1.0,
-        99.99,
-        float("nan"),
-        float("inf"),
-        Decimal("NaN"),
-        Decimal("-NaN"),
-        Decimal("sNaN"),
-        Decimal("NaN123"),
-        Decimal("Infinity"),
-        Decimal("-Infinity"),
-        Decimal("1.001"),
-        Decimal("1.0000000000000000000000000000000001"),
-        Decimal("1E-3"),
-        Decimal("1.001E+0"),
-        "1",
-        "",
-        b"1",
-        None,
-        [],
-        [1],
-        {},
-        Fraction(3, 2),
-        1 + 0j,
-        type,
+        *(True, False, 1.0, 99.99, float("nan"), float("inf"), Decimal("NaN"), Decimal("-NaN"), Decimal("sNaN")),
+        *(Decimal("NaN123"), Decimal("Infinity"), Decimal("-Infinity"), Decimal("1.001")),
+        *(Decimal("1.0000000000000000000000000000000001"), Decimal("1E-3"), Decimal("1.001E+0"), "1", "", b"1", None),
+        *([], [1], {}, Fraction(3, 2), 1 + 0j, type),
     ],
-    ids=repr,
 )
 def test_what_is_no_amount_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_amount(value, 1)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("value", "minimum"),
     [(0, 1), (-1, 1), (Decimal("0.99"), 1), (Decimal(0), 1), (Decimal("-0.00"), 1), (9, 10), (Decimal("9.99"), 10)],
 )
@@ -94,7 +57,7 @@ def test_an_amount_below_the_minimum_is_refused(value: Any, minimum: int) -> Non
         parse_amount(value, minimum)
 
 
-@pytest.mark.parametrize(("value", "minimum"), [(1, 1), (Decimal("1.00"), 1), (10, 10), (Decimal(10), 10), (0, 0)])
+@in_turn(("value", "minimum"), [(1, 1), (Decimal("1.00"), 1), (10, 10), (Decimal(10), 10), (0, 0)])
 def test_the_minimum_itself_is_accepted(value: Any, minimum: int) -> None:
     assert parse_amount(value, minimum) == minimum
 
@@ -108,13 +71,6 @@ def test_any_amount_survives_a_json_parser(value: Any) -> None:
     assert re.fullmatch(r"[1-9]\d*(\.\d{1,2})?", text)
     assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == value
     assert Decimal(str(json.loads(text))) == value
-
-
-@given(st.integers(0, 20), st.integers(1, 10**9))
-def test_trailing_zeros_change_nothing(zeros: int, cents: int) -> None:
-    value = Decimal(f"{cents // 100 + 1}.{cents % 100:02d}" + "0" * zeros)
-    assert parse_amount(value, 1) == value
-    assert len(format_amount(parse_amount(value, 1)).partition(".")[2]) <= 2
 
 
 @given(st.decimals() | st.floats() | st.integers() | st.booleans() | st.text() | st.none() | st.binary())
@@ -137,7 +93,7 @@ def test_the_largest_amount_is_the_last_that_a_float_holds_to_the_cent() -> None
         parse_amount(largest + Decimal("0.01"), 1)
 
 
-@pytest.mark.parametrize("value", [Decimal("1E+1000000"), Decimal("1E+999999999"), 10**4000, Decimal("1E-999999999")])
+@in_turn("value", [Decimal("1E+1000000"), Decimal("1E+999999999"), 10**4000, Decimal("1E-999999999")])
 def test_a_monstrous_amount_is_refused_at_once(value: Any) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_amount(value, 1)

@@ -1,7 +1,5 @@
 """The pytest plugin as a merchant uses it: pytest runs tests of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -69,8 +67,7 @@ def test_an_async_test_leaves_nothing_open(pytester: pytest.Pytester) -> None:
 
 
 def test_a_live_key_is_refused_in_a_test_run(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(LIVE)
-    pytester.runpytest_subprocess("-p", "no:momopay", "-p", "momopay.pytest_plugin").assert_outcomes(passed=1)
+    run(pytester, LIVE).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("before", [None, "0"])
@@ -85,9 +82,7 @@ def test_the_mark_of_a_test_run_ends_with_it(
     assert os.environ.get(TEST_RUN) == before
 
 
-def test_without_the_extra_the_fixture_says_what_to_install(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fixture_says_which_extra_to_install(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "momopay.sandbox", None)
     result = run(pytester, "def test_it(momopay_sandbox): ...")
     result.assert_outcomes(errors=1)

@@ -1,7 +1,5 @@
 """Neither the key nor a whole phone shows in logs, reprs, tracebacks with locals, pickles or chained errors."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import pickle
@@ -19,7 +17,9 @@ from hypothesis import strategies as st
 
 import momopay
 from drivers import Driver
+from in_turn import in_turn
 from momopay._redaction import mask_phone, redact
+from virtual import envelope, refusal, transaction
 
 KEY = "pk_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -27,21 +27,9 @@ PHONE = "254712345678"
 LOCAL = "0712345678"
 
 
-NO_ITEMS: dict[str, Any] = {
-    "items": [],
-    "overview": {"total": 0, "completed": 0, "failed": 0, "pending": 0},
-    "nextCursor": None,
-}
-
-
-BALANCE = httpx.Response(
-    200,
-    json={
-        "success": True,
-        "data": {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"},
-        "requestId": "r",
-    },
-)
+OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
+NO_ITEMS: dict[str, Any] = {"items": [], "overview": OVERVIEW, "nextCursor": None}
+BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -65,12 +53,9 @@ def shown(error: BaseException) -> str:
 
 def refusing(status: int, code: str) -> Callable[[httpx.Request], httpx.Response]:
     def handler(_request: httpx.Request) -> httpx.Response:
-        error: dict[str, Any] = {
-            "code": code,
-            "message": f"{KEY}, Basic {BASIC}: cannot prompt {PHONE} or +{PHONE} or {LOCAL}",
-            "details": {},
-        }
-        return httpx.Response(status, json={"success": False, "error": error, "requestId": "r"})
+        answer = refusal(code)
+        answer["error"]["message"] = f"{KEY}, Basic {BASIC}: cannot prompt {PHONE} or +{PHONE} or {LOCAL}"
+        return httpx.Response(status, json=answer)
 
     return handler
 
@@ -145,9 +130,7 @@ def test_an_error_that_a_payroll_returns_leaves_nothing_to_see(drive: Callable[.
             assert secret not in shown(outcome.error)
 
 
-def test_an_id_that_is_a_phone_is_masked_in_logs(
-    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_phone_as_an_id_is_masked_in_logs(drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture) -> None:
     driver = drive(transport=httpx.MockTransport(HANDLERS["refused"]))
     with caplog.at_level(logging.DEBUG, logger="momopay"), pytest.raises(momopay.APIError):
         driver(lambda client: client.transactions.get(LOCAL))
@@ -170,16 +153,7 @@ def test_a_callers_own_frames_keep_their_locals(drive: Callable[..., Driver]) ->
         found = transaction.status
         raise LookupError(found)
 
-    data = {
-        "transactionId": "t",
-        "type": "STK",
-        "status": "PENDING",
-        "amount": 1,
-        "phone": PHONE,
-        "createdAt": "2026-11-20T10:00:00Z",
-        "updatedAt": "2026-11-20T10:00:00Z",
-    }
-    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
+    answer = httpx.Response(200, json=envelope(transaction("t")))
     driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: answer))
     at_once = momopay.PollSchedule(first=0.0, every=1.0, limit=5.0)
     with pytest.raises(LookupError) as caught:
@@ -190,7 +164,7 @@ def test_a_callers_own_frames_keep_their_locals(drive: Callable[..., Driver]) ->
     assert "PENDING" in frame.locals["found"]
 
 
-@pytest.mark.parametrize("kind", [momopay.Client, momopay.AsyncClient])
+@in_turn("kind", [momopay.Client, momopay.AsyncClient])
 def test_a_client_that_is_refused_leaves_nothing_to_see(kind: Any) -> None:
     for options in ({"base_url": "http://api.example/v1"}, {"base_url": "https://api.example/v1", "timeout": 0}):
         with pytest.raises(momopay.ConfigurationError) as caught:
@@ -212,47 +186,19 @@ def test_what_holds_a_password_leaves_nothing_to_see_when_it_is_refused() -> Non
 def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[..., Driver], tmp_path: Path) -> None:
     with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         journal.get("r")
+        trigger = "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'no'); END"
         with closing(sqlite3.connect(tmp_path / "payouts.db")) as database:
-            database.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'no'); END"
-            )
-        driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: BALANCE))
+            database.execute(trigger)
+        driver = drive(
+            api_key=KEY, transport=httpx.MockTransport(lambda _request: httpx.Response(200, json=envelope(BALANCE)))
+        )
         with pytest.raises(momopay.JournalError) as caught:
             driver(lambda client: client.payouts.pay_once(journal=journal, reference=PHONE, amount=10, phone=LOCAL))
     assert PHONE not in shown(caught.value)
 
 
-def test_a_record_shows_its_phone_masked_and_holds_it_whole(drive: Callable[..., Driver]) -> None:
-    data = {
-        "transactionId": "t",
-        "type": "STK",
-        "status": "PENDING",
-        "amount": 1,
-        "phone": PHONE,
-        "accountReference": f"wage{LOCAL}",
-        "paid": PHONE,
-        "note": {"caller": f"+{PHONE}"},
-        "createdAt": "2026-11-20T10:00:00Z",
-        "updatedAt": "2026-11-20T10:00:00Z",
-    }
-    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
-    driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: answer))
-    prompt = driver(lambda client: client.stk.initiate(amount=1, phone=PHONE))
-    assert prompt.phone == PHONE
-    for visible in (repr(prompt), str(prompt), f"{prompt!r:>10}", repr([prompt]), repr(prompt.response)):
-        assert PHONE not in visible
-        assert LOCAL not in visible
-    assert "2547*****678" in repr(prompt)
-    assert KEY not in repr(driver.client)
-
-
-def test_one_line_per_attempt_and_one_per_repeat(
-    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
-) -> None:
-    answers = [
-        httpx.Response(503),
-        httpx.Response(200, json={"success": True, "data": NO_ITEMS, "requestId": "req-7"}),
-    ]
+def test_a_line_per_attempt_and_one_per_retry(drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture) -> None:
+    answers = [httpx.Response(503), httpx.Response(200, json={**envelope(NO_ITEMS), "requestId": "req-7"})]
     driver = drive(transport=httpx.MockTransport(lambda _request: answers.pop(0)))
     with caplog.at_level(logging.DEBUG, logger="momopay"):
         driver(lambda client: client.transactions.list(q=PHONE))
@@ -271,7 +217,7 @@ def test_nothing_is_logged_below_a_warning_unless_asked(
     drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    answer = httpx.Response(200, json={"success": True, "data": NO_ITEMS, "requestId": "r"})
+    answer = httpx.Response(200, json=envelope(NO_ITEMS))
     driver = drive(transport=httpx.MockTransport(lambda _request: answer))
     driver(lambda client: client.transactions.list(q=PHONE))
     assert caplog.records == []
@@ -280,7 +226,7 @@ def test_nothing_is_logged_below_a_warning_unless_asked(
 # Texts.
 
 
-@pytest.mark.parametrize(("phone", "shown"), [("254712345678", "2547*****678"), ("254112345678", "2541*****678")])
+@in_turn(("phone", "shown"), [("254712345678", "2547*****678"), ("254112345678", "2541*****678")])
 def test_mask_shows_four_and_three(phone: str, shown: str) -> None:
     assert mask_phone(phone) == shown
 
@@ -310,18 +256,11 @@ def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tup
     assert redact(shown) == shown
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "text",
     [
-        "",
-        "INV-42",
-        "100.50",
-        "3b241101-e2bb-4255-8caf-4136c566a962",
-        "2025-03-01T10:15:30Z",
-        "KES 150000",
-        "600100",
-        "9f1c254712345678d0a1",
-        "0712345678000000a",
+        *("", "INV-42", "100.50", "3b241101-e2bb-4255-8caf-4136c566a962", "2025-03-01T10:15:30Z", "KES 150000"),
+        *("600100", "9f1c254712345678d0a1", "0712345678000000a"),
     ],
 )
 def test_what_is_no_phone_is_left_as_it_was(text: str) -> None:

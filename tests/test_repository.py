@@ -1,7 +1,5 @@
 """The repository holds our own work only: no large files, no minified scripts."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -38,10 +36,3 @@ def test_no_file_is_minified() -> None:
 def test_a_minified_script_is_recognised() -> None:
     assert has_long_line(b"// licence\n" + b"var a=1;" * 300)
     assert not has_long_line(b"\x89PNG\0" + b"x" * 5000)
-
-
-def test_no_merge_conflict_was_committed() -> None:
-    markers = ("<" * 7 + " ", ">" * 7 + " ")
-    for path in tracked():
-        if path.suffix in {".py", ".md", ".toml", ".lua", ".html", ".yml"}:
-            assert not [line for line in path.read_text().splitlines() if line.startswith(markers)], path

@@ -1,20 +1,16 @@
 """A signed callback URL stays valid behind proxies and verifies as its reference. Every other URL is forged."""
 
-from __future__ import annotations
-
-import copy
 import hmac
 import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import momopay
+from in_turn import in_turn
 from momopay import CallbackSigner, ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
 
@@ -47,24 +43,6 @@ def test_any_reference_comes_back_from_any_url(reference: str, query: str) -> No
         assert signer.verify(form) == reference
 
 
-@pytest.mark.parametrize("reference", ["INV-42", "a&b=c d", "café ☕ ₤", "50%", "#?/", "\x00", "x" * 1024, "é" * 512])
-def test_the_client_takes_a_signed_url(signer: CallbackSigner, reference: str) -> None:
-    url = signer.url(URL + "?shop=7", reference=reference)
-    sent = list[bytes]()
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(request.content)
-        return httpx.Response(401, json={"success": False, "error": {"message": "", "code": "INVALID_API_KEY"}})
-
-    transport = httpx.MockTransport(answer)
-    with (
-        momopay.Client("pk_test_x", base_url="https://api.example/v1", transport=transport) as client,
-        pytest.raises(momopay.InvalidApiKeyError),
-    ):
-        client.stk.initiate(amount=1, phone="0712345678", callback_url=url)
-    assert url.encode() in sent[0]
-
-
 PROXIES: dict[str, Callable[[str], str]] = {
     "host": lambda url: url.replace("https://shop.example", "http://10.0.0.7:8000"),
     "path": lambda url: url.replace("/momo?", "/internal/prefix/momo/?"),
@@ -74,7 +52,7 @@ PROXIES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("change", PROXIES.values(), ids=PROXIES)
+@in_turn("change", PROXIES.values())
 def test_a_proxy_may_change_all_but_the_token(signer: CallbackSigner, change: Callable[[str], str]) -> None:
     assert signer.verify(change(signer.url(URL + "?a=1", reference="INV-42"))) == "INV-42"
 
@@ -88,7 +66,7 @@ MESSAGE, MAC = token(GENUINE).split(".")
 OTHERS = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "url",
     [
         "",
@@ -128,7 +106,6 @@ OTHERS = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), MESSAGE.encode(), "sha256").hex(),
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), b"INV-42", "sha256").hex(),
     ],
-    ids=range(36),
 )
 def test_anything_but_the_exact_token_is_forged(signer: CallbackSigner, url: Any) -> None:
     assert signer.verify(GENUINE) == "INV-42"
@@ -150,10 +127,6 @@ def test_no_single_change_makes_another_reference(place: int, character: str) ->
     assert token(changed).partition("&")[0] == f"{MESSAGE}.{MAC}"
 
 
-def test_the_url_of_a_sandbox_can_be_signed(signer: CallbackSigner) -> None:
-    assert signer.verify(signer.url("http://localhost:8000/momo", reference="INV-42")) == "INV-42"
-
-
 def test_secrets_rotate() -> None:
     old = CallbackSigner(SECRET)
     both = CallbackSigner([OTHER, SECRET])
@@ -164,20 +137,6 @@ def test_secrets_rotate() -> None:
     assert new.verify(by_both) == "B"
     forged(new, by_old)
     forged(old, by_both)
-
-
-EARLIER = [
-    ("INV-42", SECRET, "494e562d3432.85b3a0850fcf9cb8b0a95aa4c6a8d4b5379dccd700646f66cbffe9363385dbf7"),
-    ("café ☕", "k" * 100, "636166c3a920e29895.97a5837621c5c5e4c56bc5c9e5637443387cc834974a9514daaf56f43b28d68e"),
-]
-"""Tokens that an earlier version made. A secret of 100 bytes is longer than a block of the hash."""
-
-
-@pytest.mark.parametrize(("reference", "secret", "made"), EARLIER)
-def test_tokens_of_earlier_versions_stay_valid(reference: str, secret: str, made: str) -> None:
-    signer = CallbackSigner(secret)
-    assert token(signer.url(URL, reference=reference)) == made
-    assert signer.verify(f"{URL}?a=1&momo_token={made}") == reference
 
 
 @given(st.binary(min_size=16, max_size=200), REFERENCES)
@@ -193,13 +152,12 @@ def test_text_and_bytes_are_one_secret() -> None:
     assert CallbackSigner((SECRET,)).url(URL, reference="INV-42") == GENUINE
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "secrets",
     [
         *("", b"", [], (), None, 7, {SECRET: 1}, iter([SECRET])),
         *([SECRET, ""], [SECRET, None], [b"x" * 16, bytearray(b"x" * 16)], "\ud800" * 16, bytearray(99)),
     ],
-    ids=range(13),
 )
 def test_senseless_secrets_are_refused_and_not_shown(secrets: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -212,7 +170,7 @@ def test_senseless_secrets_are_refused_and_not_shown(secrets: Any) -> None:
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("secrets", ["x" * 15, b"x" * 15, [SECRET, "short"], "é" * 7])
+@in_turn("secrets", ["x" * 15, b"x" * 15, [SECRET, "short"], "é" * 7])
 def test_a_secret_that_can_be_guessed_is_refused(secrets: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"16 bytes.*token_hex") as caught:
         CallbackSigner(secrets)
@@ -224,7 +182,7 @@ def test_a_secret_of_16_bytes_is_long_enough() -> None:
     assert signer.verify(signer.url(URL, reference="INV-42")) == "INV-42"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("url", "reference", "at_fault"),
     [
         ("", "A", "url"),
@@ -247,9 +205,8 @@ def test_what_cannot_be_signed_is_refused(signer: CallbackSigner, url: Any, refe
     assert set(caught.value.fields) == {at_fault}
 
 
-def test_secrets_are_neither_shown_nor_copied() -> None:
+def test_secrets_are_neither_shown_nor_pickled() -> None:
     signer = CallbackSigner([SECRET, OTHER])
     assert repr(signer) == str(signer) == "CallbackSigner(<secrets: 2>)"
-    for take in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="secrets"):
-            take(signer)
+    with pytest.raises(TypeError):
+        pickle.dumps(signer)

@@ -8,7 +8,7 @@ from typing import Any
 
 from drivers import unique_key
 from momopay import Client
-from momopay._transport import Headers, Progress, RawResponse
+from momopay._transport.attempt import Headers, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
 
 Handler = Callable[[str, str], tuple[int, Any]]

@@ -1,8 +1,5 @@
 """A scripted HTTP/1.1 server on a loopback socket, which counts what reached it and what it executed."""
 
-from __future__ import annotations
-
-import gzip
 import json
 import select
 import socket
@@ -12,9 +9,10 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, Self
+
+from models.kit import BALANCE, PAYBILL, PAYOUT, STK
 
 TRANSACTION_ID: Final = "7b0e1c52-2f0d-4f57-9b1a-3d8f2a6c4e11"
 MEBIBYTE: Final = 1024 * 1024
@@ -23,60 +21,12 @@ DRIP: Final = 0.02
 PATIENCE: Final = 10.0
 """Seconds after which the server gives a connection up, so that a test always ends."""
 
-_WHEN = {"createdAt": "2026-01-05T09:00:00.000Z", "updatedAt": "2026-01-05T09:00:00.000Z"}
 _TENANT = {"tenantId": "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"}
-_STK: Mapping[str, Any] = {
-    "transactionId": TRANSACTION_ID,
-    **_TENANT,
-    "channelId": None,
-    "type": "STK",
-    "status": "PENDING",
-    "amount": 100,
-    "currency": "KES",
-    "phone": "254712345678",
-    "accountReference": "INV-42",
-    "transactionDesc": "Order 42",
-    "providerRequestId": None,
-    "providerCheckoutId": None,
-    "transactionFee": 1,
-    "resultCode": "0",
-    "resultDescription": "Accepted",
-    **_WHEN,
-}
-_PAYOUT: Mapping[str, Any] = {
-    "transactionId": TRANSACTION_ID,
-    **_TENANT,
-    "channelId": None,
-    "type": "B2C",
-    "status": "PENDING",
-    "amount": 100,
-    "currency": "KES",
-    "phone": "254712345678",
-    "reference": "INV-42",
-    "description": "Refund",
-    "resultDescription": "Queued",
-    "transactionFee": 1,
-    **_WHEN,
-}
-_BALANCE: Mapping[str, Any] = {
-    "walletId": "5f0f3f6e-3c53-4a39-8a43-6c1f0b7d9e21",
-    **_TENANT,
-    "currency": "KES",
-    "availableBalance": 9000.5,
-    "ledgerBalance": 9000.5,
-    "updatedAt": "2026-01-05T09:00:00.000Z",
-}
-_CHANNEL: Mapping[str, Any] = {
-    "id": "2d9a4a0e-8f0c-4a7f-9a43-1b7f5c3d2e10",
-    **_TENANT,
-    "category": "PAYMENT_WALLET",
-    "type": "PAYBILL",
-    "shortcode": "600100",
-    "name": "Shop",
-    "accountNumber": "42",
-    "isDefault": True,
-    "createdAt": "2026-01-05T09:00:00.000Z",
-}
+_OWN = {"transactionId": TRANSACTION_ID, **_TENANT, "channelId": None, "amount": 100}
+_STK: Mapping[str, Any] = {**STK.camel, **_OWN}
+_PAYOUT: Mapping[str, Any] = {**PAYOUT.camel, **_OWN, "reference": "INV-42"}
+_BALANCE: Mapping[str, Any] = {**BALANCE.camel, **_TENANT}
+_CHANNEL: Mapping[str, Any] = {**PAYBILL.camel, "id": "2d9a4a0e-8f0c-4a7f-9a43-1b7f5c3d2e10", **_TENANT}
 
 
 @dataclass(frozen=True)
@@ -154,20 +104,27 @@ def whole(status: int, body: bytes, headers: Mapping[str, str] | None = None) ->
     return head(status, {**length, **(headers or {})}) + body
 
 
-def answers(status: int, body: bytes = b"", *, headers: Mapping[str, str] | None = None, commits: bool = False) -> Step:
+def normal(exchange: Exchange) -> bytes:
+    """Return the body of a normal response."""
+    return envelope(record_for(exchange.request))
+
+
+def sends(make: Callable[[Exchange], bytes], *, stays_open: bool = True, commits: bool = True) -> Step:
+    """Send what is made for the request, at once."""
+
     def play(exchange: Exchange) -> bool:
-        exchange.sock.sendall(whole(status, body, headers))
-        return True
+        exchange.sock.sendall(make(exchange))
+        return stays_open
 
     return Step(play, commits=commits)
 
 
-def succeeds(status: int = 200) -> Step:
-    def play(exchange: Exchange) -> bool:
-        exchange.sock.sendall(whole(status, envelope(record_for(exchange.request))))
-        return True
+def answers(status: int, body: bytes = b"", *, headers: Mapping[str, str] | None = None, commits: bool = False) -> Step:
+    return sends(lambda _: whole(status, body, headers), commits=commits)
 
-    return Step(play, commits=True)
+
+def succeeds(status: int = 200) -> Step:
+    return sends(lambda exchange: whole(status, normal(exchange)))
 
 
 def refuses(
@@ -182,12 +139,7 @@ def html(status: int) -> Step:
 
 def redirects(location: str | None = None) -> Step:
     """307, to the same place unless another is given."""
-
-    def play(exchange: Exchange) -> bool:
-        exchange.sock.sendall(whole(307, b"", {"Location": location or exchange.request.path}))
-        return True
-
-    return Step(play)
+    return sends(lambda exchange: whole(307, b"", {"Location": location or exchange.request.path}), commits=False)
 
 
 def resets_before_reading() -> Step:
@@ -208,19 +160,14 @@ def hangs(*, commits: bool = True) -> Step:
 
 def half_answer() -> Step:
     """The connection ends in the middle of the headers."""
-
-    def play(exchange: Exchange) -> bool:
-        exchange.sock.sendall(head(200, {"Content-Length": "40"})[:-12])
-        return False
-
-    return Step(play, commits=True)
+    return sends(lambda _: head(200, {"Content-Length": "40"})[:-12], stays_open=False)
 
 
 def truncated(*, with_length: bool = True, end: Callable[[Exchange], bool] = lambda _: False) -> Step:
     """Half a body, which shows the transaction's id, and then `end`."""
 
     def play(exchange: Exchange) -> bool:
-        body = envelope(record_for(exchange.request))
+        body = normal(exchange)
         headers = {"Content-Length": str(len(body))} if with_length else {"Connection": "close"}
         exchange.sock.sendall(head(200, headers) + body[: len(body) // 2])
         return end(exchange)
@@ -229,16 +176,12 @@ def truncated(*, with_length: bool = True, end: Callable[[Exchange], bool] = lam
 
 
 def drips_headers() -> Step:
-    def play(exchange: Exchange) -> bool:
-        body = envelope(record_for(exchange.request))
-        return exchange.drip(whole(200, body, {"X-Slow": "x" * 4000}))
-
-    return Step(play, commits=True)
+    return Step(lambda exchange: exchange.drip(whole(200, normal(exchange), {"X-Slow": "x" * 4000})), commits=True)
 
 
 def drips_body(*, chunked: bool = False) -> Step:
     def play(exchange: Exchange) -> bool:
-        body = envelope(record_for(exchange.request)) + b" " * 4000
+        body = normal(exchange) + b" " * 4000
         if chunked:
             exchange.sock.sendall(head(200, {"Transfer-Encoding": "chunked"}) + f"{len(body):x}\r\n".encode())
         else:
@@ -261,43 +204,7 @@ def interim_for_ever() -> Step:
 
 def padded(size: int) -> Step:
     """A normal answer, filled up with blanks to a body of `size` bytes."""
-
-    def play(exchange: Exchange) -> bool:
-        exchange.sock.sendall(whole(200, envelope(record_for(exchange.request)).ljust(size)))
-        return True
-
-    return Step(play, commits=True)
-
-
-def streams(mebibytes: int, *, framing: Mapping[str, str]) -> Step:
-    """A normal answer followed by that many MiB of blanks, never held in memory."""
-    blanks = b" " * (MEBIBYTE // 16)
-
-    def play(exchange: Exchange) -> bool:
-        start = envelope(record_for(exchange.request))
-        chunked = "Transfer-Encoding" in framing
-        exchange.sock.sendall(head(200, framing))
-        for piece in (start, *[blanks] * (16 * mebibytes)):
-            exchange.sock.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" if chunked else piece)
-        return False
-
-    return Step(play, commits=True)
-
-
-@cache
-def _bomb(start: bytes, mebibytes: int) -> bytes:
-    return gzip.compress(start + b" " * (mebibytes * MEBIBYTE), compresslevel=6)
-
-
-def gzip_bomb(mebibytes: int = 64) -> Step:
-    """A normal answer with that many MiB of blanks behind it, compressed to some KiB."""
-
-    def play(exchange: Exchange) -> bool:
-        body = _bomb(envelope(record_for(exchange.request)), mebibytes)
-        exchange.sock.sendall(whole(200, body, {"Content-Encoding": "gzip"}))
-        return True
-
-    return Step(play, commits=True)
+    return sends(lambda exchange: whole(200, normal(exchange).ljust(size)))
 
 
 def closes_after(step: Step, delay: float = 0.0) -> Step:
@@ -312,8 +219,6 @@ def closes_after(step: Step, delay: float = 0.0) -> Step:
 
 
 def first(act: Callable[[], object], step: Step) -> Step:
-    """Do something when the request has arrived, then answer."""
-
     def play(exchange: Exchange) -> bool:
         act()
         return step.play(exchange)
@@ -349,7 +254,6 @@ class Server:
         self._spawn(self._accept)
 
     def stop_listening(self) -> None:
-        """Refuse connections from now on."""
         self._listener.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:

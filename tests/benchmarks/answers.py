@@ -3,8 +3,6 @@
 A script of its own process: it prints its address and serves until its standard input closes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,15 +1,10 @@
 """Clients of both sides, ready to be measured: momopay with its budget in force, httpx as anyone would write it."""
 
-from __future__ import annotations
-
-from importlib.util import find_spec
-
 import httpx
+from httpx_aiohttp import AiohttpTransport
 
 import momopay
 from benchmarks.processes import AUTHORIZATION, KEY
-
-HAS_AIOHTTP = find_spec("httpx_aiohttp") is not None
 
 
 def _budget() -> momopay.RateBudget:
@@ -17,17 +12,12 @@ def _budget() -> momopay.RateBudget:
 
 
 def momopay_client(url: str) -> momopay.Client:
-    """Make the SDK's client."""
     return momopay.Client(KEY, base_url=url, budget=_budget())
 
 
 def async_momopay_client(url: str, *, aiohttp: bool = False) -> momopay.AsyncClient:
     """Make the SDK's asyncio client, inside the event loop that is to use it."""
-    transport: httpx.AsyncBaseTransport | None = None
-    if aiohttp:
-        from httpx_aiohttp import AiohttpTransport
-
-        transport = AiohttpTransport()
+    transport = AiohttpTransport() if aiohttp else None
     return momopay.AsyncClient(KEY, base_url=url, budget=_budget(), transport=transport)
 
 
@@ -37,5 +27,4 @@ def httpx_client(url: str) -> httpx.Client:
 
 
 def async_httpx_client(url: str) -> httpx.AsyncClient:
-    """Make httpx's asyncio client."""
     return httpx.AsyncClient(base_url=url, headers=AUTHORIZATION, trust_env=False)

@@ -1,7 +1,5 @@
 """Rounds in which every side takes its turn, and the rows that come of them. Knows no benchmark."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +22,6 @@ class Scale:
     warms_up: bool = True
 
     def of(self, full: int) -> int:
-        """So many calls instead of `full`, at least two."""
         return max(2, round(full * self.share))
 
 

@@ -1,7 +1,5 @@
 """A service in this process: it answers at once, so that what is measured is the SDK and not a connection."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -32,7 +30,6 @@ def unlimited() -> RateBudget:
 
 
 def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Client:
-    """Return a client whose requests a function answers."""
     transport = httpx.MockTransport(handler)
     return Client(KEY, base_url="http://127.0.0.1:1/v1", transport=transport, budget=unlimited(), **options)
 
@@ -44,7 +41,6 @@ class Accepts:
         self._numbers = count()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        """Answer a payout."""
         if request.url.path.endswith("/balance"):
             return httpx.Response(200, json=WALLET)
         asked = json.loads(request.content)

@@ -4,8 +4,6 @@ python tests/benchmarks/path.py            the counts for both calls
 python tests/benchmarks/path.py --calls    every call, indented by its depth
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable
@@ -51,7 +49,6 @@ def trace(work: Callable[[], object]) -> list[tuple[int, str, str]]:
 
 
 def main() -> None:
-    """Print the counts."""
     with (
         Sandbox() as sandbox,
         tempfile.TemporaryDirectory() as folder,

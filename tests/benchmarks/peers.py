@@ -3,8 +3,6 @@
 Everything of theirs is Any here: nobody has to install them to check this package.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

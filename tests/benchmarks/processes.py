@@ -1,7 +1,5 @@
 """Processes beside this one: a server on a core of its own, and fresh interpreters."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The rate budget: when the last of many payments gets its slot, in virtual time, and what a slot costs."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -11,10 +9,11 @@ from typing import Final
 import trio
 
 from benchmarks.measure import Row, Scale, cpu
-from momopay import Lane, RateBudget
+from momopay import RateBudget
 from momopay._ratelimit.file_budget import FileSlots
 from momopay._ratelimit.slot_log import ALONE
 from momopay._transport.sync_backend import SyncBackend
+from momopay.types import Lane
 from ratelimit.kit import Calls, finish, in_virtual_time
 
 LIMIT: Final = 61.0 * 3
@@ -24,32 +23,19 @@ QUEUED: Final = 1000
 
 def measure(scale: Scale) -> list[Row]:
     """Return the rows; the first two are computed and do not vary."""
-    goals = {
-        "232 payments at once: last slot": (
-            _last_payment(_many_payments),
-            "the window allows",
-            LIMIT,
-            184 / LIMIT,
-            "s",
-        ),
-        "20 payments 1 s after 200 reads: last slot": (
-            _last_payment(_payments_behind_reads),
-            "the goal",
-            61.0,
-            1.0,
-            "s",
-        ),
-    }
-    rows = [
-        Row(work, unit, [ours] * scale.rounds, other, [theirs] * scale.rounds, goal)
-        for work, (ours, other, theirs, goal, unit) in goals.items()
-    ]
+    rounds = scale.rounds
+    rows: list[Row] = []
+    for work, payments, other, theirs, goal in (
+        ("232 payments at once: last slot", _many_payments, "the window allows", LIMIT, 184 / LIMIT),
+        ("20 payments 1 s after 200 reads: last slot", _payments_behind_reads, "the goal", 61.0, 1.0),
+    ):
+        rows.append(Row(work, "s", [_last_payment(payments)] * rounds, other, [theirs] * rounds, goal))
     for work, side, goal in (
         ("reserve behind 1,000", _reserve_behind_many, 20.0),
         ("FileRateBudget, a slot", _slot_of_a_file, 80.0),
     ):
-        ours = [side(scale.of(2000)) for _ in range(scale.rounds)]
-        rows.append(Row(work, "us CPU a slot", ours, "the goal", [goal] * scale.rounds, 1.0))
+        ours = [side(scale.of(2000)) for _ in range(rounds)]
+        rows.append(Row(work, "us CPU a slot", ours, "the goal", [goal] * rounds, 1.0))
     return rows
 
 

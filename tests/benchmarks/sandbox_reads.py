@@ -1,25 +1,34 @@
-"""The sandbox's reads per second, over one raw connection, against a bare FastAPI route with the same JSON work."""
+"""The sandbox's reads per second, over one raw connection, against a bare FastAPI route with the same JSON work.
 
-from __future__ import annotations
+As a script, the other end: it prints both addresses and serves until its standard input closes.
+"""
 
+import asyncio
 import socket
+import sys
 import time
 from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+from fastapi import FastAPI
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Row, Scale, take_turns
-from benchmarks.processes import AUTHORIZATION, PATIENCE, serving
+from benchmarks.processes import AUTHORIZATION, KEY, PATIENCE, serving
+from momopay.sandbox import Sandbox
+from momopay.sandbox._server import Server, listen
 
 READS = 500
 
 
 def measure(scale: Scale) -> list[Row]:
-    """Time both; no rows where the sandbox's extra is not installed."""
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        return []
-    with serving("sandbox_ends.py") as urls, ExitStack() as connections:
+    with serving("sandbox_reads.py") as urls, ExitStack() as connections:
         sides = {
             name: partial(_reads_per_second, _connect(url, connections), _request(url), scale.of(READS))
             for name, url in zip(("sandbox", "bare"), urls, strict=True)
@@ -49,3 +58,44 @@ def _reads_per_second(connection: socket.socket, request: bytes, reads: int) -> 
             answer += connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200"), answer
     return reads / (time.perf_counter() - begun)
+
+
+def _a_payment(base_url: str) -> dict[str, Any]:
+    body = {"amount": 100, "phone": "0712345678", "accountReference": "INV-42", "transactionDesc": "Order 42"}
+    with httpx.Client(base_url=base_url, auth=(KEY, ""), trust_env=False) as client:
+        initiated = client.post("/payments/stk", json=body).json()
+        record: dict[str, Any] = client.get(f"/transactions/{initiated['data']['transactionId']}").json()["data"]
+    return record
+
+
+def _bare(record: dict[str, Any]) -> FastAPI:
+    app = FastAPI()
+    records = {record["transactionId"]: record}
+
+    async def read(transaction_id: str) -> dict[str, Any]:
+        return {"success": True, "data": records[transaction_id], "requestId": str(uuid4())}
+
+    app.add_api_route("/v1/transactions/{transaction_id}", read)
+    return app
+
+
+async def _serve(sandbox: Sandbox, record: dict[str, Any]) -> None:
+    listener = listen(0)
+    path = f"/v1/transactions/{record['transactionId']}"
+    bare = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def tell() -> None:
+        sys.stdout.write(f"{sandbox.url}{path} {bare}{path}\n")
+        sys.stdout.flush()
+
+    server = Server(_bare(record), listener, tell)
+    serving = asyncio.create_task(server.serve_listener())
+    await asyncio.to_thread(sys.stdin.read)
+    server.stop()
+    await serving
+
+
+if __name__ == "__main__":
+    with Sandbox(speed=0) as started:
+        started.account(KEY).rate_limit = None
+        asyncio.run(_serve(started, _a_payment(started.base_url)))

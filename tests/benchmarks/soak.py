@@ -4,8 +4,6 @@ It is traced by tracemalloc, which sees what Python allocates. Payouts with a jo
 callbacks take turns.
 """
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import tracemalloc
@@ -45,7 +43,6 @@ class Hour:
         self.requests = 0
 
     def answer(self, method: str, path: str) -> tuple[int, Any]:
-        """Answer as the service does."""
         self.requests += 1
         if path.startswith("/transactions?"):
             overview = {"total": _ITEMS, "completed": _ITEMS, "failed": 0, "pending": 0}
@@ -76,7 +73,6 @@ class Hour:
         return found[0], found[1]
 
     def use(self, journal: Journal) -> None:
-        """Make each kind of call."""
         client, number = self.client, next(self.numbers) + 1
         paid = client.payouts.pay_once(journal=journal, reference=f"r-{number}", amount=100, phone=PHONE)
         prompt = client.stk.initiate(amount=100, phone=PHONE)

@@ -1,14 +1,10 @@
-"""`transactions.sweep` over thousands of open entries: requests, CPU and memory of one pass."""
-
-from __future__ import annotations
+"""`transactions.sweep` over thousands of open entries: requests of one pass."""
 
 import tempfile
-import time
-import tracemalloc
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from benchmarks.measure import Row, Scale
 from benchmarks.mocked import Pages, mocked_client
@@ -24,44 +20,22 @@ REQUESTS: Final = 15.0
 _BEGIN: Final = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
-class Pass(NamedTuple):
-    """What one pass cost."""
-
-    requests: float
-    seconds: float
-    megabytes: float
-    settled: int
-
-
 def measure(scale: Scale) -> list[Row]:
     """Sweep journals of both sizes; all their payouts have ended, and a pass settles what it reaches."""
     rounds = min(scale.rounds, ROUNDS)
-    few = [_sweep(scale.of(FEW)) for _ in range(rounds)]
-    many = [_sweep(scale.of(MANY)) for _ in range(rounds)]
-    for each in few:
-        assert each.settled == scale.of(FEW)
-    rows: list[Row] = []
-    for name, passes in (("1,000", few), ("10,000", many)):
-        work, limit = f"sweep, {name} open", [REQUESTS] * rounds
-        rows.append(Row(work, "requests a pass", [each.requests for each in passes], "the goal", limit, 1.0))
-    for unit, place in (("s CPU a pass", 1), ("MB at most", 2)):
-        ours, theirs = [each[place] for each in many], [each[place] for each in few]
-        rows.append(Row("sweep, 10,000 open", unit, ours, "1,000 open", theirs))
-    return rows
+    few = [_requests(scale.of(FEW), settles_all=True) for _ in range(rounds)]
+    many = [_requests(scale.of(MANY), settles_all=False) for _ in range(rounds)]
+    return [
+        Row(f"sweep, {name} open", "requests a pass", requests, "the goal", [REQUESTS] * rounds, 1.0)
+        for name, requests in (("1,000", few), ("10,000", many))
+    ]
 
 
-def _sweep(entries: int) -> Pass:
-    """Sweep twice: once for the time, and once for the memory, as tracing it takes time."""
+def _requests(entries: int, *, settles_all: bool) -> float:
     with _filled(entries) as (journal, pages), mocked_client(pages) as client:
-        begun = time.process_time()
         report = client.transactions.sweep(journal=journal)
-        seconds, requests = time.process_time() - begun, pages.requests
-    with _filled(entries) as (journal, pages), mocked_client(pages) as client:
-        tracemalloc.start()
-        client.transactions.sweep(journal=journal)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    return Pass(requests, seconds, peak / 1e6, report.settled)
+    assert not settles_all or report.settled == entries
+    return pages.requests
 
 
 @contextmanager

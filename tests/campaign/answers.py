@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from campaign.bank import HTML, PAYOUT, refused
-from momopay._transport import Headers, NoReplyError, NotSentError, RawResponse
+from momopay._transport.attempt import Headers, NoReplyError, NotSentError, RawResponse
 
 BEFORE_COMMIT = {"not_sent", "reset_before_read", "error_before_commit", "html_502", "rate_limited"}
 MISTAKES: Mapping[str, tuple[str, ...]] = {

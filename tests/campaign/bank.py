@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from campaign.judge import Payment
+from campaign.orders import Order
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"
@@ -54,26 +55,21 @@ class Bank:
 
     @property
     def ledger(self) -> list[Payment]:
-        """Every payout that was committed."""
         return [record.payment for record in self.records]
 
     @property
     def time(self) -> datetime:
-        """The service's clock."""
         return self._opened + timedelta(seconds=self.now)
 
     def at(self, delay: float, act: Callable[[], object]) -> None:
-        """Let something happen later."""
         self._entries += 1
         heapq.heappush(self._agenda, (self.now + delay, self._entries, act))
 
     @property
     def next_due(self) -> float | None:
-        """When the next thing happens."""
         return self._agenda[0][0] if self._agenda else None
 
     def advance(self, to: float) -> None:
-        """Let everything happen that is due by then."""
         while self._agenda and self._agenda[0][0] <= to:
             due, _, act = heapq.heappop(self._agenda)
             self.now = max(self.now, due)
@@ -106,8 +102,8 @@ class Bank:
         payment = Payment(body["reference"], amount, body["phone"], identity, body.get("description", ""), self.now)
         listed = self.now + (self._rng.uniform(1, LISTED_LATE) if lag else 0.0)
         record = Record(payment, body.get("callbackUrl", ""), self.time, listed)
-        self.records.append(record)
         self._by_id[identity] = record
+        self.records.append(record)
         self._plan_callback(record, callback)
         return accepted(_shown(record) | {"reference": payment.reference})
 
@@ -140,18 +136,15 @@ class Bank:
 
 
 def accepted(data: object) -> Answer:
-    """The service's success envelope."""
     return 200, json.dumps({"success": True, "data": data, "requestId": "r"}).encode()
 
 
 def refused(status: int, code: str) -> Answer:
-    """The service's error envelope."""
     error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
     return status, json.dumps({"success": False, "error": error, "requestId": "r"}).encode()
 
 
 def callback_body(payment: Payment, status: str) -> bytes:
-    """The service's callback payload."""
     transaction = {
         "id": payment.transaction_id,
         "tenant_id": "t",
@@ -171,6 +164,28 @@ def callback_body(payment: Payment, status: str) -> bytes:
     }
     kind = "transaction.success" if status == "SUCCESS" else "transaction.failed"
     return json.dumps({"event": "transaction.updated", "event_type": kind, "transaction": transaction}).encode()
+
+
+FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
+
+
+def forged(
+    kind: str,
+    order: Order,
+    identity: str,
+    url: Callable[[str], str],
+    hook: str,
+    rng: random.Random,
+    paid: list[Payment],
+) -> tuple[str, bytes]:
+    """Return the URL and the body of a forged callback; `url` signs one, and `identity` is made up."""
+    others = [payment for payment in paid if payment.reference != order.reference]
+    if kind == "another's id" and others:
+        identity = rng.choice(others).transaction_id
+    amount = order.amount + (1 if kind == "another amount" else 0)
+    body = callback_body(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
+    signed = url(order.reference + ("x" if kind == "another's token" else ""))
+    return hook if kind == "no token" else signed, body[:-9] if kind == "garbage" else body
 
 
 def _styled(item: dict[str, Any], style: str) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from campaign.bank import callback_body
-from campaign.judge import Payment
+from campaign.bank import FORGERIES, forged
 from campaign.orders import Order
 from campaign.port import KilledError, awaited
 from campaign.scheduler import Task
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from campaign.world import Process, World
 
 HOOK = "https://shop.example/momo"
-FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
 
 
 class Callbacks:
@@ -29,14 +26,12 @@ class Callbacks:
         self._world = world
 
     def url(self, reference: str) -> str:
-        """Return the signed URL of an order's callbacks."""
         return self.signer.url(HOOK, reference=reference)
 
-    def deliver(self, url: str, body: bytes, *, forged: str = "", attempt: int = 0) -> None:
-        """Deliver one callback to any process."""
+    def deliver(self, url: str, body: bytes, *, forgery: str = "", attempt: int = 0) -> None:
         process = self._world.rng.choice(list(self._world.processes.values()))
         if not process.alive:
-            self._again(url, body, forged, attempt)
+            self._again(url, body, forgery, attempt)
             return
 
         async def hear(_task: Task) -> None:
@@ -46,14 +41,14 @@ class Callbacks:
                 heard = type(error).__name__
             except (MomoPayError, KilledError) as error:
                 heard = f"to come again: {type(error).__name__ if process.alive else 'the receiver was killed'}"
-                self._again(url, body, forged, attempt)
-            self.counts[f"forged, {forged}: {heard}" if forged else heard] += 1
+                self._again(url, body, forgery, attempt)
+            self.counts[f"forged, {forgery}: {heard}" if forgery else heard] += 1
 
         self._world.scheduler.spawn(process, hear)
 
-    def _again(self, url: str, body: bytes, forged: str, attempt: int) -> None:
+    def _again(self, url: str, body: bytes, forgery: str, attempt: int) -> None:
         if attempt < 5:
-            self._world.bank.at(10, lambda: self.deliver(url, body, forged=forged, attempt=attempt + 1))
+            self._world.bank.at(10, lambda: self.deliver(url, body, forgery=forgery, attempt=attempt + 1))
 
     async def _hear(self, process: Process, url: str, body: bytes) -> str:
         reference = self.signer.verify(url)
@@ -68,17 +63,10 @@ class Callbacks:
             return "settled" if entry is not None else "none of the journal's"
 
     def forge(self) -> None:
-        """Deliver a forged callback."""
-        kind = self._world.rng.choice(FORGERIES)
-        order = self._world.rng.choice(self._worth_forging())
-        others = [payment for payment in self._world.bank.ledger if payment.reference != order.reference]
-        made_up = f"{self._world.rng.getrandbits(48):x}"
-        identity = self._world.rng.choice(others).transaction_id if kind == "another's id" and others else made_up
-        amount = order.amount + (1 if kind == "another amount" else 0)
-        body = callback_body(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
-        token_for = order.reference + ("x" if kind == "another's token" else "")
-        url = HOOK if kind == "no token" else self.url(token_for)
-        self.deliver(url, json.dumps([made_up]).encode() if kind == "garbage" else body, forged=kind, attempt=5)
+        rng = self._world.rng
+        kind, order = rng.choice(FORGERIES), rng.choice(self._worth_forging())
+        url, body = forged(kind, order, f"{rng.getrandbits(48):x}", self.url, HOOK, rng, self._world.bank.ledger)
+        self.deliver(url, body, forgery=kind, attempt=5)
 
     def _worth_forging(self) -> list[Order]:
         """Whoever forges knows which payouts are under way or in doubt: a settled one cannot be shaken."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from momopay import Journal, JournalError
+from momopay import Journal, JournalError, OutcomeUnknownError
 from momopay._core import session as service_clock
 from momopay.journal.journal import parts_of
 from momopay.journal.schema import payments
@@ -30,6 +30,10 @@ A_DAY = 86_400.0
 """Seconds."""
 SKEWS = (0.0, 0.0, 301.0, -301.0, 3600.0, -3600.0, 86_400.0, -86_400.0)
 """Seconds by which a payer's clock is ahead."""
+
+
+Patch = tuple[Any, str, Any]
+"""A module, a name in it, and what it had."""
 
 
 class Clock:
@@ -60,8 +64,8 @@ class Clock:
             self._own.ahead = 0.0
 
 
-def wind(clock: Any) -> list[tuple[Any, str, Any]]:
-    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; return what `unwind` takes.
+def wind(clock: Any) -> list[Patch]:
+    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; return what they had before.
 
     The sandbox is left alone: it is the service, and its own time is the true one.
     """
@@ -77,27 +81,33 @@ def wind(clock: Any) -> list[tuple[Any, str, Any]]:
             return now.astimezone(tz)
 
     of_the_service: Any = service_clock
-    wound: list[tuple[Any, str, Any]] = [(of_the_service, "now", of_the_service.now)]
+    before: list[Patch] = [(of_the_service, "now", of_the_service.now)]
     of_the_service.now = clock.boot
-    for name, module in list(sys.modules.items()):
-        if name.startswith("momopay.") and not name.startswith("momopay.sandbox") and _reads_the_clock(module):
-            wound.append((module, "datetime", vars(module)["datetime"]))
-            vars(module)["datetime"] = Wound
-    return wound
+    for module in _modules():
+        if _reads_the_clock(module):
+            before.append((module, "datetime", module.datetime))
+            module.datetime = Wound
+    return before
 
 
-def hasten() -> list[tuple[Any, str, Any]]:
-    """Have leases end sooner; return what to set back, as module, name and value."""
-    found = [
-        (module, name, vars(module)[name])
-        for where, module in list(sys.modules.items())
-        if where.startswith("momopay.") and not where.startswith("momopay.sandbox")
-        for name in SPED_UP
-        if name in vars(module)
+def hasten() -> list[Patch]:
+    """Have leases end sooner; return what the modules had before."""
+    found: list[Patch] = [
+        (each, name, vars(each)[name]) for each in _modules() for name in SPED_UP if name in vars(each)
     ]
     for module, name, _ in found:
         setattr(module, name, SPED_UP[name])
     return found
+
+
+@contextmanager
+def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
+    before = [*wind(clock), *(hasten() if hastened else ())]
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
 
 
 def end_lease(journal: Journal, reference: str) -> None:
@@ -107,10 +117,17 @@ def end_lease(journal: Journal, reference: str) -> None:
         connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
 
 
-def unwind(wound: list[tuple[Any, str, Any]]) -> None:
-    """Have the modules read the machine's clock again."""
-    for module, name, original in wound:
-        setattr(module, name, original)
+def settle_near(journal: Journal, error: OutcomeUnknownError) -> int:
+    """Compare near matches as a person does: a clock that jumped just before a payout dates it wrongly for ever.
+
+    Return how many were settled.
+    """
+    return sum(journal.settle(near) is not None for near in error.near_matches)
+
+
+def _modules() -> list[Any]:
+    names = [name for name in sys.modules if name.startswith("momopay.") and not name.startswith("momopay.sandbox")]
+    return [sys.modules[name] for name in names]
 
 
 def _reads_the_clock(module: Any) -> bool:

@@ -15,7 +15,6 @@ from uuid import uuid4
 import httpcore
 
 from campaign.judge import Finding
-from campaign.settings import UNWRITTEN
 from momopay import EntryKind, JournalEntry, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
@@ -23,31 +22,35 @@ from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import sockets
 from momopay._transport.attempt import Progress
 from momopay._transport.sockets import AttemptSocket
-from momopay.durable import known, once, release, send, sweep
+from momopay.durable import known, once, send
 from momopay.durable.known import KnownPayment
 from momopay.durable.once import DurableCall
-from momopay.durable.search import Matches
+from momopay.durable.search import Matches, search
 from momopay.durable.send import Sender
-from momopay.journal import rules, statements, watermark
+from momopay.journal import guards, rules, statements
+from momopay.journal.database import Lease
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
-from momopay.journal.lease import Lease
+from momopay.journal.guards import Mark, Watermark
 from momopay.journal.reports import Reports
-from momopay.journal.rules import Cause, Stage, Step
+from momopay.journal.rules import Cause, Step
 from momopay.journal.sqlite import SqliteBackend
 from momopay.journal.store import Store
-from momopay.journal.watermark import Mark, Watermark
+from momopay.models.enums import Stage
 from momopay.models.requests import RequestedPayment
 from momopay.resources.transactions import Transactions
 
 Patch = Any
+UNWRITTEN = ("row written", "head sent")
+"""The points at which a payer has yet to write a payout's body."""
 CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HUNG})
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
 def _repeating(kind: FailureKind) -> list[Patch]:
     rule = replace(SEARCHED_FIRST, retries_on=SEARCHED_FIRST.retries_on | {kind})
-    return [patch.object(send, name, replace(vars(send)[name], retry_policy=rule)) for name in ("_PAYOUT", "_PROMPT")]
+    repeating = {kind: (replace(each, retry_policy=rule), path) for kind, (each, path) in send.ENDPOINTS.items()}
+    return [patch.dict(send.ENDPOINTS, repeating)]
 
 
 def _returning(result: Any) -> Any:
@@ -190,12 +193,18 @@ def near_matches_ignored() -> list[Patch]:
     def proof(kind: EntryKind, exact: Any, _near: Any) -> Any:
         return rules.proof(kind, exact, [])
 
-    return [patch.object(module, "proof", proof) for module in (known, release, sweep)]
+    return [patch.object(known, "proof", proof)]
 
 
 def release_without_search() -> list[Patch]:
     """`client.payouts.release` does not look into the list. Nor does the call that pays then, or it would notice."""
-    return [patch.object(release, "search", _returning([Matches()])), *no_search_before_a_second_send()]
+
+    async def nothing(session: Any, wanted: list[Any], *until: float, whole_list: bool = False) -> list[Matches]:
+        if whole_list and not until:  # only a release walks the whole list without a deadline
+            return [Matches()]
+        return await search(session, wanted, *until, whole_list=whole_list)
+
+    return [patch.object(known, "search", nothing), *no_search_before_a_second_send()]
 
 
 def release_before_the_minute() -> list[Patch]:
@@ -237,7 +246,7 @@ def emptied_file_not_noticed() -> list[Patch]:
 
     return [
         patch.object(SqliteBackend, "__init__", without_marker),
-        patch.object(SqliteBackend, "_check_file", _do_nothing),
+        patch.object(SqliteBackend, "check", _do_nothing),
         *older_copy_not_noticed(),
     ]
 
@@ -246,8 +255,8 @@ def older_copy_not_noticed() -> list[Patch]:
     """A journal that went back in time is used as it is."""
 
     def raise_sequence(_self: Watermark, connection: Any) -> Mark:
-        connection.execute(watermark._RAISE)
-        return watermark._read(connection)
+        connection.execute(guards._RAISE)
+        return guards._read(connection)
 
     return [
         patch.object(Watermark, "check", _do_nothing),
@@ -325,7 +334,9 @@ CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
     )
 }
 OF_ORDERS = frozenset({"open_prompt_overlooked", "end_not_read_again"})
-"""Controls that only the campaign of collections has. It has others by hand, as the campaign of payouts has them."""
+"""Controls that only the campaign of collections has."""
+OF_COLLECTIONS = OF_ORDERS | {"repeat_on_read_timeout", "send_again_when_absent"}
+"""All that it has."""
 OF_FREEZING: Mapping[str, tuple[tuple[float, float], tuple[str, ...]]] = {
     "row_not_read_again": ((0.4, 0.7), UNWRITTEN),
     "no_fence": ((0.2, 0.4), ("head sent",)),
@@ -343,11 +354,11 @@ OF_FAULTS: Mapping[str, str] = {
 """The control of each fault that storms have only on demand."""
 OF_SOCKETS = frozenset({"emptied_file_not_noticed", "no_fence", "late_arrival", *OF_FAULTS.values()})
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
+OF_SIMULATION = CONTROLS.keys() - OF_ORDERS - OF_SOCKETS
 
 
 @contextmanager
 def broken(name: str) -> Generator[None]:
-    """Turn one safety off."""
     patches = CONTROLS[name]()
     for each in patches:
         each.start()

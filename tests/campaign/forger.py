@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
-from campaign.bank import callback_body
+from campaign.bank import FORGERIES, forged
 from campaign.judge import Payment
 from campaign.orders import Order
 from campaign.settings import SECRET, Settings
@@ -18,7 +18,6 @@ from momopay import CallbackSigner
 
 EVERY = 0.4
 """Seconds between two pairs of forgeries."""
-FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
 
 
 class Forger:
@@ -40,7 +39,6 @@ class Forger:
 
     @contextmanager
     def at_work(self) -> Generator[None]:
-        """Forge from a thread, for as long as the context lasts."""
         thread = threading.Thread(target=self._run)
         thread.start()
         try:
@@ -57,15 +55,9 @@ class Forger:
                 self.answers[f"{kind}: {self._post(*self._forged(kind, order))}"] += 1
 
     def _forged(self, kind: str, order: Order) -> tuple[str, bytes]:
-        others = [payment for payment in self._payments()[-50:] if payment.reference != order.reference]
         identity = str(UUID(int=self.rng.getrandbits(128), version=4))
-        if kind == "another's id" and others:
-            identity = self.rng.choice(others).transaction_id
-        amount = order.amount + (1 if kind == "another amount" else 0)
-        body = callback_body(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
-        signed_for = order.reference + ("x" if kind == "another's token" else "")
-        url = self._settings.hook if kind == "no token" else self._signer.url(self._settings.hook, reference=signed_for)
-        return url, body[:-9] if kind == "garbage" else body
+        hook, paid = self._settings.hook, list(self._payments()[-50:])
+        return forged(kind, order, identity, lambda each: self._signer.url(hook, reference=each), hook, self.rng, paid)
 
     def _post(self, url: str, body: bytes) -> str:
         connection = http.client.HTTPConnection("127.0.0.1", self._settings.hook_port, timeout=5)

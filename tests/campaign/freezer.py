@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from campaign.controls import UNWRITTEN
 from campaign.human import Human
-from campaign.settings import DEADLINE, UNWRITTEN, Note
+from campaign.settings import DEADLINE, Note
 
 SHORT = (0.1, 1.0)
 LONG = (DEADLINE + 2.4, DEADLINE + 3.2)
@@ -33,7 +34,6 @@ class Freezer:
         self._threads: dict[int, threading.Thread] = {}
 
     def tend(self, pids: Iterable[int]) -> None:
-        """Begin with those that stopped since the last look."""
         for pid in pids:
             if _is_stopped(pid) and (pid not in self._threads or not self._threads[pid].is_alive()):
                 draw = self._rng.uniform(*self._draws)
@@ -42,7 +42,6 @@ class Freezer:
                 self._threads[pid].start()
 
     def join(self) -> None:
-        """Wait until none is frozen any more."""
         for thread in self._threads.values():
             thread.join()
 

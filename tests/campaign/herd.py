@@ -31,7 +31,7 @@ BETWEEN_KILLS = (1_000, 9_000)
 class Child:
     """One process, and what it does."""
 
-    work: Callable[[str], None]
+    work: Callable[[Settings], None]
     settings: Settings
     generation: int = 0
     process: ForkServerProcess | None = None
@@ -42,7 +42,7 @@ class Child:
         named = replace(self.settings, name=f"{self.settings.name}.{self.generation}")
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([worker.__name__, receiver.__name__])
-        self.process = context.Process(target=self.work, args=(named.to_json(),))
+        self.process = context.Process(target=self.work, args=(named,))
         # Before Python 3.12.4, the server of forks does not know this process's sys.path.
         path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
         with patch.dict("os.environ", {"PYTHONPATH": path}):
@@ -50,7 +50,6 @@ class Child:
         self.generation += 1
 
     def kill(self) -> None:
-        """Kill it, with SIGKILL."""
         assert self.process is not None
         self.process.kill()
         self.process.join(PATIENCE)
@@ -80,13 +79,11 @@ class Herd:
             child.start()
 
     def pids(self) -> list[int]:
-        """Return the processes that live."""
         found = [child.process.pid for child in (*self.workers, self.receiver) if child.process is not None]
         return [pid for pid in found if pid is not None]
 
     @property
     def done(self) -> bool:
-        """Whether every worker went through its orders."""
         return all(child.done for child in self.workers)
 
     def tend(self) -> None:
@@ -121,7 +118,6 @@ class Herd:
                 child.start()
 
     def end(self) -> None:
-        """Kill all that is left."""
         for child in (*self.workers, self.receiver):
             child.kill()
 

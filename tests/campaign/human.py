@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from campaign.aftermath import order_of
 from campaign.clocks import A_DAY, Clock, end_lease
-from campaign.doubts import Doubts
 from campaign.settings import Note
 from campaign.storm import Service
-from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError, OutcomeUnknownError
+from momopay import Client, Journal, JournalEntry, JournalError, MomoPayError
 from momopay.journal.journal import parts_of
 
 WAITS = 2.5
@@ -31,6 +29,24 @@ DOUBTED = 3.5
 """Seconds for which the hasty one tries to release what just came to be in doubt. A call takes 3.6 s at most, so this
 too is over before 7.5 s."""
 BY = "the campaign's human"
+
+
+class Doubts:
+    """Remembers when each attempt was first seen in doubt.
+
+    An attempt may be executed a moment after its call has ended. So the time counts anew with each attempt, also if
+    somebody released the reference, and attempted it again, between two looks.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int], float] = {}
+
+    def older_than(self, seconds: float, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
+        """Return, of the entries that are in doubt now, those that have been for so long, by reference."""
+        now = time.monotonic()
+        doubtful = {(entry.reference, entry.attempts): entry for entry in entries}
+        self._since = {attempt: self._since.get(attempt, now) for attempt in doubtful}
+        return [doubtful[attempt] for attempt in sorted(doubtful) if now - self._since[attempt] >= seconds]
 
 
 class Human:
@@ -133,16 +149,6 @@ class Human:
         self.events[how] += len(done)
         return done
 
-    def settle_by_eye(self, client: Client) -> None:
-        """Compare near matches: a clock that jumped just before a payout dates it wrongly for ever."""
-        for entry in self.journal.unresolved():
-            try:
-                client.payouts.pay_once(journal=self.journal, **order_of(entry))
-            except OutcomeUnknownError as error:
-                for near in error.near_matches:
-                    if self.journal.settle(near) is not None:
-                        self.events["settled by eye"] += 1
-
     def release_unpaid(self) -> list[str]:
         """Release all that is in doubt and, by the ledger, was not paid; two days later. Return what was released."""
         paid = self.paid()
@@ -164,7 +170,6 @@ class Human:
         return 0 if entry is None else entry.attempts
 
     def paid(self) -> set[str]:
-        """Return what the ledger shows."""
         return {payment.reference for payment in self._service.payments()}
 
     def _release(self, reference: str, *, unseen: bool = False) -> bool:

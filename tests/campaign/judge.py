@@ -1,4 +1,4 @@
-"""The judge: holds the service's ledger, the only witness, against the journal and against what each call said."""
+"""The judge: holds the service's record, the only witness, against the journal and against what each call said."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from math import inf
 from types import MappingProxyType
 
 from campaign.orders import Order
-from momopay import JournalEntry, JournalState
+from momopay import EntryKind, JournalEntry, JournalState, TransactionStatus
 
 
 class Finding(StrEnum):
     """What must never be found."""
 
-    DOUBLE = "double payments"
+    DOUBLE = "double payments (of an order, without a late PIN)"
+    TWO_OPEN = "customers with two open prompts"
+    AGAIN = "prompts of an order that a call had already returned as paid"
     LOST = "lost payments (at the service, in the journal neither ACCEPTED nor UNKNOWN)"
+    FORGOTTEN = "paid prompts that the journal does not have after a sweep"
+    READS_UNPAID = "paid orders that read as unpaid after a sweep"
     LATE = "payouts executed long after their call's deadline"
-    SAID_FAILED = "unknown or paid, reported as failed"
-    WRONG_STATE = "wrong states (ACCEPTED without that payment)"
+    SAID_FAILED = "unknown, paid or prompted, reported as failed"
+    WRONG_STATE = "wrong states (ACCEPTED or paid without that payment)"
     WRONG_WORD = "records returned of payments that the service does not have"
-    WRONG_AMOUNT = "wrong amounts or phones"
+    WRONG_AMOUNT = "wrong amounts or phones, or payments of no order"
     UNTYPED = "errors that are no MomoPayError"
     MISSED = "left UNKNOWN though the list shows them"
     UNPAID = "orders not paid in the end"
@@ -31,13 +35,14 @@ class Finding(StrEnum):
 
 
 class Said(StrEnum):
-    """How a call of `pay_once` ended."""
+    """How a call of `pay_once` or `collect_once` ended."""
 
     PAID = "paid"
+    OPEN = "a prompt is open"
     UNKNOWN = "outcome unknown"
-    FAILED = "surely not paid"
+    FAILED = "surely not sent"
     DUPLICATE = "duplicate refused"
-    NO_JOURNAL = "journal failed, surely not paid"
+    NO_JOURNAL = "journal failed, surely not sent"
     IN_DOUBT = "journal failed, outcome unknown"
     MISCONFIGURED = "journal refused"
     CANCELLED = "cancelled"
@@ -48,7 +53,10 @@ class Said(StrEnum):
 
 @dataclass(frozen=True)
 class Payment:
-    """One payout as the service committed it; `call` is the call of `pay_once` that asked for it."""
+    """One payout or prompt as the service committed it; `call` is the call that asked for it.
+
+    Of a prompt, `ended` is when it first ended, and `was_late` whether the PIN came after that.
+    """
 
     reference: str
     amount: Decimal
@@ -56,71 +64,84 @@ class Payment:
     transaction_id: str
     call: str
     at: float
+    ended: float | None = None
+    is_paid: bool = True
+    was_late: bool = False
 
 
 @dataclass(frozen=True)
 class Word:
-    """What one call said, and when it began; the service's payments are dated by the same clock."""
+    """What one call said, when it began and when it ended; the service's payments are dated by the same clock."""
 
     call: str
     reference: str
     said: Said
     begun: float
+    ended: float = inf
     error: str = ""
     transaction_id: str | None = None
     amount: Decimal | None = None
+
+    @property
+    def case(self) -> str:
+        return f"{self.reference}, call {self.call}: {self.said.value} {self.error}".rstrip()
 
 
 @dataclass
 class Verdict:
     """What was found, and what is left in doubt."""
 
-    orders: int
-    payments: int
-    paid_once: int
-    left_unknown: int
+    kind: EntryKind = EntryKind.PAYOUT
+    orders: int = 0
+    payments: int = 0
+    paid_once: int = 0
+    paid_twice: int = 0
+    left_unknown: int = 0
     findings: dict[Finding, list[str]] = field(default_factory=lambda: defaultdict[Finding, list[str]](list))
 
     @property
-    def rows(self) -> dict[str, object]:
-        """What there was, in words."""
+    def figures(self) -> dict[str, int]:
         return {
             "orders": self.orders,
             "payments at the service": self.payments,
             "orders paid exactly once": self.paid_once,
+            "orders paid twice, by a late PIN, and known to be": self.paid_twice,
         }
 
     @property
-    def cases(self) -> dict[StrEnum, list[str]]:
-        """Every finding with its cases."""
-        return {finding: self.findings[finding] for finding in Finding}
-
-    @property
     def found(self) -> set[Finding]:
-        """What was found that must never be."""
         return {finding for finding, cases in self.findings.items() if cases}
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found that must never be."""
         return not self.found
 
+    def note(self, finding: Finding, case: str) -> None:
+        """Note a case, once."""
+        if case not in self.findings[finding]:
+            self.findings[finding].append(case)
+
     def add(self, other: Verdict) -> None:
-        """Sum up two campaigns."""
         self.orders += other.orders
         self.payments += other.payments
         self.paid_once += other.paid_once
+        self.paid_twice += other.paid_twice
         self.left_unknown += other.left_unknown
+        self.join(other)
+
+    def join(self, other: Verdict) -> None:
         for finding, cases in other.findings.items():
-            self.findings[finding] += cases
+            for case in cases:
+                self.note(finding, case)
 
 
 def judge(
     orders: Sequence[Order],
     payments: Iterable[Payment],
     entries: Mapping[str, JournalEntry | None],
-    words: Iterable[Word],
+    words: Sequence[Word],
     *,
+    kind: EntryKind = EntryKind.PAYOUT,
     closed: bool = True,
     latest: float = inf,
     misled: Mapping[str, str] = MappingProxyType({}),
@@ -135,35 +156,51 @@ def judge(
     to release a reference. Whoever did so before the service had executed it told the journal what was not so.
     `forgotten`: what a restored copy of the journal does not have, and a person took out of what is to be paid.
     """
-    paid: dict[str, list[Payment]] = defaultdict(list)
-    for payment in payments:
-        paid[payment.reference].append(payment)
-    once = sum(len(paid[order.reference]) == 1 for order in orders)
-    verdict = Verdict(len(orders), sum(map(len, paid.values())), once, 0)
-    _judge_money(verdict, orders, paid)
+    made = by_order(payments, entries)
+    verdict = Verdict(kind, len(orders), sum(map(len, made.values())))
+    verdict.paid_once = sum(sum(each.is_paid for each in made.get(order.reference, ())) == 1 for order in orders)
+    verdict.paid_twice = sum(sum(each.is_paid for each in each_made) > 1 for each_made in made.values())
+    _judge_money(verdict, orders, made)
     for order in orders:
-        if order.reference in forgotten:
-            continue
-        _judge_state(verdict, order, entries.get(order.reference), paid[order.reference], closed=closed)
+        if order.reference not in forgotten:
+            judge_entry = _judge_payout if kind is EntryKind.PAYOUT else _judge_order
+            judge_entry(verdict, order, entries.get(order.reference), made.get(order.reference, []), closed=closed)
     for word in words:
         if word.transaction_id is None or word.transaction_id != misled.get(word.call):
-            _judge_word(verdict, word, paid.get(word.reference, []), latest, released.get(word.reference, inf))
+            _judge_word(verdict, word, made.get(word.reference, []), latest, released.get(word.reference, inf))
+    if kind is EntryKind.COLLECTION:
+        _judge_repeats(verdict, words, made)
     return verdict
 
 
-def _judge_money(verdict: Verdict, orders: Sequence[Order], paid: Mapping[str, list[Payment]]) -> None:
+def by_order(
+    payments: Iterable[Payment], entries: Mapping[str, JournalEntry | None]
+) -> defaultdict[str, list[Payment]]:
+    """Return the payments of each order; those that no order owns are under the service's own reference."""
+    owners = {entry.wire_reference: entry.reference for entry in entries.values() if entry}
+    made = defaultdict[str, list[Payment]](list)
+    for payment in payments:
+        made[owners.get(payment.reference, payment.reference)].append(payment)
+    return made
+
+
+def _judge_money(verdict: Verdict, orders: Sequence[Order], made: Mapping[str, list[Payment]]) -> None:
     owed = {order.reference: order for order in orders}
-    for reference, payments in paid.items():
-        if len(payments) > 1:
-            calls = ", ".join(payment.call for payment in payments)
-            verdict.findings[Finding.DOUBLE].append(f"{reference} was paid {len(payments)} times, by {calls}")
+    for reference, payments in made.items():
+        paid = [each for each in payments if each.is_paid]
+        if len(paid) > 1 and not any(each.was_late for each in paid):
+            calls = ", ".join(each.call for each in paid)
+            verdict.note(Finding.DOUBLE, f"{reference} was paid {len(paid)} times, by {calls}")
         order = owed.get(reference)
-        for payment in payments:
+        for number, payment in enumerate(payments):
             if order is None or (payment.amount, payment.phone) != (order.amount, order.phone):
-                verdict.findings[Finding.WRONG_AMOUNT].append(f"{reference}: {payment}, owed {order}")
+                verdict.note(Finding.WRONG_AMOUNT, f"{reference}: {payment}, owed {order}")
+            for earlier in payments[:number] if verdict.kind is EntryKind.COLLECTION else ():
+                if payment.at < (inf if earlier.ended is None else earlier.ended):
+                    verdict.note(Finding.TWO_OPEN, f"{reference}: {earlier} and {payment}")
 
 
-def _judge_state(
+def _judge_payout(
     verdict: Verdict, order: Order, entry: JournalEntry | None, payments: list[Payment], *, closed: bool
 ) -> None:
     state = None if entry is None else entry.state
@@ -171,36 +208,75 @@ def _judge_state(
     if state is JournalState.UNKNOWN:
         verdict.left_unknown += 1
         if closed and payments:
-            verdict.findings[Finding.MISSED].append(name)
+            verdict.note(Finding.MISSED, name)
     if payments and state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
-        verdict.findings[Finding.LOST].append(name)
+        verdict.note(Finding.LOST, name)
     if entry is not None:
         if state is JournalState.ACCEPTED and entry.transaction_id not in {each.transaction_id for each in payments}:
-            verdict.findings[Finding.WRONG_STATE].append(f"{name}: transaction {entry.transaction_id}")
+            verdict.note(Finding.WRONG_STATE, f"{name}: transaction {entry.transaction_id}")
         if (entry.amount, entry.phone) != (order.amount, order.phone):
-            verdict.findings[Finding.WRONG_AMOUNT].append(f"{name}: the journal has {entry}")
+            verdict.note(Finding.WRONG_AMOUNT, f"{name}: the journal has {entry}")
     if closed and not payments and state is not JournalState.UNKNOWN:
-        verdict.findings[Finding.UNPAID].append(name)
+        verdict.note(Finding.UNPAID, name)
+
+
+def _judge_order(
+    verdict: Verdict, order: Order, entry: JournalEntry | None, prompts: list[Payment], *, closed: bool
+) -> None:
+    """Judge what the journal says of an order when a sweep has run."""
+    paid = [each.transaction_id for each in prompts if each.is_paid]
+    reads_paid = entry is not None and entry.status is TransactionStatus.SUCCESS
+    name = f"{order.reference} ({'no row' if entry is None else f'{entry.state.value}, {entry.status}'})"
+    if entry is not None and entry.state is JournalState.UNKNOWN and not closed:
+        return  # it reads as in doubt: a person who sees a near match may still settle it
+    if paid and not reads_paid:
+        verdict.note(Finding.READS_UNPAID, f"{name}: {prompts}")
+    if reads_paid and (entry is None or entry.transaction_id not in paid):
+        verdict.note(Finding.WRONG_STATE, f"{name}: {prompts}")
+    known = {each.transaction_id for each in entry.transactions if each.is_paid} if entry is not None else set[str]()
+    for missing in set(paid) - known:
+        verdict.note(Finding.FORGOTTEN, f"{name}: {missing} of {prompts}")
+    if entry is not None and len(paid) > 1 and not entry.paid_twice:
+        verdict.note(Finding.FORGOTTEN, f"{name} is not paid twice: {prompts}")
+    if closed and not paid:
+        verdict.note(Finding.UNPAID, name)
 
 
 def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: float, released: float) -> None:
-    case = f"{word.reference}, call {word.call}: {word.said.value} {word.error}".rstrip()
-    late = [payment.at - word.begun for payment in payments if payment.call == word.call]
-    if any(seconds > latest for seconds in late):
-        verdict.findings[Finding.LATE].append(f"{case}, executed after {late} s")
-    if word.said is Said.HUNG:
-        verdict.findings[Finding.HUNG].append(case)
-    elif word.said is Said.UNTYPED:
-        verdict.findings[Finding.UNTYPED].append(case)
-    elif word.said in {Said.FAILED, Said.NO_JOURNAL}:
-        own = any(payment.call == word.call for payment in payments)
-        if own or any(payment.at < min(word.begun, released) for payment in payments):
-            verdict.findings[Finding.SAID_FAILED].append(case)
-    elif word.said in {Said.DUPLICATE, Said.MISCONFIGURED}:
-        # They speak of this call alone: it sent nothing.
-        if any(payment.call == word.call for payment in payments):
-            verdict.findings[Finding.SAID_FAILED].append(case)
-    elif word.said is Said.PAID:
-        told = (word.transaction_id, word.amount)
-        if told not in {(payment.transaction_id, payment.amount) for payment in payments}:
-            verdict.findings[Finding.WRONG_WORD].append(f"{case}: transaction {word.transaction_id}")
+    own = [each for each in payments if each.call == word.call]
+    if any(each.at - word.begun > latest for each in own):
+        verdict.note(Finding.LATE, f"{word.case}, executed after {[each.at - word.begun for each in own]} s")
+    match word.said:
+        case Said.HUNG:
+            verdict.note(Finding.HUNG, word.case)
+        case Said.UNTYPED:
+            verdict.note(Finding.UNTYPED, word.case)
+        case Said.FAILED | Said.NO_JOURNAL if verdict.kind is EntryKind.PAYOUT:
+            if own or any(each.at < min(word.begun, released) for each in payments):
+                verdict.note(Finding.SAID_FAILED, word.case)
+        case Said.FAILED | Said.NO_JOURNAL | Said.DUPLICATE | Said.MISCONFIGURED:
+            # They speak of this call alone: it sent nothing.
+            if own:
+                verdict.note(Finding.SAID_FAILED, word.case)
+        case Said.PAID | Said.OPEN:
+            told = (word.transaction_id, word.amount)
+            returned = [each for each in payments if (each.transaction_id, each.amount) == told]
+            if not returned or (word.said is Said.PAID and not returned[0].is_paid):
+                verdict.note(Finding.WRONG_WORD, f"{word.case}: transaction {word.transaction_id}")
+        case _:
+            pass
+
+
+def _judge_repeats(verdict: Verdict, words: Sequence[Word], made: Mapping[str, list[Payment]]) -> None:
+    """Find prompts that went out after a call had returned the order as paid."""
+    by_call = defaultdict[str, list[Payment]](list)
+    for prompts in made.values():
+        for each in prompts:
+            by_call[each.call].append(each)
+    paid_since: dict[str, float] = {}
+    for word in words:
+        if word.said is Said.PAID:
+            paid_since[word.reference] = min(word.ended, paid_since.get(word.reference, inf))
+    for word in words:
+        if word.begun > paid_since.get(word.reference, inf) and by_call[word.call]:
+            verdict.note(Finding.AGAIN, f"{word.reference}: {by_call[word.call]}")

@@ -1,4 +1,4 @@
-"""What a campaign over sockets is asked for, of payouts or of orders, and what it came to."""
+"""What a campaign is asked for, of payouts or of orders, and what it came to."""
 
 from __future__ import annotations
 
@@ -6,37 +6,20 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Literal
+
+from campaign.judge import Verdict
+from momopay import EntryKind
 
 SHOWN = 5
-"""How many cases of a finding are told in full."""
-PROGRAMS = {"payouts": "run.py", "orders": "collect.py"}
-
-
-class Judged(Protocol):
-    """A verdict: what there was, and the cases of each finding."""
-
-    @property
-    def rows(self) -> Mapping[str, object]:
-        """What there was, in words."""
-        ...
-
-    @property
-    def cases(self) -> Mapping[StrEnum, list[str]]:
-        """What must never be, each with its cases."""
-        ...
-
-
-V = TypeVar("V", bound=Judged)
+"""How many cases of a finding are reported in full."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign is asked for.
+    """What a campaign over sockets is asked for.
 
     `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck;
     `network`: it may be made to fail.
@@ -53,54 +36,47 @@ class Plan:
     network: bool = False
 
     @property
-    def arguments(self) -> list[str]:
-        """The command line of the campaign."""
-        counted = [f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)]
-        client = [] if self.client_kind == "both" else ["--client", self.client_kind]
-        fault = ["--fault", self.fault] if self.fault else []
-        control = ["--control", self.control] if self.control else []
-        return [*counted, "--database", self.database, *client, *fault, *control]
+    def kind(self) -> EntryKind:
+        return EntryKind.PAYOUT if self.what == "payouts" else EntryKind.COLLECTION
 
     @property
-    def command(self) -> str:
-        """The command that runs it again."""
-        return " ".join(["python", f"tests/campaign/{PROGRAMS[self.what]}", *self.arguments])
+    def arguments(self) -> list[str]:
+        counted = [f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)]
+        fault = ["--fault", self.fault] if self.fault else []
+        control = ["--control", self.control] if self.control else []
+        return [*counted, "--client", self.client_kind, "--database", self.database, *fault, *control]
 
-    def run(self, folder: Path) -> tuple[Result[Any], str]:
-        """Run it in a process of its own, which has a network of its own; return its result and its table."""
+    def run(self, folder: Path) -> tuple[Result, str]:
+        """Run it in a process of its own, which has a network of its own; return its result and its report."""
         path = folder / f"{self.seed}.pickle"
-        program = [sys.executable, str(Path(__file__).with_name(PROGRAMS[self.what])), *self.arguments]
-        done = subprocess.run([*program, "--result", str(path)], capture_output=True, text=True, check=False)
+        program = [sys.executable, str(Path(__file__).with_name("run.py")), *self.arguments, "--result", str(path)]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
         assert path.exists(), done.stderr
         return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
 
 
 @dataclass
-class Result(Generic[V]):
-    """What it came to."""
+class Result:
+    verdict: Verdict = field(default_factory=Verdict)
+    details: Counter[str] = field(default_factory=Counter[str])
+    counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
 
-    verdict: V
-    details: Counter[str]
-    counts: dict[str, Counter[str]]
+    def add(self, other: Result) -> None:
+        self.verdict.add(other.verdict)
+        self.details.update(other.details)
+        for name, counts in other.counts.items():
+            self.counts.setdefault(name, Counter()).update(counts)
 
-    def report(self, plan: Plan, network: str) -> str:
-        """Write the table; `network` says how packets were lost, or why not."""
-        details = {"seed": plan.seed, "network": network, **self.details}
-        return f"{plan.command}\n{table(self.verdict, details, self.counts)}"
-
-
-def table(verdict: Judged, details: Mapping[str, object], counts: Mapping[str, Counter[str]]) -> str:
-    """Write the result out."""
-    rows = [*details.items(), *verdict.rows.items()]
-    rows += [(finding.value, len(cases)) for finding, cases in verdict.cases.items()]
-    for title, counted in counts.items():
-        rows.append((title, sum(counted.values())))
-        rows += [(f"- {name}", number) for name, number in sorted(counted.items())]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"| {'what':{width}} | {'seen':>12} |", f"|{'-' * (width + 2)}|{'-' * 13}:|"]
-    lines += [f"| {name:{width}} | {value!s:>12} |" for name, value in rows]
-    for finding, cases in verdict.cases.items():
-        lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
-        if len(cases) > SHOWN:
-            lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
-    return "\n".join(lines)
+    def report(self, *head: str) -> str:
+        lines = [
+            *head,
+            *(f"{name}: {number}" for name, number in [*self.details.items(), *self.verdict.figures.items()]),
+        ]
+        for title, counted in self.counts.items():
+            lines.append(f"{title}: {counted.total()}")
+            lines += [f"- {name}: {number}" for name, number in sorted(counted.items())]
+        for finding, cases in self.verdict.findings.items():
+            lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
+            if len(cases) > SHOWN:
+                lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
+        return "\n".join(lines)

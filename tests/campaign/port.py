@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from campaign.answers import BEFORE_COMMIT, PAYOUT_FAULTS, executed, unexecuted
 from campaign.bank import PAYOUT, STYLES, Bank
 from momopay import JournalError
-from momopay._transport import Headers, NoReplyError, Progress, RawResponse
+from momopay._transport.attempt import Headers, NoReplyError, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
 
 T = TypeVar("T")
@@ -46,7 +46,6 @@ class Weather:
     fates: tuple[str, ...] = CALLBACK_FATES
 
     def calm(self) -> None:
-        """End all of it."""
         self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = self.freeze = 0.0
 
 
@@ -80,11 +79,9 @@ class Fate:
     trace: int = 0
 
     def strikes(self, likelihood: float) -> bool:
-        """Draw."""
         return likelihood > 0 and self.rng.random() < likelihood
 
     def note(self, *event: object) -> None:
-        """Go on with the trace."""
         self.trace = (self.trace * 1_000_003 + sum(repr(event).encode())) % (1 << 61)
 
 
@@ -123,7 +120,6 @@ class SimulatedIO(SyncBackend):
         """Let others go on; this client does not."""
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass."""
         self.fate.bank.advance(self.fate.bank.now + seconds)
 
     def _check_alive(self) -> None:
@@ -240,11 +236,9 @@ class SimulatedSignal:
         self._is_set = False
 
     def set(self) -> None:
-        """Wake the task that waits, or the next one that does."""
         self._is_set = True
 
     async def wait(self, seconds: float) -> None:
-        """Return when it is set, or when the time is over."""
         until = self._port.now() + seconds
         while not self._is_set and self._port.now() < until:
             await self._port.sleep(MOMENT)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from campaign import controls
-from campaign.settings import DEADLINE, SECRET, TIMEOUT, Log, Settings, end_with_the_parent
+from campaign.settings import DEADLINE, SECRET, TIMEOUT, Log, Settings, child_of_the_campaign
 from momopay import (
     CallbackSigner,
     Client,
+    EntryKind,
     ForgedCallbackError,
     InvalidCallbackError,
     Journal,
@@ -25,6 +24,7 @@ class Receiver:
     """One route."""
 
     def __init__(self, settings: Settings) -> None:
+        self._kind = settings.kind
         self._journal = Journal(settings.database)
         self._log = Log(settings.log)
         self._signer = CallbackSigner(SECRET)
@@ -33,7 +33,7 @@ class Receiver:
         )
 
     def receive(self, path: str, body: bytes) -> int:
-        """Handle one POST; give the status of its answer."""
+        """Handle one POST; return the status of its answer."""
         try:
             heard, status = self._handle(path, body), 200
         except InvalidCallbackError as error:
@@ -48,18 +48,25 @@ class Receiver:
     def _handle(self, path: str, body: bytes) -> str:
         reference = self._signer.verify(path)
         callback = parse_callback(body)
-        if callback.transaction.account_reference != reference:
+        is_payout = self._kind is EntryKind.PAYOUT
+        if is_payout and callback.transaction.account_reference != reference:
             raise ForgedCallbackError("the token is another payment's")
         with self._journal.handling(callback) as first:
             if not first:
                 return "seen before"
             entry = self._journal.settle(self._client.transactions.confirm(callback))
+            if entry is not None and entry.reference != reference:
+                raise ForgedCallbackError("the token is another order's")
             return "none of the journal's" if entry is None else "settled"
 
 
-def serve(settings: Settings, kind: type[Receiver] = Receiver) -> None:
-    """Listen for ever."""
-    receiver = kind(settings)
+def run(settings: Settings) -> None:
+    """Listen, as a process of its own."""
+    with child_of_the_campaign(settings.control):
+        serve(Receiver(settings), settings.hook_port)
+
+
+def serve(receiver: Receiver, port: int) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -73,13 +80,4 @@ def serve(settings: Settings, kind: type[Receiver] = Receiver) -> None:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
             pass
 
-    ThreadingHTTPServer(("127.0.0.1", settings.hook_port), Handler).serve_forever()
-
-
-def run(settings_json: str) -> None:
-    """Listen, as a process of its own."""
-    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
-    end_with_the_parent()
-    settings = Settings.from_json(settings_json)
-    with nullcontext() if settings.control is None else controls.broken(settings.control):
-        serve(settings)
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()

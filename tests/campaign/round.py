@@ -1,49 +1,44 @@
-"""One round of the campaign over sockets: a storm, what follows it, and the judge after each part."""
+"""One round of the campaign of payouts over sockets: a storm, what follows it, and the judge after each part."""
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import shutil
 import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from campaign import controls, receiver, worker
-from campaign.clocks import SKEWS, Clock, hasten, unwind, wind
+from campaign import controls
+from campaign.clocks import A_DAY
 from campaign.forger import Forger
 from campaign.freezer import Freezer
-from campaign.herd import STOPS, Child, Herd
+from campaign.herd import STOPS
 from campaign.human import BY, Human
-from campaign.judge import Finding, Said, Verdict, Word, judge
-from campaign.orders import Order, make_orders
+from campaign.judge import Finding, Said, Verdict, judge
+from campaign.orders import Order
+from campaign.parent import STORM, Parent
 from campaign.plan import Plan, Result
-from campaign.settings import DEADLINE, TIMEOUT, Settings, read_word
-from campaign.storm import KEY, LIST_CATCHES_UP, Service
-from campaign.troubles import STYLES, Troubles
-from campaign.words import heard
-from momopay import CallbackSigner, Client, Journal, JournalError, JournalState
+from campaign.settings import DEADLINE, TIMEOUT, Settings
+from campaign.storm import LIST_CATCHES_UP, Service
+from campaign.troubles import STYLES
+from momopay import Journal, JournalError, JournalState
 from postgresql import PostgresqlServer
 
-WORKERS = 4
 LOOKS_EVERY = 0.5
 """Seconds between two looks of the parent into the journal."""
-STORM = 0.7
-"""The storm's share of the time; the rest is for what follows it."""
 BUSY = 1.0
 """Seconds that a busy machine takes, beyond a deadline, to execute a payout."""
-COPIED, RESTORED = 2 / 3, 1 / 3
-"""The shares of orders that are left to pay when a copy of the journal is made, and when it is written back."""
+COPIED, RESTORED = 2 / 3, 1 / 2
+"""When a copy of the journal is made: the share of orders that is left to pay; when it is written back: that of those.
+
+A storm pays a few more while it ends, so the second share cannot be of all orders: none might be paid in between.
+"""
 REFUSED = 0.7
 """The share of the storm in which everybody is refused then."""
 ASKED = 8
@@ -52,40 +47,22 @@ CAUGHT = controls.CAUGHT - {Finding.LOST}
 """What ends a control at once; what is lost may only be late."""
 
 
-class Round:
-    """The parent's work."""
-
+class Round(Parent[Service]):
     def __init__(self, plan: Plan, settings: Settings, service: Service, server: PostgresqlServer | None) -> None:
-        self.plan = plan
-        self.settings = settings
-        self.service = service
-        self.begun = time.monotonic()
-        self.rng = random.Random(f"round {plan.seed}")
-        self.clock = Clock(settings.epoch, settings.speed)
-        self.journal = Journal(settings.database)
-        self.orders = make_orders(plan.seed, plan.size)
-        self.words: list[Word] = []
-        self.hasty = self._client(timeout=TIMEOUT, deadline=DEADLINE)
-        self.patient = self._client()
-        self.human = Human(service, self.journal, self.hasty, self.clock, self._pay_one)
+        super().__init__(plan, settings, service, server)
+        self.hasty = self.client(timeout=TIMEOUT, deadline=DEADLINE)
+        self.human = Human(service, self.journal, self.hasty, self.clock, lambda each: self.ask(self.hasty, [each]))
         draws, _ = controls.OF_FREEZING.get(plan.control or "", ((0.0, 1.0), ()))
         self.freezer = Freezer(settings.folder, self.human, self.rng, draws=draws)
-        self.troubles = Troubles(
-            service, server, settings.folder, self.rng, network=plan.network, long=plan.control == "late_arrival"
-        )
-        self.kills: Counter[str] = Counter()
         self.emptied = self.refused = 0
         self.forgotten: set[str] = set()
         """What a restored copy does not have, and is not to be paid again."""
         self._storms = count()
         self._in_doubt: list[Order] = []
-        Path(settings.log).touch()
-        if self.journal.get(self.orders[0].reference) is not None:
-            raise SystemExit("the database has a journal with this seed's orders already: take a new one")
 
-    def run(self) -> Result[Verdict]:
+    def run(self) -> Result:
         """Pay under fire, then in peace; judge after each part."""
-        with self._closing(), self._own_time():
+        with self.at_work(), self.hasty:
             forger = Forger(self.settings, lambda: self._in_doubt or self.orders, self.service.payments)
             with forger.at_work(), self.troubles:
                 if self.plan.fault == "restored":
@@ -101,32 +78,11 @@ class Round:
                 self._close()
                 verdicts.append(self._judged())
             if not self._is_caught(verdicts[-1]):
-                self._pay(self.patient, self.human.release_unpaid())
+                self.ask(self.patient, self.human.release_unpaid())
                 verdicts.append(self._judged(closed=True))
-            verdict = verdicts[-1]
-            for earlier in reversed(verdicts[:-1]):
-                for finding, cases in earlier.findings.items():
-                    verdict.findings[finding] = list(dict.fromkeys([*cases, *verdict.findings[finding]]))
-            return self._result(verdict, verdicts, forger)
-
-    @contextmanager
-    def _closing(self) -> Generator[None]:
-        with self.hasty, self.patient:
-            yield
-        self.journal.close()
-
-    @contextmanager
-    def _own_time(self) -> Generator[None]:
-        wound, hastened = wind(self.clock), hasten()
-        try:
-            yield
-        finally:
-            unwind(wound)
-            for module, name, value in hastened:
-                setattr(module, name, value)
-
-    def _client(self, **options: Any) -> Client:
-        return Client(KEY, base_url=self.service.base_url, budget=None, **options)
+            for earlier in verdicts[:-1]:
+                verdicts[-1].join(earlier)
+            return self._result(verdicts[-1], verdicts[0], forger)
 
     def _storm_and_restore(self) -> None:
         """Write an older copy of the journal over it while nobody pays; then let everybody try to pay."""
@@ -134,7 +90,7 @@ class Round:
         copy = path.with_suffix(".copy")
         self._storm(left=COPIED)
         self.journal.backup(copy)
-        self._storm(left=RESTORED)
+        self._storm(left=RESTORED * len(self._look(self.orders)) / len(self.orders))
         self.journal.close()
         self._put_back(copy, path)
         before = self._refusals()
@@ -151,36 +107,24 @@ class Round:
         self.journal.accept_restored(by=BY)
 
     def _refusals(self) -> int:
-        return sum(line["word"]["said"] == Said.MISCONFIGURED for line in self._lines() if "word" in line)
+        return sum(word.said is Said.MISCONFIGURED for word in self.words())
 
     def _storm(self, *, left: float = 0.0, share: float = 1.0) -> None:
         """Pay until that share of the orders is left, or that share of the storm's time is over."""
-        number = next(self._storms)
-        kinds = ("blocking", "async") if self.plan.client_kind == "both" else (self.plan.client_kind,)
-        skews = [0.0, *self.rng.sample(SKEWS[2:], WORKERS - 1)]
-        workers = [
-            Child(
-                worker.run,
-                replace(self.settings, name=f"w{number}-{n}", client_kind=kinds[n % len(kinds)], skew=skews[n]),
-            )
-            for n in range(WORKERS)
-        ]
-        hears = Child(receiver.run, replace(self.settings, name=f"receiver{number}"))
-        luck = random.Random(f"kills {self.plan.seed} {number}")
         # A storm with one more fault is shorter than what stops would take.
         stops = STOPS if self.plan.fault is None else 0.0
-        herd = Herd(workers, hears, luck, self.human.hear_of_death, stops)
+        herd = self.herd(next(self._storms), hear_of_death=self.human.hear_of_death, stops=stops)
         over = threading.Event()
         works = [self.human.look, self.human.hurry, *([self.human.press] if self.plan.fault == "late" else [])]
         people = [threading.Thread(target=self._repeat, args=(work, over)) for work in works]
         for person in people:
             person.start()
-        begun, length, look = time.monotonic(), share * STORM * self.plan.seconds, 0.0
+        spent, look = self.spent_of_a_storm(share * STORM * self.plan.seconds), 0.0
         # Signals strike calls whether or not they pay.
         waiting, all_along = self.orders, self.plan.fault == "struck"
         enough = left * len(self.orders)
         try:
-            while (len(waiting) > enough or all_along) and not herd.done and time.monotonic() < begun + length:
+            while (len(waiting) > enough or all_along) and not herd.done and spent() < 1:
                 herd.tend()
                 self.freezer.tend(herd.pids())
                 if self.plan.control and self._is_caught(self._judged()):
@@ -208,7 +152,7 @@ class Round:
     def _look(self, waiting: list[Order]) -> list[Order]:
         """Return which orders may still be paid; see which are in doubt, and which ids the journal has."""
         try:
-            entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
+            entries = self.entries()
         except JournalError:
             return waiting
         states = {reference: entry.state for reference, entry in entries.items() if entry is not None}
@@ -226,24 +170,24 @@ class Round:
         if self.plan.database == "sqlite" and self.plan.fault is None:
             self._empty_the_journal()
         self._be_careless()
-        with self.clock.ahead(86_400.0):
+        with self.clock.ahead(A_DAY):
             self.journal.reconcile_all(self.patient)
         unpaid = {order.reference for order in self._look(self.orders)}
-        self._pay(self.patient, unpaid - self.forgotten)
+        self.ask(self.patient, unpaid - self.forgotten)
         time.sleep(TIMEOUT)
         self.journal.reconcile_all(self.patient)
-        self.human.settle_by_eye(self.patient)
+        self.human.events["settled by eye"] += self.settle_by_eye()
 
     def _be_careless(self) -> None:
         """Release without a look into the ledger, while the list shows all that was paid, in one way or another."""
         doubtful = [entry.reference for entry in self.journal.unresolved()]
         self.rng.shuffle(doubtful)
         unseen, seen = doubtful[::3], [*doubtful[1::3], *doubtful[2::3]]
-        self._pay(self.patient, self.human.release_carelessly(unseen, look=False))
+        self.ask(self.patient, self.human.release_carelessly(unseen, look=False))
         styles = (*STYLES, (0.0, "", None))
         for number, (_, switch, value) in enumerate(styles):
             self.service.restyle(switch, value)
-            self._pay(self.patient, self.human.release_carelessly(seen[number :: len(styles)], look=True))
+            self.ask(self.patient, self.human.release_carelessly(seen[number :: len(styles)], look=True))
 
     def _empty_the_journal(self) -> None:
         """Cut the journal's file to nothing, call for orders of every kind, and set it right again."""
@@ -255,13 +199,13 @@ class Round:
         asked = [order.reference for order in self.rng.sample(self.orders, min(ASKED, len(self.orders)))]
         before = len(self.service.payments())
         os.truncate(path, 0)
-        self._pay(self.hasty, asked)
+        self.ask(self.hasty, asked)
         # And as it is after a restart, when nothing but the file is left.
         self.journal.close()
         _delete_logs(path)
         os.truncate(path, 0)
         with Journal(self.settings.database) as fresh:
-            self._pay(self.hasty, asked, fresh)
+            self.ask(self.hasty, asked, fresh)
         self.emptied = 2 * len(asked) - (len(self.service.payments()) - before)
         self._put_back(kept, path)
 
@@ -271,37 +215,14 @@ class Round:
         shutil.copyfile(copy, path)
         self.journal = self.human.journal = Journal(self.settings.database)
 
-    def _pay_one(self, reference: str) -> None:
-        self._pay(self.hasty, [reference])
-
-    def _pay(self, client: Client, references: Iterable[str], journal: Journal | None = None) -> None:
-        signer = CallbackSigner("a secret of the parent")
-        orders = {order.reference: order for order in self.orders}
-
-        def pay(reference: str) -> None:
-            call = f"parent {reference} {len(self.words)}"
-            with heard(self.words.append, call, reference, time.monotonic) as ear:
-                ear.record = client.payouts.pay_once(
-                    journal=journal or self.journal,
-                    reference=reference,
-                    amount=orders[reference].amount,
-                    phone=orders[reference].phone,
-                    description=call,
-                    callback_url=signer.url(self.settings.hook, reference=reference),
-                )
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(pay, list(references)))
-
     def _judged(self, *, closed: bool = False) -> Verdict:
-        words = [*self.words, *(read_word(line["word"]) for line in self._lines() if "word" in line)]
+        words = self.words()
         while True:
             with suppress(JournalError):  # the database is down
-                entries = {order.reference: self.journal.get(order.reference) for order in self.orders}
                 return judge(
                     self.orders,
                     self.service.payments(),
-                    entries,
+                    self.entries(),
                     words,
                     closed=closed,
                     latest=DEADLINE + self.service.storm.latest + BUSY,
@@ -311,36 +232,22 @@ class Round:
                 )
             time.sleep(LOOKS_EVERY)
 
-    def _lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in Path(self.settings.log).read_text().splitlines()]
-
-    def _result(self, verdict: Verdict, verdicts: list[Verdict], forger: Forger) -> Result[Verdict]:
-        lines = self._lines()
-        said = Counter(word.said.value for word in self.words)
-        said.update(str(line["word"]["said"]) for line in lines if "word" in line)
-        details = Counter(
-            {
-                "seconds": round(time.monotonic() - self.begun),
-                "payments made while the storm lasted": verdicts[0].payments,
-                "in doubt when the storm ended": verdicts[0].left_unknown,
-                "left UNKNOWN when the list had caught up": verdicts[min(1, len(verdicts) - 1)].left_unknown,
-                "calls refused over an emptied journal": self.emptied,
-                "calls refused over a restored copy": self.refused,
-                "payouts that a restored copy had forgotten": len(self.forgotten),
-                "callbacks POSTed by the service": self.service.deliveries(),
-            }
-        )
+    def _result(self, verdict: Verdict, after_the_storm: Verdict, forger: Forger) -> Result:
+        details = {
+            "seconds": round(time.monotonic() - self.begun),
+            "in doubt when the storm ended": after_the_storm.left_unknown,
+            "calls refused over an emptied journal": self.emptied,
+            "calls refused over a restored copy": self.refused,
+            "payouts that a restored copy had forgotten": len(self.forgotten),
+            "callbacks POSTed by the service": self.service.deliveries(),
+        }
         counts = {
-            "faults struck": self.service.struck(),
-            "failures of the network and the database": self.troubles.events,
-            "calls of pay_once": said,
-            "kills": self.kills,
+            **self.counts(),
             "frozen senders": self.freezer.events,
             "releases": self.human.events,
-            "what the receiver heard": Counter(str(line["event"]) for line in lines if "event" in line),
             "forged callbacks": forger.answers,
         }
-        return Result(verdict, details, counts)
+        return Result(verdict, Counter(details), counts)
 
 
 def _delete_logs(path: Path) -> None:

@@ -37,14 +37,12 @@ class Scheduler:
         self.current: Alive | None = None
 
     def spawn(self, process: Alive, work: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
-        """Begin a task."""
         task = Task(process)
         task.coroutine = work(task)
         self._tasks.append(task)
 
     @contextmanager
     def running(self, process: Alive) -> Generator[None]:
-        """Let a process run in the midst of another's step."""
         self.current, interrupted = process, self.current
         try:
             yield

@@ -1,24 +1,26 @@
-"""What the parent of a campaign tells the processes that it starts."""
+"""What the parent of a campaign tells the processes that it starts, and what they leave for it in files."""
 
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
-import random
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
+from campaign import controls
 from campaign.judge import Said, Word
+from momopay import EntryKind
 
 SECRET = "a secret of the campaign"
 TIMEOUT = 0.6
 DEADLINE = 3.0
-UNWRITTEN = ("row written", "head sent")
-"""The points at which a payer has yet to write a payout's body."""
 LANES = 4
 """Threads or tasks of a worker."""
 
@@ -34,6 +36,7 @@ class Settings:
     """
 
     name: str
+    kind: EntryKind
     client_kind: str
     seed: int
     orders: int
@@ -53,40 +56,29 @@ class Settings:
     control: str | None
     fault: str | None = None
 
-    def to_json(self) -> str:
-        """Write them for a command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read them from a command line."""
-        return cls(**json.loads(text))
-
     @property
     def hook(self) -> str:
-        """Where callbacks come to."""
         return f"http://127.0.0.1:{self.hook_port}/momo"
 
     @property
     def folder(self) -> Path:
-        """Where notes are left."""
         return Path(self.log).parent
 
-    def rng(self) -> random.Random:
-        """Give this process's luck."""
-        return random.Random(f"{self.seed} {self.name}")
+
+@contextmanager
+def child_of_the_campaign(control: str | None) -> Generator[None]:
+    """Log nothing, end with the campaign that started this process, and break the safety that it breaks."""
+    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    with nullcontext() if control is None else controls.broken(control):
+        yield
 
 
-def end_with_the_parent() -> None:
-    """See to it that this process does not outlive the campaign that started it."""
+def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,6 @@ class Note:
     point: str
 
     def leave(self, folder: Path, name: str) -> Path:
-        """Write it down, and return where."""
         path = folder / f"note-{name}"
         path.with_suffix(".new").write_text(json.dumps(asdict(self)))
         return path.with_suffix(".new").rename(path)
@@ -120,19 +111,23 @@ class Log:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def word(self, word: Word) -> None:
-        """Write down what a call said."""
         self._write({"word": asdict(word)})
 
     def event(self, name: str) -> None:
-        """Write down that something happened."""
         self._write({"event": name})
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, json.dumps(line, default=str).encode() + b"\n")
 
 
-def read_word(fields: dict[str, Any]) -> Word:
-    """Read a word back from its line."""
+def read_log(path: str) -> tuple[list[Word], list[str]]:
+    """Return the words and the events that all processes wrote."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    words = [_read_word(line["word"]) for line in lines if "word" in line]
+    return words, [line["event"] for line in lines if "event" in line]
+
+
+def _read_word(fields: dict[str, Any]) -> Word:
     read: dict[str, Any] = {**fields, "said": Said(fields["said"])}
     if read["amount"] is not None:
         read["amount"] = Decimal(read["amount"])

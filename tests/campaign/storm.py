@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, TypeVar
 from unittest.mock import patch
@@ -171,9 +172,7 @@ class Service:
 
     def payments(self) -> list[Payment]:
         """Give every payout that was committed, dated by the monotonic clock that all processes share."""
-        clock, transactions = self._engine.clock, self._engine.state.transactions
-        base, since = clock._origin
-        assert since is not None
+        transactions = self._engine.state.transactions
         return [
             Payment(
                 movement.reference,
@@ -181,11 +180,16 @@ class Service:
                 movement.phone,
                 movement.transaction_id,
                 transactions[movement.transaction_id].description,
-                since + (movement.at - base).total_seconds() / SPEED,
+                self._seconds(movement.at),
             )
             for movement in list(self._engine.state.ledger)
             if movement.kind is MovementKind.payout
         ]
+
+    def _seconds(self, at: datetime) -> float:
+        base, since = self._engine.clock._origin
+        assert since is not None
+        return since + (at - base).total_seconds() / SPEED
 
     def struck(self) -> Counter[str]:
         """Count the faults by kind; a twist of what follows counts where there was a payout for it to follow."""
@@ -197,7 +201,6 @@ class Service:
         return counts
 
     def deliveries(self) -> int:
-        """Count the callbacks that were POSTed."""
         return len(self._engine.state.callbacks)
 
     def refuse(self, why: str) -> None:
@@ -220,7 +223,6 @@ class Service:
             setattr(self._account.switches, name, value if name == switch else getattr(fresh, name))
 
     def mend(self) -> None:
-        """Take everything that `refuse` refuses for."""
         account = self._account
         account.kyc_approved = True
         account.rate_limit = None
@@ -235,7 +237,6 @@ S = TypeVar("S", bound=Service)
 
 @contextmanager
 def service_in_storm(storm: Storm, kind: Callable[[Sandbox, Storm], S]) -> Generator[S]:
-    """Run the service on loopback, in this process."""
     sandbox = Sandbox(speed=SPEED)
     with patch.object(_server, "FaultMiddleware", _middleware_in(storm)):
         sandbox.start()

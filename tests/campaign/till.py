@@ -8,18 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from campaign.storm import SPEED, Service, Storm
+from campaign.judge import Payment
+from campaign.storm import Service, Storm
 from momopay.sandbox import Refusal, Sandbox, _lifecycle
 from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction
 
-BY_HAND = "9945"
-"""The last digits of a phone whose owner decides at the time."""
 WAYS = {"pays": 4, "cancels": 4, "forgets": 2, "leaves it open": 1}
 """What a customer does about a prompt, and how often; one that is left open is decided when the storm is over."""
 SOON = (0.1, 2.5)
@@ -35,24 +32,7 @@ class PromptStorm(Storm):
     what: ClassVar[str] = "prompt"
 
 
-@dataclass
-class Prompt:
-    """One prompt as the service has it; times are by the monotonic clock. `ended` is its first end."""
-
-    reference: str
-    amount: Decimal
-    phone: str
-    transaction_id: str
-    call: str
-    created: float
-    ended: float | None
-    is_paid: bool
-    was_late: bool
-
-
 class Till(Service):
-    """The service of collections."""
-
     def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
         super().__init__(sandbox, storm)
         self._account.switches.health_rule = False
@@ -72,10 +52,10 @@ class Till(Service):
         with patch.object(_lifecycle, "enter", noting):
             yield
 
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[Payment]:
         """Return every prompt that was made, oldest first."""
         return [
-            Prompt(
+            Payment(
                 each.reference,
                 each.amount,
                 each.phone,
@@ -107,24 +87,16 @@ class Till(Service):
         return True
 
     def open_ids(self) -> list[str]:
-        """Return the prompts that nobody has answered."""
         return [each.id for each in self._stk() if each.status is Status.PENDING]
 
     def is_busy(self) -> bool:
-        """Return whether a prompt has not ended."""
         return any(each.status not in COMPLETED for each in self._stk())
 
     def ended_ids(self) -> list[str]:
-        """Return the prompts that ended without success."""
         return [each.id for each in self._stk() if each.status in COMPLETED - {Status.SUCCESS}]
 
     def _stk(self) -> list[Transaction]:
         return [each for each in list(self._engine.state.transactions.values()) if each.kind is Kind.STK]
-
-    def _seconds(self, at: datetime) -> float:
-        base, since = self._engine.clock._origin
-        assert since is not None
-        return since + (at - base).total_seconds() / SPEED
 
 
 class Customers:
@@ -144,7 +116,6 @@ class Customers:
 
     @contextmanager
     def at_home(self) -> Generator[None]:
-        """Answer prompts in a thread of their own."""
         thread = threading.Thread(target=self._live)
         thread.start()
         try:

@@ -1,10 +1,18 @@
-"""What the parent of a campaign does to the service, to the network and to the database while payouts are made."""
+"""What the parent of a campaign does to the service, to the network and to the database while payouts are made.
+
+The network is the loopback link of a namespace of our own: set down, it loses every packet.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import random
 import signal
+import socket
+import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -15,9 +23,11 @@ from typing import Any, Self
 
 import psycopg
 
-from campaign.network import set_link
 from campaign.storm import Service
 from postgresql import PostgresqlServer
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x1000_0000, 0x4000_0000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 REFUSALS = ((0.1, "funds"), (0.3, "kyc"), (0.5, "fees"), (0.7, "rate"))
 """When, by the share of orders that are paid or in doubt, payouts begin to be refused for a while, and why."""
@@ -42,6 +52,30 @@ LONG_DOWN = (4.5, 6.0)
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""
 STEP = 0.05
+
+
+def enter_namespace() -> str | None:
+    """Move this process into a network namespace of its own; return why that cannot be, or None.
+
+    To be called before any thread or process is started: what was started before stays in the old one.
+    """
+    if sys.platform != "linux":
+        return "network namespaces are Linux's"
+    # Root needs no user namespace, and keeps the right to start PostgreSQL as somebody else.
+    flags = _CLONE_NEWNET if os.geteuid() == 0 else _CLONE_NEWUSER | _CLONE_NEWNET
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags) != 0:
+        return f"no network namespace: {os.strerror(ctypes.get_errno())}"
+    set_link(up=True)
+    return None
+
+
+def set_link(*, up: bool) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        asked = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
+        (flags,) = struct.unpack_from("H", asked, 16)
+        flags = flags | _IFF_UP if up else flags & ~_IFF_UP
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags))
 
 
 class Troubles:

@@ -1,4 +1,4 @@
-"""What a call of `pay_once` said, the same for every kind of client and written down for the judge."""
+"""What a call of `pay_once` or `collect_once` said, the same for every client and written down for the judge."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from campaign.judge import Said, Word
-from momopay import ConfigurationError, DuplicatePayoutError, JournalError, MomoPayError, Payment
-from safety.struck import StruckError
+from momopay import (
+    ConfigurationError,
+    DuplicateCollectionError,
+    DuplicatePayoutError,
+    EntryKind,
+    JournalError,
+    MomoPayError,
+    Payment,
+)
+from strikes import StruckError
 
 
 class Ear:
@@ -23,8 +31,9 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
     ear, begun, error = Ear(), clock(), ""
     try:
         yield ear
-        said = Said.PAID
-    except DuplicatePayoutError:
+        is_open = ear.record is not None and ear.record.kind is EntryKind.COLLECTION and not ear.record.is_paid
+        said = Said.OPEN if is_open else Said.PAID
+    except (DuplicatePayoutError, DuplicateCollectionError):
         said = Said.DUPLICATE
     except ConfigurationError as failure:
         said, error = Said.MISCONFIGURED, str(failure)
@@ -45,4 +54,4 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
         said, error = Said.STRUCK if struck else Said.UNTYPED, repr(failure)
     record = ear.record
     told = (None, None) if record is None else (record.transaction_id, record.amount)
-    tell(Word(call, reference, said, begun, error, *told))
+    tell(Word(call, reference, said, begun, clock(), error, *told))

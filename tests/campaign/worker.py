@@ -1,30 +1,39 @@
-"""A process that pays the campaign's orders, with one kind of client, until it has been through them or is killed."""
+"""A process that pays or collects the campaign's orders until it is through them or killed, and one that sweeps."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 from campaign import controls
 from campaign.clocks import SKEWS, Clock, hasten, wind
 from campaign.judge import Said, Word
-from campaign.orders import Order, make_orders
-from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Note, Settings, end_with_the_parent
+from campaign.orders import Order, asked, once, orders_of
+from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Note, Settings, child_of_the_campaign
 from campaign.words import heard
-from momopay import AsyncClient, CallbackSigner, Client, Journal, JournalEntry, JournalError, JournalState, MomoPayError
-from safety.struck import Striker
+from momopay import (
+    AsyncClient,
+    CallbackSigner,
+    Client,
+    EntryKind,
+    Journal,
+    JournalEntry,
+    JournalError,
+    JournalState,
+    MomoPayError,
+)
+from strikes import Striker
 
 PASSES = 2
 UNREACHABLE = 0.04
@@ -33,7 +42,14 @@ CANCELLED = 0.15
 JUMPS = 0.01
 """How likely the clock of the process jumps before a call."""
 AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
-"""How likely an order is asked for once more that is paid, or in doubt."""
+"""How likely a payout is asked for once more that is paid, or in doubt."""
+FORGOTTEN = 0.1
+"""How likely an order is asked for again that was collected."""
+ROUNDS = 4
+"""How often a process goes through the orders that it collects: customers try again."""
+
+SWEEPS_EVERY = 0.7
+"""Seconds between two passes of a sweep."""
 
 STRIKE = 0.06
 """Seconds within which a signal strikes a call, about as many as a payout takes."""
@@ -42,19 +58,24 @@ HANG = 50
 
 
 class Worker:
-    """What both kinds of client do alike."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.rng = settings.rng()
+        self.rng = random.Random(f"{settings.seed} {settings.name}")
         self.journal = Journal(settings.database)
         self.log = Log(settings.log)
-        self.orders = make_orders(settings.seed, settings.orders)
+        self.kind = settings.kind
+        self.orders = orders_of(settings.kind, settings.seed, settings.orders)
         self.signer = CallbackSigner(SECRET)
         self.clock = Clock(settings.epoch, settings.speed, settings.skew)
         wind(self.clock)
         hasten()
         self._calls = count()
+
+    def clients(self, kind: Callable[..., Any]) -> Callable[[], Any]:
+        """Return what draws the client of the next call: one that finds the service, or one that nobody answers."""
+        found = self.client(kind, self.settings.base_url)
+        cut_off = self.client(kind, f"http://127.0.0.1:{self.settings.dead_port}/v1")
+        return lambda: cut_off if self.rng.random() < UNREACHABLE else found
 
     def client(self, kind: Callable[..., Any], base_url: str) -> Any:
         """Make a client through which this process may die, or stop, at the worst moments."""
@@ -117,67 +138,54 @@ class Worker:
     def entry(self, reference: str) -> JournalEntry | None:
         """Read the journal; what cannot be read is asked for."""
         try:
-            return self.journal.get(reference)
+            return self.journal.get(reference, self.kind)
         except JournalError:
             return None
-
-    def reachable(self) -> bool:
-        """Draw whether the next call finds the service."""
-        return self.rng.random() >= UNREACHABLE
-
-    @property
-    def dead_url(self) -> str:
-        """An address that refuses every connection."""
-        return f"http://127.0.0.1:{self.settings.dead_port}/v1"
 
     def lane(self, number: int) -> list[Order]:
         """Give the orders of one lane, for every worker in nearly the same order, so that they meet."""
         share = self.orders[number::LANES]
         passes = [random.Random(f"{self.settings.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
-        return [order for each in passes for order in each]
+        return [order for each in passes for order in each] * (1 if self.kind is EntryKind.PAYOUT else ROUNDS)
 
-    def next_call(self, order: Order, entry: JournalEntry | None) -> Order | None:
+    def next_call(self, order: Order) -> Order | None:
         """Choose what to ask for: the order, another amount under its reference, or nothing if it is done."""
+        entry = self.entry(order.reference)
+        if self.kind is EntryKind.COLLECTION:
+            is_wanted = entry is None or entry.status != "SUCCESS" or self.rng.random() < FORGOTTEN
+            return order if is_wanted else None
         if entry is not None and self.rng.random() < IMPOSTOR:
             return replace(order, amount=order.amount + 1)
         again = 1.0 if entry is None else AGAIN.get(entry.state, 1.0)
         return order if self.rng.random() < again else None
 
-    def arguments(self, order: Order) -> dict[str, Any]:
-        """Give the arguments of `pay_once`; the description names the call. The clock may jump before it."""
+    def call(self, client: Any, order: Order) -> tuple[str, Callable[[], Any]]:
+        """Return the name of a call, and what makes it. The clock may jump before it."""
         if self.rng.random() < JUMPS:
             self.clock.skew = self.rng.choice(SKEWS)
-        return {
-            "journal": self.journal,
-            "reference": order.reference,
-            "amount": order.amount,
-            "phone": order.phone,
-            "description": f"{self.settings.name}#{next(self._calls)}",
-            "callback_url": self.signer.url(self.settings.hook, reference=order.reference),
-        }
+        name = f"{self.settings.name}#{next(self._calls)}"
+        arguments = asked(self.kind, order, name)
+        url = self.signer.url(self.settings.hook, reference=order.reference)
+        return name, partial(once(client, self.kind), journal=self.journal, callback_url=url, **arguments)
 
     def pause(self) -> float:
-        """Draw the pause before the next call, seconds."""
         return self.rng.uniform(0, 2 * self.settings.pace)
 
 
 def work_blocking(worker: Worker) -> None:
     """Pay from threads that share one client."""
-    client, cut_off = worker.client(Client, worker.settings.base_url), worker.client(Client, worker.dead_url)
-    try:
-        worker.journal.reconcile_all(client)
-    except MomoPayError as error:
-        worker.log.event(f"reconciliation at the start: {type(error).__name__}")
+    client = worker.clients(Client)
+    with reconciliation(worker):
+        worker.journal.reconcile_all(client())
 
     def pay_lane(number: int) -> None:
         for order in worker.lane(number):
-            asked = worker.next_call(order, worker.entry(order.reference))
-            if asked is None:
+            wanted = worker.next_call(order)
+            if wanted is None:
                 continue
-            arguments = worker.arguments(asked)
-            with heard(worker.log.word, arguments["description"], asked.reference, time.monotonic) as ear:
-                payer = client if worker.reachable() else cut_off
-                ear.record = payer.payouts.pay_once(**arguments)
+            name, call = worker.call(client(), wanted)
+            with heard(worker.log.word, name, wanted.reference, time.monotonic) as ear:
+                ear.record = call()
             time.sleep(worker.pause())
 
     threads = [threading.Thread(target=pay_lane, args=(number,)) for number in range(LANES)]
@@ -185,6 +193,15 @@ def work_blocking(worker: Worker) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@contextmanager
+def reconciliation(worker: Worker) -> Generator[None]:
+    """Note how the reconciliation at the start failed, if it did."""
+    try:
+        yield
+    except MomoPayError as error:
+        worker.log.event(f"reconciliation at the start: {type(error).__name__}")
 
 
 def work_struck(worker: Worker) -> None:
@@ -195,10 +212,10 @@ def work_struck(worker: Worker) -> None:
     threading.Thread(target=_end_if_hung, args=(worker, under_way), daemon=True).start()
 
     def pay(order: Order) -> None:
-        arguments = worker.arguments(order)
-        under_way[0] = Word(arguments["description"], order.reference, Said.HUNG, time.monotonic())
-        with heard(worker.log.word, arguments["description"], order.reference, time.monotonic) as ear:
-            ear.record = client.payouts.pay_once(**arguments)
+        name, call = worker.call(client, order)
+        under_way[0] = Word(name, order.reference, Said.HUNG, time.monotonic())
+        with heard(worker.log.word, name, order.reference, time.monotonic) as ear:
+            ear.record = call()
 
     def pay_once_until_struck(order: Order) -> None:
         pay(order)
@@ -207,10 +224,10 @@ def work_struck(worker: Worker) -> None:
     pay(worker.lane(0)[0])  # in peace: it imports what is imported on first use
     for number in range(LANES):
         for order in worker.lane(number):
-            asked = worker.next_call(order, worker.entry(order.reference))
-            if asked is not None:
-                striker.strike(partial(pay_once_until_struck, asked))
-                pay(asked)
+            wanted = worker.next_call(order)
+            if wanted is not None:
+                striker.strike(partial(pay_once_until_struck, wanted))
+                pay(wanted)
                 time.sleep(worker.pause())
 
 
@@ -227,42 +244,60 @@ def _end_if_hung(worker: Worker, under_way: list[Word]) -> None:
 
 async def work_async(worker: Worker) -> None:
     """Pay from tasks that share one client; some are cancelled at any moment."""
-    client = worker.client(AsyncClient, worker.settings.base_url)
-    cut_off = worker.client(AsyncClient, worker.dead_url)
+    client = worker.clients(AsyncClient)
     loop = asyncio.get_running_loop()
-    try:
-        await worker.journal.reconcile_all(client)
-    except MomoPayError as error:
-        worker.log.event(f"reconciliation at the start: {type(error).__name__}")
+    with reconciliation(worker):
+        await worker.journal.reconcile_all(client())
 
     async def pay_lane(number: int) -> None:
         for order in worker.lane(number):
-            entry = await asyncio.to_thread(worker.entry, order.reference)
-            asked = worker.next_call(order, entry)
-            if asked is None:
+            wanted = await asyncio.to_thread(worker.next_call, order)
+            if wanted is None:
                 continue
-            arguments = worker.arguments(asked)
-            with heard(worker.log.word, arguments["description"], asked.reference, time.monotonic) as ear:
-                payer = client if worker.reachable() else cut_off
-                call = asyncio.ensure_future(payer.payouts.pay_once(**arguments))
+            name, call = worker.call(client(), wanted)
+            with heard(worker.log.word, name, wanted.reference, time.monotonic) as ear:
+                under_way = asyncio.ensure_future(call())
                 if worker.rng.random() < CANCELLED:
-                    loop.call_later(worker.rng.expovariate(1 / 0.03), call.cancel)
-                ear.record = await call
+                    loop.call_later(worker.rng.expovariate(1 / 0.03), under_way.cancel)
+                ear.record = await under_way
             await asyncio.sleep(worker.pause())
 
     await asyncio.gather(*(pay_lane(number) for number in range(LANES)))
 
 
-def run(settings_json: str) -> None:
-    """Work, as a process of its own."""
-    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
-    end_with_the_parent()
-    settings = Settings.from_json(settings_json)
-    worker = Worker(settings)
-    with nullcontext() if settings.control is None else controls.broken(settings.control):
+def run(settings: Settings) -> None:
+    with child_of_the_campaign(settings.control):
+        worker = Worker(settings)
         if settings.client_kind == "async":
             asyncio.run(work_async(worker))
         elif settings.fault == "struck":
             work_struck(worker)
         else:
             work_blocking(worker)
+
+
+def sweep(settings: Settings) -> None:
+    """Sweep again and again, as a process of its own, with one kind of client after the other."""
+    with child_of_the_campaign(settings.control):
+        worker = Worker(settings)
+        options: dict[str, Any] = {"base_url": settings.base_url, "budget": None}
+        options |= {"timeout": TIMEOUT, "deadline": DEADLINE}
+
+        async def nothing(_transaction: Any) -> None:
+            pass
+
+        async def sweep_async() -> Any:
+            async with AsyncClient(settings.key, **options) as client:
+                return await client.transactions.sweep(journal=worker.journal, handler=nothing)
+
+        def sweep_blocking() -> Any:
+            with Client(settings.key, **options) as client:
+                return client.transactions.sweep(journal=worker.journal, handler=lambda _: None)
+
+        for is_async in cycle((False, True)):
+            try:
+                report = asyncio.run(sweep_async()) if is_async else sweep_blocking()
+                worker.log.event("sweep: done, with failures" if report.failed else "sweep: done")
+            except MomoPayError as error:
+                worker.log.event(f"sweep: {type(error).__name__}")
+            time.sleep(SWEEPS_EVERY)

@@ -1,4 +1,7 @@
-"""The simulated world: processes that pay the same orders from one journal, die, start again, and hear callbacks."""
+"""The simulated world: processes that pay the same orders from one journal, die, start again, and hear callbacks.
+
+After the storm, people release what is in doubt, carelessly and then by the ledger.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaign import aftermath
-from campaign.bank import Bank
+from campaign.bank import STYLES, Bank
 from campaign.callbacks import Callbacks
-from campaign.clocks import SKEWS, unwind, wind
+from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.judge import Verdict, Word, judge
-from campaign.orders import Order, make_orders
+from campaign.orders import Order, asked, make_orders
+from campaign.plan import Result
 from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited, drive
 from campaign.scheduler import Scheduler, Task
 from campaign.words import heard
-from momopay import (
-    AsyncClient,
-    Client,
-    Journal,
-    JournalState,
-    MomoPayError,
-)
+from momopay import AsyncClient, Client, EntryKind, Journal, JournalState, MomoPayError, OutcomeUnknownError
 from momopay.journal.journal import parts_of
 from virtual import install_backend
 
@@ -56,17 +53,6 @@ class Process:
     skew: float
     alive: bool = True
     frozen_until: float = 0.0
-
-
-@dataclass
-class Outcome:
-    """What one batch came to."""
-
-    verdict: Verdict
-    left_unknown: int
-    released: int
-    counts: dict[str, Counter[str]]
-    trace: int
 
 
 class World:
@@ -99,39 +85,32 @@ class World:
         """Return the seconds since the beginning, on a clock that cannot be set."""
         return self.bank.now
 
-    def run(self) -> Outcome:
+    def run(self) -> Result:
         """Pay under fire, then in peace; judge, let a human look, and judge again."""
-        wound = wind(self)
-        try:
-            return self._run()
-        finally:
-            unwind(wound)
-
-    def _run(self) -> Outcome:
-        for number in range(PROCESSES):
-            self._start(f"p{number}", 0)
-        self._plan_refusals()
-        for _ in range(len(self.orders) // 4):
-            self.bank.at(self.rng.uniform(0, 20), self.callbacks.forge)
-        self.scheduler.run()
-        self.fate.weather.calm()
-        self.bank.advance(self.bank.now + 1000)
-        self.scheduler.run()
-        for process in self.processes.values():
-            _bury(process)
-        closing = self._open("closing")
-        self._in_peace(closing, aftermath.release_carelessly)
-        self._in_peace(closing, aftermath.close)
-        before = self._judge(closed=False)
-        unknown = before.left_unknown
-        self._in_peace(closing, aftermath.ask_a_human)
-        verdict = self._judge(closed=True)
-        for finding, cases in before.findings.items():
-            verdict.findings[finding] = list(dict.fromkeys([*cases, *verdict.findings[finding]]))
-        _bury(closing)
+        with own_time(self, hastened=False):
+            for number in range(PROCESSES):
+                self._start(f"p{number}", 0)
+            self._plan_refusals()
+            for _ in range(len(self.orders) // 4):
+                self.bank.at(self.rng.uniform(0, 20), self.callbacks.forge)
+            self.scheduler.run()
+            self.fate.weather.calm()
+            self.bank.advance(self.bank.now + 1000)
+            self.scheduler.run()
+            for process in self.processes.values():
+                _bury(process)
+            closing = self._open("closing")
+            self._in_peace(closing, self._release_carelessly)
+            self._in_peace(closing, self._close)
+            before = self._judge(closed=False)
+            self._in_peace(closing, self._ask_a_human)
+            verdict = self._judge(closed=True)
+            _bury(closing)
+        verdict.join(before)
         said = Counter(word.said.value for word in self.words)
         counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks.counts}
-        return Outcome(verdict, unknown, self.events["released by a human"], counts, self.fate.trace)
+        details = {"trace": self.fate.trace, "left UNKNOWN when the faults were over": before.left_unknown}
+        return Result(verdict, Counter(details), counts)
 
     def _open(self, name: str) -> Process:
         journal = Journal(self.url)
@@ -211,40 +190,88 @@ class World:
                 ear.record = await awaited(
                     process.client.payouts.pay_once(
                         journal=process.journal,
-                        reference=order.reference,
-                        amount=order.amount,
-                        phone=order.phone,
-                        description=call,
                         callback_url=self.callbacks.url(order.reference),
+                        **asked(EntryKind.PAYOUT, order, call),
                     )
                 )
             finally:
                 self.under_way.remove(order)
                 task.cancellable = False
 
-    async def pay(self, process: Process, reference: str) -> None:
-        """Pay one order."""
+    async def _pay_one(self, process: Process, reference: str) -> None:
         (order,) = (order for order in self.orders if order.reference == reference)
         await self._pay(process, order, Task(process))
 
-    def _in_peace(self, process: Process, work: Callable[[World, Process], Any]) -> None:
-        self.scheduler.spawn(process, lambda _task: work(self, process))
+    def _in_peace(self, process: Process, work: Callable[[Process], Any]) -> None:
+        self.scheduler.spawn(process, lambda _task: work(process))
         self.scheduler.run()
 
+    async def _release_carelessly(self, process: Process) -> None:
+        """Release without the ledger, while the list shows all that was paid, in one way or another; and pay."""
+        for number, entry in enumerate(process.journal.unresolved()):
+            way = number % (len(STYLES) + 3)
+            if way == 0:
+                continue  # for the reconciliation
+            self.bank.style = STYLES[way - 3] if way >= 3 else ""
+            end_lease(process.journal, entry.reference)
+            try:
+                await _release(process, entry.reference, searched_elsewhere=way == 1)
+            except MomoPayError as error:
+                self.events[f"careless release: {type(error).__name__}"] += 1
+            else:
+                self.events["released carelessly"] += 1
+                await self._pay_one(process, entry.reference)
+        self.bank.style = ""
+
+    async def _close(self, process: Process) -> None:
+        """Settle what the list shows, and pay what surely was not paid."""
+        await awaited(process.journal.reconcile_all(process.client))
+        for unclear in process.journal.unresolved():
+            order = {"reference": unclear.reference, "amount": unclear.amount, "phone": unclear.phone}
+            try:
+                await awaited(process.client.payouts.pay_once(journal=process.journal, **order))
+            except OutcomeUnknownError as error:
+                self.events["settled by eye"] += settle_near(process.journal, error)
+        for each in self.orders:
+            entry = process.journal.get(each.reference)
+            if entry is None or entry.state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
+                await self._pay_one(process, each.reference)
+
+    async def _ask_a_human(self, process: Process) -> None:
+        """Release what is in doubt and, by the ledger, was not paid; and pay."""
+        paid = {payment.reference for payment in self.bank.ledger}
+        for entry in process.journal.unresolved():
+            if entry.reference not in paid:
+                self.events["released by a human"] += 1
+                end_lease(process.journal, entry.reference)
+                await _release(process, entry.reference, searched_elsewhere=True)
+                await self._pay_one(process, entry.reference)
+
     def _freeze(self, frozen: Any, reference: str) -> None:
-        """Let a person release what a process was paying that has just stopped, and pay it through another one."""
+        """Let a person release what a process was paying that has just stopped, by a database's clock that jumped."""
         self.events["frozen at a payout"] += 1
         others = [process for process in self.processes.values() if process.alive and process is not frozen]
         if not others:
             return
         person = self.rng.choice(others)
-        work = partial(aftermath.release_frozen, self, person, reference)
+        work = partial(self._release_frozen, person, reference)
         if self.client_kind == "async":
             self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
         else:
             self.bank.advance(self.bank.now + 1.2)
             with suppress(KilledError), self.scheduler.running(person):
                 drive(work(Task(person)))
+
+    async def _release_frozen(self, process: Process, reference: str, _task: Task) -> None:
+        if not process.alive or reference in {payment.reference for payment in self.bank.ledger}:
+            return
+        end_lease(process.journal, reference)
+        try:
+            await _release(process, reference, searched_elsewhere=True)
+        except MomoPayError:
+            return
+        self.events["released while its payer was frozen"] += 1
+        await self._pay_one(process, reference)
 
     def _judge(self, *, closed: bool) -> Verdict:
         with Journal(self.url) as journal:
@@ -257,6 +284,11 @@ def _bury(process: Process) -> None:
     process.alive = False
     database = parts_of(process.journal).store.database
     database._closed = True
-    backend: Any = database._own.backend
+    backend: Any = database.backend
     if backend._lock is not None:
         backend._lock.release()
+
+
+async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
+    options = {"journal": process.journal, "reference": reference, "by": "the simulation's human"}
+    await awaited(process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere))

@@ -1,7 +1,5 @@
 """The command line, with a fresh account of the sandbox in its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the command line's tests share: commands run in this process, as at a terminal, or in a process of their own."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -182,7 +180,7 @@ def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Gen
     def send() -> None:
         until(when)
         for number in numbers:
-            time.sleep(0.2)
+            time.sleep(0.05)
             signal.pthread_kill(main, number)
         # Two that arrive before Python has noticed the first are one to it.
         while len(numbers) > 1 and not ended.wait(3.0):

@@ -1,7 +1,5 @@
 """The program as a whole: its help, its cost, its extras, and that no command shows a secret."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -16,6 +14,7 @@ import pytest
 
 import momopay as package
 from cli.kit import NORMALISED, PHONE, PayrollShell, Shell, whole_command
+from in_turn import in_turn
 from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
 from patience import LONGEST
@@ -36,7 +35,7 @@ def all_commands() -> list[tuple[str, ...]]:
 COMMANDS = [" ".join(each) for each in all_commands()]
 
 
-@pytest.mark.parametrize("command", ["", "transactions", "payouts", "journal", "callback", *COMMANDS])
+@in_turn("command", ["", "transactions", "payouts", "journal", "callback", *COMMANDS])
 def test_every_help_page_fits_80_columns(momopay: Shell, command: str) -> None:
     done = momopay(*command.split(), "--help")
     assert done.code == 0
@@ -84,6 +83,8 @@ def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:
     shown = momopay("--help").out
     for word in {command.split()[0] for command in COMMANDS} | {f" {code.value}  {code.meaning}" for code in ExitCode}:
         assert word in shown
+    assert momopay("--version").out == f"momopay {package.__version__}\n"
+    assert momopay("--json", "balance").json == momopay("balance", "--json").json
 
 
 def test_the_guide_names_every_command_and_exit_code() -> None:
@@ -98,17 +99,7 @@ def test_the_guide_names_every_command_and_exit_code() -> None:
         assert f"| {code.value} |" in guide
 
 
-def test_json_before_the_command_is_json_after_it(momopay: Shell) -> None:
-    assert momopay("--json", "balance").json == momopay("balance", "--json").json
-
-
-def test_the_program_starts(momopay: Shell) -> None:
-    started = momopay.start("--version")
-    assert started.communicate(timeout=LONGEST) == (f"momopay {package.__version__}\n", "")
-    assert started.returncode == 0
-
-
-@pytest.mark.parametrize(
+@in_turn(
     ("missing", "arguments", "extra"),
     [("typer", "--help", "momopay[cli]"), ("fastapi", "sandbox --json", "momopay[cli,sandbox]")],
 )
@@ -133,9 +124,7 @@ def test_the_help_loads_no_client() -> None:
     assert not set(done.stderr.split()) & {"pydantic", "httpx", "anyio", "sqlalchemy", "fastapi", "tenacity"}
 
 
-def test_no_command_shows_a_key_or_a_whole_phone(
-    momopay: Shell, payroll: PayrollShell, key: str, sandbox: Sandbox
-) -> None:
+def test_no_command_shows_a_key_or_a_phone(momopay: Shell, payroll: PayrollShell, key: str, sandbox: Sandbox) -> None:
     payroll.write(2)
     prompt = momopay("collect", PHONE, "--amount", "5", "--phone", PHONE, "--no-journal", "--json")
     made = prompt.json["transaction_id"]

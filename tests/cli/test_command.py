@@ -1,19 +1,17 @@
 """How commands end: errors with a remedy and without secrets, interrupts, and readers that go away."""
 
-from __future__ import annotations
-
 import json
 import signal
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.kit import NORMALISED, PHONE, Shell
+from cli.kit import NORMALISED, PHONE, Shell, signalling
+from in_turn import in_turn
 from momopay.cli.app import options
 from momopay.cli.command import Command
 from momopay.sandbox import Fault, Sandbox
-from patience import LONGEST, until
+from patience import LONGEST
 
 
 def test_an_error_names_its_remedy(momopay: Shell, sandbox: Sandbox, no_backoff: None) -> None:
@@ -60,17 +58,13 @@ def test_a_bug_is_reported_without_secrets_and_traced_when_asked() -> None:
 
 
 def test_ctrl_c_exits_130_and_says_how_to_go_on(momopay: Shell, sandbox: Sandbox) -> None:
-    started = momopay.start(
-        "collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--wait", "--every", "0.1", "--json"
-    )
-    until(lambda: len(sandbox.requests) > 1, "it waits for the prompt that it sent")
-    started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=LONGEST)
-    # An interrupt inside `exec`, as dataclasses use it, makes CPython end by the signal: shells show 130 for both.
-    assert started.returncode in (130, -signal.SIGINT)
-    assert f"momopay transactions wait {json.loads(out)['transaction_id']}" in err
-    assert "Interrupted." in err
-    assert "Traceback" not in err
+    prompt = ("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--wait", "--every", "0.1", "--json")
+    with signalling([signal.SIGINT], lambda: len(sandbox.requests) > 1):  # it waits for the prompt that it sent
+        done = momopay(*prompt)
+    assert done.code == 130
+    assert f"momopay transactions wait {done.json['transaction_id']}" in done.err
+    assert "Interrupted." in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_reader_that_goes_away_is_not_a_bug(momopay: Shell) -> None:
@@ -84,6 +78,71 @@ def test_a_reader_that_goes_away_is_not_a_bug(momopay: Shell) -> None:
     started.stderr.close()
 
 
-@pytest.mark.parametrize("arguments", [(), ("balance",)])
+@in_turn("arguments", [(), ("balance",)])
 def test_flags_invite_no_value(momopay: Shell, arguments: tuple[str, ...]) -> None:
     assert "bool" not in momopay(*arguments, "--help").out.lower()
+
+
+# Wrong arguments are named as they were typed.
+
+
+@in_turn(
+    ("arguments", "message"),
+    [
+        ("collect --no-journal --amount 10.005 --phone 0712345678", "--amount: must have no more than two decimals"),
+        ("collect --no-journal --amount 1 --phone 0712345678 --abandon-after 1", "--abandon-after needs a journal"),
+        ("collect --phone 0712345678", "Missing option '--amount'"),
+        ("collect --no-journal --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
+        ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "REFERENCE: "),
+        ("collect --no-journal --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
+        ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
+        ("callback send gone --to http://127.0.0.1:1/x", "END: there is no gone"),
+        ("balance --nosuch", "No such option: --nosuch"),
+        ("nosuch", "No such command 'nosuch'."),
+        ("--debug", "Missing command."),
+        ("payouts nosuch", "No such command 'nosuch'."),
+        ("transactions wait ID --timeout inf", "--timeout: must be at most 31,622,400 seconds"),
+        ("sweep --journal none.db --every 1e300", "--every: must be at most"),
+        ("transactions list --from=", "--from: '' is not a date"),
+        ("callback send success --to http://127.0.0.1:1/x --amount 1e400", "--amount: must be below KES 10,000,"),
+        ("listen --forward-to http://[::1", "--forward-to: must be a URL"),
+        ("probe --against none.toml", "--against: file 'none.toml' does not exist"),
+        ("collect INV-1 --amount 1 --phone 0712345678", "an order is collected once by its REFERENCE and a journal"),
+        ("payouts status", "no journal"),
+        ("transactions list --type STX", "--type: there is no STX"),
+    ],
+)
+def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: str, message: str) -> None:
+    before = len(sandbox.requests)
+    refused = momopay(*arguments.split())
+    assert (refused.code, refused.out) == (2, "")
+    first, second = refused.err.splitlines()
+    assert first.startswith(f"Error: {message}")
+    assert second.startswith("What to do: ")
+    assert len(sandbox.requests) == before
+
+
+@in_turn(
+    ("arguments", "message", "command"),
+    [
+        ("nosuch --json", "No such command", "momopay"),
+        ("--json payouts nosuch", "No such command", "momopay payouts"),
+        ("payouts -x --json", "No such option", "momopay payouts"),
+        ("--json", "Missing command", "momopay"),
+        ("--json collect --phone 0712345678", "Missing option '--amount'.", "momopay collect"),
+    ],
+)
+def test_wrong_arguments_as_json(momopay: Shell, arguments: str, message: str, command: str) -> None:
+    refused = momopay(*arguments.split())
+    assert (refused.code, refused.out) == (2, "")
+    error = json.loads(refused.err)
+    assert error["message"].startswith(message)
+    assert (error["exit_code"], error["remedy"]) == (2, f"`{command} --help` shows how it is used")
+
+
+@in_turn("arguments", ["", "payouts"])
+def test_a_group_alone_shows_its_help(momopay: Shell, arguments: str) -> None:
+    shown = momopay(*arguments.split())
+    assert shown.code == 2
+    assert "Usage: " in shown.out + shown.err
+    assert "Error" not in shown.err

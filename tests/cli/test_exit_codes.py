@@ -1,16 +1,14 @@
 """The exit status and the remedy of every error of the library."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 import momopay
 import momopay.errors
+from in_turn import in_turn
 from momopay import (
     APIConnectionError,
     APIError,
@@ -34,7 +32,7 @@ ANSWER: Any = {"code": "X", "status_code": 500}
 UNKNOWN = OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("error", "code"),
     [
         (APIError("no", **ANSWER), ExitCode.REFUSED),
@@ -56,15 +54,13 @@ UNKNOWN = OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
         (CommandError("no", remedy="yes"), ExitCode.USAGE),
         (CommandError("no", remedy="yes", code=ExitCode.PARTIAL), ExitCode.PARTIAL),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_the_exit_status_of_an_error(error: MomoPayError, code: ExitCode) -> None:
     assert exit_code_of(error) is code
 
 
 def test_every_error_has_a_remedy_of_its_own_in_one_line() -> None:
-    classes = [value for name in momopay.errors.__all__ if isinstance(value := getattr(momopay, name), type)]
-    errors = [kind for kind in classes if issubclass(kind, MomoPayError)]
+    errors: list[type[MomoPayError]] = [getattr(momopay, name) for name in momopay.__all__ if name.endswith("Error")]
     assert len(errors) > 20
     assert len({kind.remedy for kind in errors}) == len(errors)
     for kind in errors:
@@ -84,37 +80,18 @@ def test_the_remedies_name_commands_that_exist() -> None:
         assert CliRunner().invoke(app, [*name.split(), "--help"]).exit_code == 0, name
 
 
-def test_a_command_has_its_own_remedy() -> None:
-    assert remedy_of(CommandError("no", remedy="do it")) == "do it"
-
-
-def test_what_may_have_been_paid_is_never_to_be_sent_again() -> None:
+def test_the_remedy_of_what_may_have_been_paid_and_of_a_pause() -> None:
     for error in (UNKNOWN, ServerError("no", may_have_executed=True, **ANSWER)):
         assert "do not send it again" in remedy_of(error)
     assert "do not send it again" not in remedy_of(ServerError("no", **ANSWER))
-
-
-def test_a_pause_is_given_in_seconds() -> None:
     assert remedy_of(RateLimitExceededError("no", retry_after=17.2, **ANSWER)).endswith("(17 s)")
     assert "(" not in remedy_of(RateLimitExceededError("no", **ANSWER))
+    assert remedy_of(CommandError("no", remedy="do it")) == "do it"
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
-    [
-        ("fastapi", "sandbox"),
-        ("uvicorn.config", "sandbox"),
-        ("sqlalchemy", "journal"),
-        ("psycopg", "journal"),
-        ("filelock", "journal"),
-    ],
-)
-def test_a_missing_module_names_its_extra(module: str, extra: str) -> None:
-    error = missing_extra(ModuleNotFoundError(name=module))
-    assert error is not None
-    assert (error.remedy, error.code) == (f"pip install 'momopay[cli,{extra}]'", ExitCode.CONFIGURATION)
-
-
-@pytest.mark.parametrize("name", ["json", None])
-def test_a_module_of_no_extra_is_a_bug(name: str | None) -> None:
-    assert missing_extra(ModuleNotFoundError(name=name)) is None
+def test_a_missing_module_names_its_extra() -> None:
+    for module, extra in (("uvicorn.config", "sandbox"), ("psycopg", "journal")):
+        error = missing_extra(ModuleNotFoundError(name=module))
+        assert error is not None
+        assert (error.remedy, error.code) == (f"pip install 'momopay[cli,{extra}]'", ExitCode.CONFIGURATION)
+    assert missing_extra(ModuleNotFoundError(name="json")) is None

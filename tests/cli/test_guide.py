@@ -1,7 +1,5 @@
 """Every command of the guide, as printed and in its order, as at a terminal, against a sandbox."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

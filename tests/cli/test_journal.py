@@ -1,15 +1,16 @@
 """The journal from the terminal: no key, no request, and nothing is created."""
 
-from __future__ import annotations
-
+import csv
 import shutil
+import signal
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PHONE, Shell, wait_is_over
-from momopay import Client, Journal
+from cli.kit import NORMALISED, PHONE, Shell, signalling, wait_is_over
+from momopay import Client, Journal, OutcomeUnknownError
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 
 NOBODY = {"MOMOPAY_API_KEY": "", "MOMOPAY_BASE_URL": ""}
@@ -145,11 +146,103 @@ def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: 
     assert momopay(*pay).code == 0
 
 
-def test_no_command_makes_a_journal(shell: Shell, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    where = ("--journal", str(elsewhere / "none.db"))
-    commands = [("list",), ("show", "a"), ("backup", "b"), ("anonymise", "--before", "2026-01-01", "--yes"), ("check",)]
-    for command in (*commands, ("accept-restored", "--by", "Amina")):
-        assert shell("journal", *command, *where).code == 3
-    assert list(elsewhere.iterdir()) == []
+def test_no_command_makes_a_journal(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    commands = [
+        "list",
+        "show a",
+        "backup b",
+        "anonymise --before 2026-01-01 --yes",
+        "check",
+        "accept-restored --by Amina",
+    ]
+    for command in (*(f"journal {each}" for each in commands), "sweep", "reconcile --day 2026-11-20"):
+        assert momopay(*command.split(), "--journal", str(tmp_path / "none.db")).code == 3
+    assert (list(tmp_path.iterdir()), sandbox.requests) == ([], [])
+
+
+# `momopay sweep` in a terminal: one pass, or one after another until a signal. The rules are the library's.
+
+
+@pytest.fixture
+def database(tmp_path: Path, client: Client) -> Path:
+    """A journal with a payout that was accepted."""
+    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        client.payouts.pay_once(journal=journal, reference="SAL-1", amount=10, phone=PHONE)
+    return tmp_path / "payouts.db"
+
+
+def test_one_pass_records_what_ended_and_hints_at_what_is_unresolved(
+    momopay: Shell, client: Client, sandbox: Sandbox, database: Path
+) -> None:
+    done = momopay("sweep", "--journal", str(database), "--json")
+    assert (done.code, done.json) == (0, {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0})
+    sandbox.advance(3600)
+    done = momopay("sweep", "--journal", str(database))
+    assert (done.code, done.words.split()[-3:]) == (0, ["1", "0", "0"])
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    with Journal(f"sqlite:///{database}") as journal:
+        assert journal.open() == []
+        with pytest.raises(OutcomeUnknownError):
+            client.payouts.pay_once(journal=journal, reference="SAL-2", amount=10, phone=PHONE)
+    done = momopay("sweep", "--journal", str(database))
+    assert (done.code, "momopay payouts status" in done.words) == (0, True)
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_it_goes_on_until_a_signal_and_survives_a_failure(momopay: Shell, sandbox: Sandbox, database: Path) -> None:
+    sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
+
+    def has_read_again() -> bool:
+        return sum(request.path.startswith("/transactions/") for request in sandbox.requests) > 5
+
+    with signalling([signal.SIGINT], has_read_again):
+        done = momopay("sweep", "--journal", str(database), "--every", "1", "--json")
+    assert done.code == 130
+    assert "The next sweep goes on" in done.err
+    assert done.lines[0]["open"] == 1
+
+
+# A day compared from the terminal.
+
+
+def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
+    path, orders, out = tmp_path / "payouts.db", tmp_path / "orders.csv", tmp_path / "differences.csv"
+    with Journal(f"sqlite:///{path}") as journal:
+        client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone=PHONE)
+    client.stk.initiate(amount=500, phone=PHONE, account_reference="A")
+    sandbox.advance(600)
+    day = f"{sandbox.now + timedelta(hours=3):%Y-%m-%d}"
+    command = ("reconcile", "--journal", str(path), "--orders", str(orders), "--out", str(out))
+    orders.write_text("reference,amount,state\nA,500,PAID\n")
+    agreed = momopay(*command, "--day", day, "--json")
+    assert agreed.code == 0
+    assert (agreed.json["agrees"], agreed.json["collected"], agreed.json["paid_out"]) == (True, "500", "900")
+    orders.write_text("reference,amount,state\nA,500,WAITING\n")
+    differs = momopay(*command, "--day", day[:7])
+    assert differs.code == 1
+    assert "paid and not shipped: ship" in differs.words
+    assert "KES 900.00" in differs.words
+    with out.open(newline="") as file:
+        assert [row["reference"] for row in csv.DictReader(file)] == ["A"]
+    for wrong in ("yesterday", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
+        for zone in ([], ["--utc"]):
+            refused = momopay(*command, "--day", wrong, *zone)
+            assert refused.code == 2
+            assert refused.err.startswith("Error: --day: ")
+    for wrong_text in ("reference,amount,state\nA,500,SHIPPED\n", "reference,amount,state\nJosé,500,PAID\n"):
+        orders.write_text(wrong_text, encoding="latin-1")  # as a spreadsheet may save it
+        refused = momopay(*command, "--day", day)
+        assert refused.code == 2
+        assert refused.err.startswith("Error: --orders: ")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_run_that_fails_leaves_no_empty_file(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path}/payouts.db") as journal:
+        journal.get("A")
+    command = ("reconcile", "--day", "2026-11-20", "--journal", f"{tmp_path}/payouts.db")
+    refused = momopay(*command, "--out", f"{tmp_path}/none/differences.csv")
+    assert (refused.code, refused.err.startswith("Error: --out "), sandbox.requests) == (2, True, [])
+    out = tmp_path / "differences.csv"
+    assert momopay(*command, "--out", str(out), MOMOPAY_BASE_URL="http://127.0.0.1:1/v1").code == 6
+    assert not out.exists()

@@ -1,35 +1,48 @@
-"""The options that commands share."""
-
-from __future__ import annotations
+"""The options that commands share, and the questions: a live key takes the exact words, and no answer is a no."""
 
 import inspect
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import typer
 
-from momopay import PollSchedule
-from momopay.cli.collect import collect
-from momopay.cli.options import amount
-from momopay.cli.transactions import wait
+from cli.kit import PHONE, Shell
+from in_turn import in_turn
+from momopay import MomoPayError, PollSchedule
+from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from momopay.cli.options import Confirmation, JournalOptions, amount, ask_for_key
+from momopay.cli.transactions import collect, wait
+from momopay.sandbox import Sandbox
+from patience import LONGEST
+
+LIVE, TEST = "pk_live_secret", "pk_test_trial"
+TOTAL = Decimal("83500.50")
 
 
-@pytest.mark.parametrize(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000"), ("9.500", "9.5")])
+@in_turn(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000"), ("9.500", "9.5")])
 def test_an_amount(text: str, value: str) -> None:
     assert amount(text) == Decimal(value)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "1,000", "1_000", "nan", "inf", "1e400000000000000000000", "1e999999999", "\u0661\u0662"]
+@in_turn(
+    ("text", "problem"),
+    [
+        *((text, "must be an amount in KES") for text in ("", "x", "1,000", "1_000", "\u0661\u0662")),
+        *(("nan", "a finite number"), ("inf", "a finite number"), ("1e400000000000000000000", "must be")),
+        *(("1e999999999", "must be below KES"), ("10.005", "no more than two decimals"), ("1e-9", "two decimals")),
+    ],
 )
-def test_what_is_not_an_amount(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="must be an amount in KES"):
-        amount(text)
-
-
-@pytest.mark.parametrize(("text", "count"), [("10.005", "three"), ("0.123456", "six"), ("1e-9", "9")])
-def test_more_decimals_than_cents_are_named(text: str, count: str) -> None:
-    with pytest.raises(typer.BadParameter, match=f"^{text} has {count} decimals; KES has two$"):
+def test_what_is_not_an_amount(text: str, problem: str) -> None:
+    with pytest.raises(typer.BadParameter, match=problem):
         amount(text)
 
 
@@ -37,3 +50,125 @@ def test_the_defaults_of_a_wait_are_the_librarys() -> None:
     for command in (collect, wait):
         defaults = [inspect.signature(command).parameters[name].default for name in ("every", "timeout")]
         assert defaults == [PollSchedule().every, PollSchedule().limit]
+
+
+def ask(key: str, *, yes: bool = False, confirm_live: Decimal | None = None) -> None:
+    confirmation = Confirmation(key, may_move=TOTAL, yes=yes, confirm_live=confirm_live)
+    confirmation.ask("Pay KES 83,500.50 to 2 people now?", to_type="83500.50")
+
+
+@pytest.mark.parametrize(
+    ("key", "agrees", "does_not"),
+    [
+        (TEST, ["y", " YES \r\n"], ["n\n", "\ny\n", "yep\n"]),
+        (
+            LIVE,
+            ["83500.50\n", " 83500.50 "],
+            ["y\n", "yes\n", "83500.5\n", "83,500.50\n", "83500.51\n", "y\n83500.50\n", "\n"],
+        ),
+    ],
+)
+def test_a_piped_answer(monkeypatch: pytest.MonkeyPatch, key: str, agrees: list[str], does_not: list[str]) -> None:
+    for piped in agrees:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
+        ask(key)
+    for piped in does_not:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
+        with pytest.raises(CommandError, match="not confirmed") as refused:
+            ask(key)
+        assert refused.value.code is ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("key", [LIVE, TEST])
+@pytest.mark.parametrize("piped", [io.StringIO(), io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"), None])
+def test_an_empty_input_is_an_error_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str, piped: io.TextIOBase | None
+) -> None:
+    """Nothing piped, bytes that are not text, and a standard input that was closed before the start."""
+    monkeypatch.setattr(sys, "stdin", piped)
+    with pytest.raises(CommandError, match="nobody is there to answer") as refused:
+        Confirmation(key, may_move=TOTAL, yes=False, confirm_live=None)
+    assert refused.value.code is ExitCode.USAGE
+    assert ("--confirm-live" in refused.value.remedy) == (key == LIVE)
+    assert ask_for_key() == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_options_answer_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    ask(TEST, yes=True)
+    for key in (TEST, LIVE):
+        ask(key, confirm_live=Decimal("83500.5"))
+        with pytest.raises(CommandError, match=r"--confirm-live says KES 83,500.51, and KES 83,500.50 may move"):
+            ask(key, yes=True, confirm_live=Decimal("83500.51"))
+    for key in (LIVE, "a key of another shape"):
+        with pytest.raises(CommandError, match="nobody is there"):
+            ask(key, yes=True)
+
+
+# The key comes from the environment or a question, and never from the arguments.
+
+
+def test_a_piped_key_is_read_and_not_shown(momopay: Shell, key: str, sandbox: Sandbox) -> None:
+    del momopay.settings["MOMOPAY_API_KEY"]
+    done = momopay("balance", piped=f"{key}\r\n")
+    assert (done.code, "10,000.00" in done.out) == (0, True)
+    assert key not in done.out + done.err
+    for piped in ("", "\n", "  "):
+        refused = momopay("balance", "--json", piped=piped)
+        assert (refused.code, refused.out) == (3, "")
+        assert "MOMOPAY_API_KEY" in json.loads(refused.err)["remedy"]
+    assert len(sandbox.requests) == 1
+
+
+def test_a_key_is_asked_for_at_a_terminal_and_not_shown(momopay: Shell, key: str) -> None:
+    """In a process of its own, at a real terminal, which echoes what is typed unless the program turns that off."""
+    del momopay.settings["MOMOPAY_API_KEY"]
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "momopay", "balance"]
+    started = subprocess.Popen(
+        command, env=momopay.environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    seen, typed, give_up = "", False, time.monotonic() + LONGEST
+    while time.monotonic() < give_up:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                read = os.read(ours, 65536).decode()
+            except OSError:  # the terminal's other end was closed
+                break
+            seen += read
+            if not read:
+                break
+        if not typed and "API key: " in seen:  # the blank comes once what was typed before it has been thrown away
+            os.write(ours, f"{key}\n".encode())
+            typed = True
+    os.close(ours)
+    assert started.wait(timeout=LONGEST) == 0
+    assert "10,000.00" in seen
+    assert key not in seen
+
+
+def test_a_key_as_an_argument_is_refused_and_not_repeated(momopay: Shell, key: str) -> None:
+    for arguments in (("balance", key), ("balance", "--api-key", key), ("stk", PHONE), ("channels", f"--key={key}")):
+        done = momopay(*arguments)
+        assert done.code == 2
+        assert key not in done.err
+        assert PHONE not in done.err
+
+
+def test_without_an_address_nothing_is_sent(momopay: Shell) -> None:
+    done = momopay("balance", MOMOPAY_BASE_URL="")
+    assert (done.code, "momopay sandbox" in done.err) == (3, True)
+
+
+@in_turn("create", [False, True])
+@in_turn("where", ["/", "x" * 1000, "a\x00b", "\udcff"])
+def test_what_cannot_be_a_journal_is_a_wrong_set_up(
+    where: str, create: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = JournalOptions(journal=where)
+    with pytest.raises(MomoPayError) as refused, options.open_journal(create=create) as journal:
+        journal.get("A")
+    assert exit_code_of(refused.value) is ExitCode.CONFIGURATION

@@ -1,19 +1,24 @@
 """How values are shown: exact as JSON, readable in tables, and harmless to a terminal."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
+from rich.table import Table
 
-from cli.kit import NORMALISED
-from momopay.cli.output import Output, moment, table
+from cli.kit import NORMALISED, PHONE, Shell
+from momopay.cli.output import Output, end_of, local, moment, moment_of, use_utc
+from momopay.sandbox import Sandbox
 
 WHEN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 ID = "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f"
 REFERENCE = "SALARY-2026-NOVEMBER-WAREHOUSE-0002"
+PAID = {"transaction_id": ID, "amount": Decimal("9123.50"), "reference": REFERENCE}
+COLUMNS = {"Transaction": "transaction_id", "KES": "amount", "Reference": "reference"}
 
 
 def as_json(capsys: pytest.CaptureFixture[str], document: object, *, show_phones: bool = False) -> dict[str, object]:
@@ -54,9 +59,13 @@ def test_phones_are_masked_unless_asked_for(capsys: pytest.CaptureFixture[str]) 
     assert as_json(capsys, document, show_phones=True) == document
 
 
+def table(rows: Iterable[object], columns: dict[str, str], title: str | None = None) -> Table:
+    return Output(as_json=False).table(rows, columns, title)
+
+
 def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [("a", Decimal("1234567.5"), WHEN, None, 3)]
-    shown = as_text(capsys, table(("Name", "KES", "At", "None", "Rows"), rows, right=("KES",)))
+    row = {"name": "a", "amount": Decimal("1234567.5"), "at": WHEN, "none": None, "rows": 3}
+    shown = as_text(capsys, table([row], {"Name": "name", "KES": "amount", "At": "at", "None": "none", "Rows": "rows"}))
     assert shown.splitlines()[-1].split() == ["a", "1,234,567.50", "2026-01-05", "12:00:00+03:00", "3"]
     assert moment(WHEN) == "2026-01-05 12:00:00+03:00"
 
@@ -76,10 +85,9 @@ def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.Cap
 
 def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     text = "\x1b[2J[red]x[/red]"
-    for shown in (table(("A",), [(text,)]), Output(as_json=False).table([{"a": text}], {"A": "a"})):
-        written = as_text(capsys, shown)
-        assert "\x1b" not in written
-        assert "[red]x[/red]" in written
+    written = as_text(capsys, table([{"a": text}], {"A": "a"}))
+    assert "\x1b" not in written
+    assert "[red]x[/red]" in written
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])
@@ -87,8 +95,7 @@ def test_a_table_cuts_nothing_off(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    rows = [(ID, Decimal("9123.50"), REFERENCE)]
-    shown = as_text(capsys, table(("Transaction", "KES", "Reference"), rows, right=("KES",)))
+    shown = as_text(capsys, table([PAID], COLUMNS))
     assert ID in shown
     assert "9,123.50" in shown
     start = shown.splitlines()[0].index("Reference")
@@ -100,18 +107,76 @@ def test_a_narrow_terminal_gets_a_line_for_each_cell(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    rows = [(ID, Decimal("9123.50"), f"{REFERENCE}\nin November"), (ID, Decimal(1), None)]
-    shown = as_text(capsys, table(("Transaction", "KES", "Reference"), rows, right=("KES",), title="Paid"))
+    rows = [PAID | {"reference": f"{REFERENCE}\nin November"}, {"transaction_id": ID, "amount": Decimal(1)}]
+    shown = as_text(capsys, table(rows, COLUMNS, "Paid"))
     assert shown.splitlines() == [
-        "Paid",
-        f"Transaction: {ID}",
-        "KES: 9,123.50",
-        f"Reference: {REFERENCE}",
-        "  in November",
-        "",
-        f"Transaction: {ID}",
-        "KES: 1.00",
-        "",
+        *("Paid", f"Transaction: {ID}", "KES: 9,123.50", f"Reference: {REFERENCE}", "  in November", ""),
+        *(f"Transaction: {ID}", "KES: 1.00", ""),
     ]
     Output(as_json=False).record({"amount": Decimal(1), "transaction_id": ID})
     assert capsys.readouterr().out.splitlines() == ["Amount: KES 1.00", f"Transaction: {ID}"]
+
+
+# Times are of Nairobi, unless a command gets --utc.
+
+
+NEW_YEAR = datetime(2025, 12, 31, 21, tzinfo=UTC)  # in Nairobi
+
+
+@pytest.fixture(autouse=True)
+def nairobi() -> Iterator[None]:
+    use_utc(False)
+    yield
+    use_utc(False)
+
+
+def test_a_date_is_one_of_nairobi_unless_utc() -> None:
+    assert moment_of("2026-01-01", "--from") == NEW_YEAR
+    assert moment_of("2026-01-01T00:00", "--from") == NEW_YEAR
+    assert moment_of("2026-01-01T00:00+00:00", "--from") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert local(NEW_YEAR).isoformat() == "2026-01-01T00:00:00+03:00"
+    use_utc(True)
+    assert moment_of("2026-01-01", "--from") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert local(NEW_YEAR).isoformat() == "2025-12-31T21:00:00+00:00"
+
+
+def test_the_end_of_a_date_is_its_last_moment() -> None:
+    assert end_of("2026-01-01", "--to").isoformat() == "2026-01-01T23:59:59.999000+03:00"
+    assert end_of("2026-01-01T08:00", "--to").isoformat() == "2026-01-01T08:00:00+03:00"
+    assert end_of("9999-12-31", "--to").isoformat() == "9999-12-31T23:59:59.999000+03:00"
+
+
+def test_a_wrong_date_is_refused_by_its_option_and_nothing_is_sent(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    path = f"{tmp_path}/new.db"
+    assert momopay("collect", "A", "--amount", "1", "--phone", PHONE, "--journal", path).code == 0
+    before = len(sandbox.requests)
+    for text, problem in (("tomorrow", "a date"), ("2026-11-30T25:00", "a time"), ("0001-01-01", "a date")):
+        refused = momopay("transactions", "list", "--from", text)
+        assert (refused.code, f"--from: {text} is not {problem}\n" in refused.err) == (2, True)
+    for command in (
+        *("transactions list --from", "transactions list --to", "transactions find --reference X --since"),
+        *("listen --forward-to http://127.0.0.1:1/x --since", "reconcile --day", "journal list --since"),
+        *("journal list --until", "journal anonymise --yes --before"),
+    ):
+        words = command.split()
+        refused = momopay(*words, "2026-13-01", MOMOPAY_JOURNAL=path)
+        assert refused.code == 2
+        assert refused.err.startswith(f"Error: {words[-1]}: 2026-13-01 is not a date\nWhat to do: give ")
+    assert len(sandbox.requests) == before
+
+
+def test_times_are_shown_of_nairobi_unless_utc(momopay: Shell) -> None:
+    made = momopay("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
+    assert "+03:00" in momopay("transactions", "get", made).out
+    in_utc = momopay("transactions", "get", made, "--utc").out
+    assert "+00:00" in in_utc
+    assert "+03:00" not in in_utc
+
+
+def test_a_date_reaches_the_service_with_its_zone(momopay: Shell, sandbox: Sandbox) -> None:
+    assert momopay("transactions", "list", "--from", "2026-01-01", "--to", "2026-01-31").code == 0
+    query = parse_qs(sandbox.requests[-1].query)
+    assert query["from"] == ["2026-01-01T00:00:00+03:00"]
+    assert query["to"] == ["2026-01-31T23:59:59.999000+03:00"]

@@ -1,13 +1,10 @@
 """What an exit status says of a payroll, and how a run that is broken off or followed knows its rows."""
 
-from __future__ import annotations
-
 import signal
 from decimal import Decimal
 
-import pytest
-
 from cli.kit import PAY, PayrollShell, signalling
+from in_turn import in_turn
 from momopay import Client, EntryKind, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
@@ -37,7 +34,7 @@ def outcome(state: str, status: str | None = None) -> RowOutcome:
 PAID, OPEN = outcome("ACCEPTED", "SUCCESS"), outcome("ACCEPTED", "PENDING")
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("others", "followed", "code"),
     [
         ([], False, ExitCode.OK),
@@ -120,11 +117,3 @@ def test_why_a_row_came_back_is_said_in_every_run(payroll: PayrollShell, sandbox
         assert "insufficient" in done.words.lower()
     (left,) = payroll.run("--yes", "--json").lines[-1]["left"]
     assert (left["code"], left["message"]) == ("1", "insufficient funds")
-
-
-def test_why_a_row_is_in_doubt_is_said_in_every_run(payroll: PayrollShell) -> None:
-    payroll.write(1)
-    payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
-    assert "INTERNAL_ERROR" in payroll.run("--yes").words
-    again = payroll.run("--yes")
-    assert "UNKNOWN sent before, and the outcome is not known" in again.words

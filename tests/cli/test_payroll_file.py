@@ -1,13 +1,11 @@
 """The payroll file: what is taken, and every fault of it at once, by line and without its values."""
 
-from __future__ import annotations
-
 import hashlib
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay.cli.payroll_file import Fault, FaultyFileError, Row, people, read_payroll
@@ -25,6 +23,9 @@ def faults(folder: Path, text: str | bytes) -> list[tuple[int, str]]:
     with pytest.raises(FaultyFileError) as caught:
         read(folder, text)
     assert "07123" not in str(caught.value.faults)
+    for fault in caught.value.faults:
+        is_short = fault.value == "712345678"
+        assert ("may have dropped the leading 0" in fault.problem) == is_short
     return [(fault.line, fault.column) for fault in caught.value.faults]
 
 
@@ -39,7 +40,9 @@ def test_a_file_as_spreadsheets_write_it(tmp_path: Path) -> None:
         Row(2, "A", "254712345678", Decimal(1000), "Pay,\r\nNovember"),
         Row(5, "B", "254712345679", Decimal("99.5"), None),
     ]
-    assert read_payroll(tmp_path / "salaries.csv").ignored == ["name"]
+    payroll = read_payroll(tmp_path / "salaries.csv")
+    assert (payroll.name, payroll.ignored) == ("salaries.csv", ["name"])
+    assert payroll.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
@@ -57,17 +60,8 @@ def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
         "H,0712345678,,\n"
     )
     assert faults(tmp_path, HEADING + rows) == [
-        (3, "reference"),
-        (4, "phone"),
-        (5, "amount"),
-        (7, "amount"),
-        (8, ""),
-        (9, "amount"),
-        (9, "phone"),
-        (9, "reference"),
-        (10, "amount"),
-        (11, "amount"),
-        (12, "amount"),
+        *((3, "reference"), (4, "phone"), (5, "amount"), (7, "amount"), (8, ""), (9, "amount"), (9, "phone")),
+        *((9, "reference"), (10, "amount"), (11, "amount"), (12, "amount")),
     ]
 
 
@@ -97,17 +91,12 @@ def test_a_file_of_another_kind(tmp_path: Path, text: str | bytes, expected: lis
     assert faults(tmp_path, text) == expected
 
 
-def test_a_dropped_leading_zero_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(FaultyFileError) as caught:
-        read(tmp_path, HEADING + "A,712345678,100,\n")
-    assert "may have dropped the leading 0" in caught.value.faults[0].problem
-
-
 def test_rows_that_may_be_duplicates(tmp_path: Path) -> None:
     read(tmp_path, HEADING + "A,0712345678,100,\nB,0712345679,100,\nC,+254712345678,100.00,\n")
     assert read_payroll(tmp_path / "salaries.csv").possible_duplicates == [[2, 4]]
 
 
+@settings(max_examples=25)
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: (HEADING + text).encode()))
 def test_every_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     rows: list[Row] = []
@@ -124,10 +113,3 @@ def test_payouts_and_phones_are_counted_apart() -> None:
     assert people(rows) == "3 payouts to 2 phones"
     assert people(rows[:2]) == "2 payouts to 1 phone"
     assert people(rows[:1]) == "1 payout to 1 phone"
-
-
-def test_a_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "salaries.csv"
-    path.write_bytes(b"reference,phone,amount\r\nSAL-1,0712345678,10\r\n")
-    payroll = read_payroll(path)
-    assert (payroll.name, payroll.sha256) == ("salaries.csv", hashlib.sha256(path.read_bytes()).hexdigest())

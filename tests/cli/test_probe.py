@@ -1,21 +1,14 @@
 """`momopay probe`: what it shows, what it writes, and how it ends."""
 
-from __future__ import annotations
-
 import signal
-import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from cli.kit import PHONE, Shell
+from cli.kit import PHONE, Shell, signalling
 from momopay import Client, RateBudget
-from momopay._transport.attempt import RawResponse
 from momopay.sandbox import Account, Fault, Sandbox
-from patience import until
 
 
 @pytest.fixture(autouse=True)
@@ -61,40 +54,17 @@ def test_a_profile_is_written_and_compared(
     assert changed.code == 1
     assert "list_phone whole masked" in changed.words
     assert "transaction_not_found_status 404 400" in changed.words
-    document = momopay("probe", "--against", str(profile), "--json")
-    assert document.code == 1
-    assert document.json["changes"][1] == {"name": "list_phone", "before": "whole", "now": "masked"}
+    found = momopay("probe", "--against", str(profile), "--json")
+    assert found.code == 1
+    assert found.json["changes"][1] == {"name": "list_phone", "before": "whole", "now": "masked"}
+    assert found.json["switches"]["transaction_not_found_status"] == 400
+    assert found.json["facts"]["read_statuses"] == ["200"]
+    evidence = found.json["evidence"]["transaction_not_found_status"]
+    assert "400 TRANSACTION_NOT_FOUND" in evidence["sentence"]
+    assert len(evidence["request_ids"][0]) == 36
 
 
-@pytest.mark.usefixtures("virtual")
-def test_an_answer_that_the_sandbox_has_no_value_for_is_a_change(
-    momopay: Shell, sandbox: Sandbox, profile: Path
-) -> None:
-    momopay("probe", "--out", str(profile))
-    sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=100)
-    changed = momopay("probe", "--against", str(profile))
-    assert changed.code == 1
-    assert "transaction_not_found_status 404 500" in changed.words
-    again = momopay("probe", "--out", str(profile), "--against", str(profile))
-    assert again.code == 1
-    assert momopay("probe", "--against", str(profile)).code == 0
-    sandbox.clear_planned()
-    assert "transaction_not_found_status 500 404" in momopay("probe", "--against", str(profile)).words
-
-
-@pytest.mark.usefixtures("virtual")
-def test_an_unclear_prompt_loses_nothing(momopay: Shell, sandbox: Sandbox, profile: Path) -> None:
-    sandbox.fail_next("POST", "/payments/stk", Fault.html_502)
-    spend = ("--spend", "1", "--phone", PHONE, "--yes")
-    done = momopay("probe", "--write", *spend, "--out", str(profile))
-    assert (done.code, "delete_answer envelope" in done.words) == (4, True)
-    found = tomllib.loads(profile.read_text())
-    assert (found["switches"]["delete_answer"], found["switches"]["strict_fields"]) == ("envelope", "unknown")
-
-
-def test_what_is_not_known_any_more_is_no_change(
-    momopay: Shell, sandbox: Sandbox, profile: Path, client: Client
-) -> None:
+def test_what_is_no_longer_known_is_no_change(momopay: Shell, sandbox: Sandbox, profile: Path, client: Client) -> None:
     client.stk.initiate(amount=1, phone=PHONE)
     momopay("probe", "--out", str(profile))
     sandbox.reset()
@@ -102,15 +72,6 @@ def test_what_is_not_known_any_more_is_no_change(
     assert (done.code, done.json["changes"]) == (0, [])
     assert {"naming", "list_phone", "time_formats"} <= set(done.json["not_compared"])
     assert "Not compared, because this run could not tell: naming," in momopay("probe", "--against", str(profile)).words
-
-
-def test_json(momopay: Shell) -> None:
-    found = momopay("probe", "--json").json
-    assert found["switches"]["transaction_not_found_status"] == 404
-    assert found["facts"]["read_statuses"] == ["200"]
-    evidence = found["evidence"]["transaction_not_found_status"]
-    assert "404 TRANSACTION_NOT_FOUND" in evidence["sentence"]
-    assert len(evidence["request_ids"][0]) == 36
 
 
 def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, profile: Path, tmp_path: Path) -> None:
@@ -140,22 +101,6 @@ def test_a_comparison_with_nothing_is_no_success(
     monkeypatch.setattr("momopay.probe.Profile.compared", nothing)
     empty = momopay("probe", "--against", str(profile))
     assert (empty.code, "nothing that could be compared" in empty.err) == (6, True)
-
-
-def test_pages_of_a_proxy_replace_no_profile(
-    momopay: Shell, sandbox: Sandbox, profile: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    momopay("probe", "--out", str(profile))
-    before = profile.read_bytes()
-
-    async def send(*_: object, **__: object) -> RawResponse:
-        return RawResponse(200, httpx.Headers(), b"<html>Please log in</html>")
-
-    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.send", send)
-    page = momopay("probe", "--write", "--out", str(profile))
-    assert (page.code, "no answer has the service's envelope" in page.err) == (3, True)
-    assert profile.read_bytes() == before
-    assert {each.method for each in sandbox.requests} == {"GET"}
 
 
 def test_an_out_that_cannot_be_written_loses_nothing(
@@ -218,18 +163,9 @@ def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     assert sent(sandbox, "/payments/stk") == 1
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--spend", "1"),
-        ("--phone", PHONE),
-        ("--spend", "3", "--phone", PHONE),
-        ("--spend", "0.5", "--phone", PHONE),
-        ("--spend", "1", "--phone", "12"),
-    ],
-)
-def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox, options: tuple[str, ...]) -> None:
-    assert momopay("probe", *options, "--yes").code == 2
+def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox) -> None:
+    for options in ("--spend 1", f"--phone {PHONE}", f"--spend 3 --phone {PHONE}", "--spend 1 --phone 12"):
+        assert momopay("probe", *options.split(), "--yes").code == 2
     assert sandbox.requests == []
 
 
@@ -246,39 +182,18 @@ def test_a_live_key_is_asked_about(momopay: Shell, monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "probe.db").exists()
 
 
-@pytest.fixture
-def stopped(momopay: Shell, sandbox: Sandbox) -> Iterator[subprocess.Popen[str]]:
-    """A probe in a process of its own that has created its channel, and waits for an answer."""
-    path = "/payment-wallet/channels"
+def test_a_signal_leaves_no_channel(momopay: Shell, sandbox: Sandbox, account: Account) -> None:
+    """It comes while the probe, which has created its channel, waits for an answer."""
     # The first PATCH is of a channel that does not exist.
-    sandbox.fail_next("PATCH", path + "/{id}", Fault.error_before_commit)
-    sandbox.fail_next("PATCH", path + "/{id}", Fault.hang_after_commit)
-    process = momopay.start("probe", "--write", "--json")
-    until(lambda: sum(request.method == "PATCH" for request in sandbox.requests) > 1)
-    yield process
-    process.kill()
-    process.communicate()
+    for fault in (Fault.error_before_commit, Fault.hang_after_commit):
+        sandbox.fail_next("PATCH", "/payment-wallet/channels/{id}", fault)
+    created: list[int] = []
 
+    def is_waiting() -> bool:
+        created.append(len(list(account.live_channels())))
+        return sum(request.method == "PATCH" for request in sandbox.requests) > 1
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_leaves_no_channel(
-    stopped: subprocess.Popen[str], account: Account, number: signal.Signals, code: int
-) -> None:
-    assert len(list(account.live_channels())) == 2
-    stopped.send_signal(number)
-    _, errors = stopped.communicate(timeout=60)
-    assert stopped.returncode == code, errors
-    assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]
-
-
-def test_what_a_killed_probe_left_is_named_and_found(
-    stopped: subprocess.Popen[str], account: Account, momopay: Shell
-) -> None:
-    stopped.kill()
-    _, errors = stopped.communicate(timeout=60)
-    (left,) = (channel.name for channel in account.live_channels() if channel.name.startswith("momopay"))
-    assert f"Creating the channel '{left}'" in " ".join(errors.split())
-    done = momopay("probe", "--write")
-    assert "needs --write" not in done.words
-    assert (done.code, f"Deleting the channel '{left}'" in done.err) == (0, True)
+    with signalling([signal.SIGTERM], is_waiting):
+        done = momopay("probe", "--write", "--json")
+    assert (done.code, "Terminated." in done.err, created[-1]) == (143, True, 2)
     assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]

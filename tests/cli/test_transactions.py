@@ -1,18 +1,126 @@
-"""Transactions listed, read and waited for."""
-
-from __future__ import annotations
+"""Orders collected once at a time; transactions listed, read and waited for; the wallet and the channels."""
 
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from cli.kit import NORMALISED, PHONE, Shell
-from momopay import Client, Journal, parse_callback
-from momopay.sandbox import Outcome, Sandbox, phone_for
+from momopay import Client, Journal, JournalState, parse_callback
+from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
 
 LIST = ("transactions", "list", "--json")
+ASKED = (*("collect", "INV-42", "--no-journal", "--amount", "100"), "--description", "Order 42", "--phone", PHONE)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(tmp_path / "journal.db")
+
+
+def collect(journal: str, *more: str, phone: str = PHONE) -> tuple[str, ...]:
+    return ("collect", "INV-42", "--amount", "100", "--phone", phone, "--journal", journal, *more)
+
+
+def posts(sandbox: Sandbox) -> int:
+    return [request.path for request in sandbox.requests].count("/payments/stk")
+
+
+def test_an_order_is_prompted_once(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
+    first = momopay(*collect(journal))
+    assert first.code == 0
+    assert first.err.startswith("Prompt sent: transaction ")
+    again = momopay(*collect(journal, "--json"))
+    assert again.json["transaction_id"] in first.out
+    assert momopay(*collect(journal)).err == "No prompt was sent: this one is open, or was paid\n"
+    sandbox.advance(120)
+    paid = momopay(*collect(journal, "--wait", "--json"))
+    assert (paid.code, paid.json["status"]) == (0, "SUCCESS")
+    assert posts(sandbox) == 1
+
+
+def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
+    prompted = momopay(*collect(journal, "--json", phone=phone_for(Outcome.by_hand)))
+    sandbox.cancel(prompted.json["transaction_id"])
+    soon = ("--wait", "--every", "0.1", "--timeout", "1", "--json")
+    again = momopay(*collect(journal, *soon, phone=phone_for(Outcome.by_hand)))
+    assert (again.code, again.json["status"]) == (6, "PENDING")
+    assert f"momopay transactions wait {again.json['transaction_id']}" in again.err
+    assert posts(sandbox) == 2
+
+
+def test_an_order_in_doubt_exits_with_4_and_is_listed(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
+    for _ in range(2):
+        assert momopay(*collect(journal)).code == 4
+    with Journal(f"sqlite:///{journal}") as opened:
+        assert [entry.state for entry in opened.unresolved()] == [JournalState.UNKNOWN]
+    listed = momopay("payouts", "status", "--journal", journal)
+    assert (listed.code, "INV-42" in listed.out, "COLLECTION" in listed.out) == (4, True, True)
+
+
+def test_a_prompt_without_a_journal_is_sent_each_time(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    for reference in ("INV-42", ""):
+        words = [word for word in ASKED if word != "INV-42" or reference]
+        assert momopay(*words, MOMOPAY_JOURNAL=str(tmp_path / "new.db")).code == 0
+    assert (posts(sandbox), list(tmp_path.iterdir())) == (2, [])
+
+
+def test_a_prompt(momopay: Shell, sandbox: Sandbox, receiver: Receiver) -> None:
+    accepted = momopay(*ASKED, "--callback-url", receiver.url, "--json")
+    assert accepted.code == 0
+    assert (accepted.json["status"], accepted.json["amount"]) == ("PENDING", "100")
+    assert accepted.json["result_code"] == "0"
+    (request,) = sandbox.requests
+    assert request.json == {
+        "amount": 100,
+        "phone": NORMALISED,
+        "accountReference": "INV-42",
+        "transactionDesc": "Order 42",
+        "callbackUrl": receiver.url,
+    }
+
+
+def test_a_prompt_that_is_pending_shows_no_result(momopay: Shell, sandbox: Sandbox) -> None:
+    """The provider's code 0 says that the prompt was accepted: nobody has paid."""
+    shown = momopay(*ASKED, "--amount", "99.50")
+    assert "PENDING" in shown.out
+    assert "Result code" not in shown.out
+    made = shown.out.split()[1]
+    assert shown.err == f"Prompt sent: transaction {made}\n"
+    assert "Result code" not in momopay("transactions", "get", made).out
+    sandbox.advance(120)
+    assert "Result code" in momopay("transactions", "get", made).out
+
+
+def test_an_unknown_outcome_exits_4_and_is_not_repeated(momopay: Shell, sandbox: Sandbox) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+    unknown = momopay(*ASKED)
+    assert unknown.code == 4
+    assert "do not send it again" in unknown.err
+    assert posts(sandbox) == 1
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_live_key_asks_and_the_answer_must_be_exact(momopay: Shell) -> None:
+    """What is let go does not reach its host, which does not exist. Without an answer, the question is interrupted."""
+    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
+    ends = [momopay(*ASKED, piped=piped, **live) for piped in ("", "y\n", "yes\n")]
+    ends += [momopay.at_a_terminal(*ASKED, typed=typed, **live) for typed in ("", "y\n", "yes\n")]
+    ends += [momopay(*ASKED, "--confirm-live", total, **live) for total in ("100.00", "10")]
+    assert [done.code for done in ends] == [2, 1, 6, 130, 1, 6, 6, 2]
+    assert "--confirm-live" in ends[0].err
+    for done in ends[1:6]:
+        assert "real money will move" in done.err
+        assert "Type yes to go on" in done.err
+    assert "Interrupted." in ends[3].err
+    assert "KES 10.00, and KES 100.00 may move" in ends[7].err
+    assert "secret" not in "".join(done.err for done in ends)
+
+
+# Reads.
 
 
 def prompt(client: Client, number: int = 1, phone: str = PHONE) -> str:
@@ -56,13 +164,6 @@ def test_filters_reach_the_service(momopay: Shell, client: Client) -> None:
     assert momopay(*LIST, "--to", "2001-01-01").json["items"] == []
     assert momopay(*LIST, "--from", "2001-01-01").json["overview"]["total"] == 5
     assert momopay(*LIST, "--channel", "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f").json["items"] == []
-
-
-def test_a_mistyped_filter_sends_nothing(momopay: Shell, sandbox: Sandbox) -> None:
-    assert momopay(*LIST, "--min", "1,000").code == 2
-    unknown = momopay(*LIST, "--status", "fail")
-    assert (unknown.code, sandbox.requests) == (2, [])
-    assert "CANCELLED, EXPIRED" in unknown.err
 
 
 def test_whether_the_list_has_a_status_is_for_the_service_to_say(momopay: Shell, sandbox: Sandbox) -> None:
@@ -146,3 +247,26 @@ def test_transactions_are_found_by_what_is_known(
     later = f"{sandbox.now:%Y-%m-%dT%H:%M:%SZ}"
     for name, text in (("--phone", PHONE), ("--reference", "RENT")):
         assert momopay("transactions", "find", name, text, "--since", later).code == 1
+
+
+# The service wallet and the channels.
+
+
+def test_the_balance(momopay: Shell, account: Account) -> None:
+    account.service_balance = Decimal("1234567.50")
+    shown = momopay("balance")
+    assert (shown.code, shown.err) == (0, "")
+    assert "KES 1,234,567.50" in shown.out
+    assert momopay("balance", "--json").json["available_balance"] == "1234567.50"
+
+
+def test_the_channels(momopay: Shell, account: Account) -> None:
+    shown = momopay("channels")
+    assert (shown.code, shown.err) == (0, "")
+    assert "yes" in shown.out
+    assert account.channels[0].id in shown.out
+    (channel,) = momopay("channels", "--json").json["items"]
+    assert (channel["type"], channel["shortcode"], channel["is_default"]) == ("PAYBILL", "600100", True)
+    account.channels = []
+    assert "no payment channel" in momopay("channels").out
+    assert momopay("channels", "--json").json == {"items": []}

@@ -1,7 +1,5 @@
 """A scripted service in memory and in virtual time, and one call for each kind of endpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +8,7 @@ from typing import Any
 import momopay
 from drivers import unique_key
 from momopay import Client
-from momopay._transport import Headers, NoReplyError, NotSentError, Progress, RawResponse
+from momopay._transport.attempt import Headers, NoReplyError, NotSentError, Progress, RawResponse
 from virtual import VirtualIO, install_backend
 from wire import Request, record_for
 

@@ -1,13 +1,12 @@
 """The options of a client: where they come from, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
+from in_turn import in_turn
 from momopay import ConfigurationError
-from momopay._core.config import Account, Limits, check_budget, check_transport
+from momopay._core.config import Account, Limits
 
 KEY = "pk_test_0123456789"
 BASE = "https://api.example/v1"
@@ -30,28 +29,28 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Account(KEY, None)
 
 
-@pytest.mark.parametrize("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test:x", "pk_test_x\x7f"])
+@in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test:x", "pk_test_x\x7f"])
 def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Account(key, BASE)
     assert not key or key not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["sk_live_abc", "sk_test_abc", "pk_abc", "PK_LIVE_abc", "x", "Bearer pk_live_abc"])
+@in_turn("key", ["sk_live_abc", "sk_test_abc", "pk_abc", "PK_LIVE_abc", "x", "Bearer pk_live_abc"])
 def test_another_kind_of_key_hears_of_ours(key: str) -> None:
     with pytest.raises(ConfigurationError, match="start with pk_live_ or pk_test_") as caught:
         Account(key, BASE)
     assert "abc" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])
+@in_turn("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])
 def test_an_unsafe_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="base_url"):
         Account(KEY, url)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8787", "localhost:8787", "[::1]:8787"])
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@in_turn("host", ["127.0.0.1:8787", "localhost:8787", "[::1]:8787"])
+@in_turn("scheme", ["http", "https"])
 def test_a_live_key_must_not_go_to_loopback(scheme: str, host: str) -> None:
     assert Account(KEY, f"{scheme}://{host}/v1").on_loopback
     with pytest.raises(ConfigurationError, match="live"):
@@ -70,25 +69,13 @@ def test_an_account_does_not_show_its_key() -> None:
     assert KEY not in repr(Account(KEY, BASE))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "options",
     [
-        {"timeout": 0},
-        {"timeout": -1},
-        {"timeout": float("nan")},
-        {"timeout": float("inf")},
-        {"timeout": 1_000_001},
-        {"timeout": None},
-        {"timeout": True},
-        {"deadline": 0.0},
-        {"deadline": "90"},
-        {"max_attempts": 0},
-        {"max_attempts": 1.5},
-        {"max_attempts": True},
-        {"max_wait": -0.1},
-        {"max_wait": float("nan")},
-        {"max_wait": 1_000_001},
-        {"max_wait": True},
+        *({"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}),
+        *({"timeout": 1_000_001}, {"timeout": 10**400}, {"deadline": 1e300}, {"timeout": None}, {"timeout": True}),
+        *({"deadline": 0.0}, {"deadline": "90"}, {"max_attempts": 0}, {"max_attempts": 1.5}, {"max_attempts": True}),
+        *({"max_wait": -0.1}, {"max_wait": float("nan")}, {"max_wait": 1_000_001}, {"max_wait": True}),
     ],
 )
 def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
@@ -100,17 +87,3 @@ def test_limits_out_of_range_are_refused(options: dict[str, Any]) -> None:
 def test_limits_at_their_ends_are_taken() -> None:
     Limits(timeout=1_000_000, deadline=0.001, max_attempts=1)
     Limits(timeout=1, deadline=1, max_attempts=1, max_wait=0)
-
-
-@pytest.mark.parametrize("budget", ["x", 60, object()])
-def test_what_is_no_budget_is_refused(budget: object) -> None:
-    with pytest.raises(ConfigurationError, match="budget"):
-        check_budget(budget)
-
-
-@pytest.mark.parametrize("transport", ["x", object()])
-def test_what_is_no_transport_is_refused(transport: object) -> None:
-    with pytest.raises(ConfigurationError, match="handle_request"):
-        check_transport(transport, is_async=False)
-    with pytest.raises(ConfigurationError, match="handle_async_request"):
-        check_transport(transport, is_async=True)

@@ -1,40 +1,25 @@
 """Whatever an observer does, it changes no payment."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drivers import KEY, LOOPBACK, Driver
 from events_kit import Watcher
-from momopay import (
-    AsyncClient,
-    Client,
-    ConfigurationError,
-    Journal,
-    JournalState,
-    MomoPayError,
-    OutcomeUnknownError,
-)
+from in_turn import in_turn
+from momopay import AsyncClient, Client, ConfigurationError, Journal, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core.events import Observer
 from momopay.events import CallEnded, CallStarted
 from momopay.sandbox import Sandbox
-from resources.sandbox_kit import AT_ONCE, LOCAL_PHONE, prompt
+from resources.kit import AT_ONCE, LOCAL_PHONE, prompt
 
 PHONE = "254712345678"
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'payouts.db'}"
 
 
 def pay_once(journal: Journal) -> Callable[[Any], Any]:
@@ -96,7 +81,7 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
     assert type(seen.events[-1]) is (CallStarted if state is None else CallEnded)
 
 
-@pytest.mark.parametrize("on_event", ["text", 7, object()])
+@in_turn("on_event", ["text", 7, object()])
 def test_what_cannot_be_called_is_refused(on_event: Any) -> None:
     for client in (Client, AsyncClient):
         with pytest.raises(ConfigurationError, match="on_event"):
@@ -143,7 +128,7 @@ def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[
 
     with pytest.raises(MomoPayError):
         drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
-    assert len(shown) > 3
+    assert len(shown) > 2
     assert not any(PHONE[3:] in each or LOCAL_PHONE in each for each in shown)
 
 

@@ -1,12 +1,10 @@
 """MOMOPAY_LOG shows the log of a program that configures none, and writes no line twice."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 
-import pytest
+from in_turn import in_turn
 
 PROGRAM = """
 import logging
@@ -29,7 +27,7 @@ def run(level: str | None, *, before: str = "", after: str = "") -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("level", "lines"),
     [
         (None, []),
@@ -44,7 +42,7 @@ def test_the_variable_sets_the_level(level: str | None, lines: list[str]) -> Non
     assert [line[-len(end) :] for line, end in zip(shown, lines, strict=True)] == lines
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@in_turn("when", ["before", "after"])
 def test_a_program_with_handlers_of_its_own_gets_each_line_once(when: str) -> None:
     shown = run("debug", **{when: OWN})
     assert shown.splitlines() == [

@@ -1,7 +1,5 @@
 """The safety rules broken on purpose: the counting server then sees what they prevent, so the counting can fail."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -12,35 +10,19 @@ import pytest
 
 import momopay
 import wire
+from core.kit import create_channel, initiate_payout, initiate_stk, top_up
 from drivers import Driver, unique_key
 from momopay._core import retry as _retry
 from momopay.resources import channels, payouts, stk
 from wire import Server, Step
 
 Drive = Callable[..., Driver]
-Call = Callable[[Any], Any]
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
-def initiate_stk(client: Any) -> Any:
-    return client.stk.initiate(amount=100, phone="0712345678", account_reference="INV-42")
-
-
-def initiate_payout(client: Any) -> Any:
-    return client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
-
-
-def create_channel(client: Any) -> Any:
-    return client.channels.create(name="Shop", type="PAYBILL", shortcode="600100", account_number="42")
-
-
-def top_up(client: Any) -> Any:
-    return client.wallet.top_up(amount=100, phone="0712345678")
-
-
-def paid(drive: Drive, server: Server, call: Call, **options: Any) -> int:
+def paid(drive: Drive, server: Server, call: Callable[[Any], Any], **options: Any) -> int:
     """How many payments the server counts after one call, however it ends."""
-    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.5, **options)
+    driver = drive(base_url=server.base_url, api_key=unique_key(), timeout=0.15, **options)
     try:
         driver(call)
     except momopay.MomoPayError:
@@ -71,7 +53,7 @@ EACH_WAY = {
 
 @pytest.mark.parametrize(("call", "module", "name", "step"), EACH_WAY.values(), ids=EACH_WAY)
 def test_the_rule_of_a_payment_is_what_keeps_it_from_being_paid_twice(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Call, module: Any, name: str, step: Step
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Callable[[Any], Any], module: Any, name: str, step: Step
 ) -> None:
     with wire.serve(step, wire.succeeds()) as server:
         assert paid(drive, server, call) == 1
@@ -84,7 +66,7 @@ def test_the_rule_of_a_payment_is_what_keeps_it_from_being_paid_twice(
 
 @pytest.mark.parametrize(("call", "module", "name"), SENT_ONCE.values(), ids=SENT_ONCE)
 def test_a_rule_that_repeats_what_does_not_parse_pays_twice(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Call, module: Any, name: str
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, call: Callable[[Any], Any], module: Any, name: str
 ) -> None:
     step = wire.Step(wire.html(200).play, commits=True)
     endpoint = getattr(module, name)

@@ -1,7 +1,5 @@
 """One coroutine, two forms: blocking on `Client` and awaitable on `AsyncClient`, whatever loop is running."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect
@@ -14,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from drivers import KEY, Driver
+from drivers import KEY, Driver, session_of
 from momopay import AsyncClient, Client, Journal
 from momopay._core.operation import OperationIterator, run_sync
 from momopay.resources.stk import Stk
@@ -127,7 +125,7 @@ class Numbers:
 
 def test_steps_are_closed_once_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
     driver, ends = drive(), list[int]()
-    numbers: OperationIterator[Any, int] = OperationIterator(driver.client._session, lambda: Numbers(ends))
+    numbers: OperationIterator[Any, int] = OperationIterator(session_of(driver.client), lambda: Numbers(ends))
     with pytest.raises(ValueError, match="three"):
         driver.collect(lambda _client: numbers)
     gc.collect()

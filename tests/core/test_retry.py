@@ -1,15 +1,14 @@
 """Which rule allows what, and times in headers."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from in_turn import in_turn
 from momopay._core import retry as _retry
+from momopay._core.response import http_date, retry_after
 from momopay._core.retry import (
     AT_MOST_ONCE,
     IDEMPOTENCY_KEYED,
@@ -17,8 +16,6 @@ from momopay._core.retry import (
     MAY_HAVE_EXECUTED,
     SAFE,
     FailureKind,
-    http_date,
-    retry_after,
 )
 
 
@@ -27,7 +24,7 @@ def test_a_payment_is_repeated_only_where_it_surely_did_not_execute() -> None:
     assert AT_MOST_ONCE.retries_on == {FailureKind.NOT_SENT, FailureKind.RATE_LIMITED}
 
 
-@pytest.mark.parametrize("rule", [SAFE, IDEMPOTENCY_KEYED, IDEMPOTENT])
+@in_turn("rule", [SAFE, IDEMPOTENCY_KEYED, IDEMPOTENT])
 def test_what_is_harmless_twice_is_repeated_after_an_unclear_end(rule: _retry.RetryPolicy) -> None:
     assert rule.retries_on == {
         FailureKind.NOT_SENT,
@@ -40,21 +37,12 @@ def test_what_is_harmless_twice_is_repeated_after_an_unclear_end(rule: _retry.Re
 # Headers.
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "seconds"),
     [
-        ("0", 0.0),
-        ("17", 17.0),
-        (" 17 ", 17.0),
-        ("-1", None),
-        ("1.5", None),
-        ("soon", None),
-        ("", None),
-        ("٣", None),
-        ("9" * 400, 1e9),
-        ("Wed, 99 Nov 2026 07:28:00 GMT", None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        ("Wed, 21 Oct 2015 07:28:00", 0.0),
+        *(("0", 0.0), ("17", 17.0), (" 17 ", 17.0), ("-1", None), ("1.5", None), ("soon", None), ("", None)),
+        *(("٣", None), ("9" * 400, 1e9), ("Wed, 99 Nov 2026 07:28:00 GMT", None)),
+        *(("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("Wed, 21 Oct 2015 07:28:00", 0.0)),
     ],
 )
 def test_retry_after_is_digits_or_a_date_and_junk_is_ignored(text: str, seconds: float | None) -> None:
@@ -72,23 +60,28 @@ def test_retry_after_as_a_date_to_come() -> None:
     assert 90 < seconds <= 100
 
 
-@given(st.text())
+WORDS = (
+    r'Wed, Sun 21 0 99 Oct May 9999 07:28:00 24:00:00 7:8 GMT EST Z +0000 -2400 +99999999999 (comment \ " - , ; 1e9 ٣'
+)
+
+
+@given(st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))
 def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
     seconds = retry_after({"retry-after": text})
-    assert seconds is None or seconds >= 0
+    assert seconds is None or 0 <= seconds < 1e12
 
 
 WHEN = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "text", ["Sun, 22 Nov 2026 14:00:00 GMT", "Sun, 22 Nov 2026 17:00:00 +0300", "Sun, 22 Nov 2026 14:00:00 -0000"]
 )
 def test_a_date_has_a_zone(text: str) -> None:
     assert http_date(text) == WHEN
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "text",
     [
         "",

@@ -1,7 +1,5 @@
 """What calls share: the budget of a key, the pause of prompts, and the offset of the service's clock."""
 
-from __future__ import annotations
-
 import os
 import threading
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -12,6 +10,7 @@ import pytest
 
 import momopay
 from forked import succeeds_in_child
+from in_turn import in_turn
 from momopay import RateBudget
 from momopay._core.config import Account, hash_of
 from momopay._core.session import ServiceClock, StkPause, key_state_for
@@ -25,7 +24,7 @@ def blocked(retry_after: float | None = None) -> momopay.TransactionHealthBlocke
     return momopay.TransactionHealthBlockedError("no", retry_after=retry_after, code="X", status_code=429)
 
 
-@pytest.mark.parametrize("url", ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/"])
+@in_turn("url", ["https://API.example/v1", "https://api.example:443/v1", "https://api.example/v1/"])
 def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
     account = Account("pk_test_spelt", "https://api.example/v1")
     assert key_state_for(Account("pk_test_spelt", url)) is key_state_for(account)
@@ -33,9 +32,7 @@ def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
     assert "pk_test_spelt" not in hash_of(account)
 
 
-@pytest.mark.parametrize(
-    ("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)]
-)
+@in_turn(("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)])
 def test_a_pause_lasts_as_stated_or_as_documented(refusal: momopay.ThrottledError, seconds: float) -> None:
     pause = StkPause()
     pause.begin(100.0, refusal)
@@ -58,9 +55,7 @@ def test_without_a_refusal_nothing_is_held_back() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_fork_while_a_thread_makes_the_state_of_a_key_leaves_no_lock_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_fork_while_a_thread_makes_the_state_of_a_key_leaves_no_lock_held(monkeypatch: pytest.MonkeyPatch) -> None:
     made, may_end = threading.Event(), threading.Event()
 
     def slow_budget() -> RateBudget:
@@ -92,7 +87,7 @@ def date(seconds: float) -> dict[str, str]:
     return {"date": format_datetime(datetime.now(UTC) - timedelta(seconds=seconds), usegmt=True)}
 
 
-@pytest.mark.parametrize(("seconds", "ahead"), [(360, 360), (0, 0), (-360, 0)])
+@in_turn(("seconds", "ahead"), [(360, 360), (0, 0), (-360, 0)])
 def test_the_offset_is_measured_by_the_date(seconds: int, ahead: int) -> None:
     clock = ServiceClock()
     assert (clock.offset, clock.ahead) == (None, 0)
@@ -119,7 +114,7 @@ def test_the_offset_follows_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch)
     assert clock.service_now().timestamp() == pytest.approx(1e9 + boot, abs=1)
 
 
-@pytest.mark.parametrize("headers", [{}, {"date": "soon"}, {"date": "Mon, 99 Xyz 2026 10:00:00 GMT"}])
+@in_turn("headers", [{}, {"date": "soon"}, {"date": "Mon, 99 Xyz 2026 10:00:00 GMT"}])
 def test_a_response_without_a_date_says_nothing(headers: dict[str, str]) -> None:
     clock = ServiceClock()
     clock.observe(headers)

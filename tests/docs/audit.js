@@ -16,6 +16,14 @@
     const box = element.getBoundingClientRect();
     if (box.width && box.right > innerWidth + 1 && !element.closest("pre, thead")) found.push(`cut off: ${element.tagName} ${element.textContent.trim().slice(0, 40)}`);
   }
+  // The button to copy a block lies on none of its text.
+  for (const button of document.querySelectorAll("article .md-code__nav")) {
+    const on = button.getBoundingClientRect();
+    const range = document.createRange();
+    range.selectNodeContents(button.closest("pre").querySelector("code"));
+    const covers = [...range.getClientRects()].some((box) => box.right > on.left + 1 && box.left < on.right - 1 && box.bottom > on.top + 1 && box.top < on.bottom - 1);
+    if (on.width && covers) found.push(`a button lies on code: ${range.toString().slice(0, 40)}`);
+  }
   // On a phone the rows of a wide table are blocks, whose cells say which column they are of.
   for (const cell of document.querySelectorAll("article tr > td:first-child:nth-last-child(n + 3)")) {
     const labelled = [...cell.parentElement.cells].every((each) => each.hasAttribute("data-label") && each.role === "cell");

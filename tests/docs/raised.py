@@ -9,15 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from momopay import (
-    CallbackSigner,
-    Client,
-    Journal,
-    MomoPayError,
-    PollSchedule,
-    RateBudget,
-    parse_callback,
-)
+from momopay import CallbackSigner, Client, Journal, MomoPayError, PollSchedule, RateBudget, parse_callback
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 
 PHONE = "0712 345 678"

@@ -15,13 +15,10 @@ from pathlib import Path
 from socket import AF_UNIX, create_server, socket
 from typing import Any
 
-import httpx
 import hypercorn.asyncio
 import pytest
 import trustme
 import uvicorn
-from hishel import CacheOptions, SqliteStorage
-from hishel.httpx import CacheTransport
 from hypercorn.config import Config
 
 import momopay
@@ -228,7 +225,6 @@ def cacheable(sandbox: Sandbox) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v1"
 
 
-NOW = PollSchedule(first=0, every=0.05, limit=0.5)
 PATIENT = PollSchedule(first=0, every=0.05, limit=30)
 
 
@@ -241,23 +237,6 @@ def test_a_cache_that_obeys_http_shows_a_wait_the_end(
         assert client.transactions.get(prompt).status == "PENDING"
         sandbox.advance(60)
         assert client.transactions.wait(prompt, schedule=PATIENT).status == "SUCCESS"
-
-
-@pytest.mark.parametrize(
-    ("rfc", "headers"), [(False, {}), (CacheOptions(), {"Cache-Control": "max-stale"})], ids=["no rules", "no header"]
-)
-def test_a_cache_that_does_not_would_stall_it(
-    cacheable: str, sandbox: Sandbox, tmp_path: Path, rfc: Any, headers: dict[str, str]
-) -> None:
-    """The control: the header is missing, or the cache does not look at it."""
-    transport = CacheTransport(httpx.HTTPTransport(), SqliteStorage(database_path=tmp_path / "cache.db"), rfc=rfc)
-    options: dict[str, Any] = {"base_url": cacheable, "transport": transport, "budget": None}
-    with Client(unique_key(), **options, default_headers=headers) as client:
-        prompt = client.stk.initiate(amount=100, phone="0712345678")
-        assert client.transactions.get(prompt).status == "PENDING"
-        sandbox.advance(60)
-        with pytest.raises(momopay.WaitTimeoutError):
-            client.transactions.wait(prompt, schedule=NOW)
 
 
 def test_every_recipe_is_run() -> None:

@@ -7,10 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from docs.blocks import ROOT, Block, blocks_in
 from momopay.sandbox import Sandbox
@@ -19,7 +17,7 @@ from momopay.sandbox._control_api import ACTIONS, VIEWS
 PAGE = ROOT / "docs" / "test" / "other-languages.md"
 ADDRESS = "http://127.0.0.1:8787"
 BLOCKS = list(blocks_in(PAGE))
-NEEDS = {"bash": "curl", "js": "node", "java": "javac"}
+NEEDS = {"bash": "curl", "js": "node"}
 
 
 @pytest.fixture
@@ -37,7 +35,6 @@ def run(block: Block, sandbox: Sandbox, folder: Path) -> str:
     name, command = {
         "bash": ("test.sh", ["bash", "-eu"]),
         "js": ("sandbox.test.mjs", ["node"]),
-        "java": ("Collect.java", ["java"]),
     }[block.language]
     (folder / name).write_text(text)
     environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
@@ -64,21 +61,6 @@ def test_the_test_with_node(sandbox: Sandbox, tmp_path: Path) -> None:
     printed = run(block, sandbox, tmp_path)
     assert "# pass 2" in printed
     assert [movement.kind for movement in sandbox.ledger] == ["fee", "payout", "fee"]
-
-
-@pytest.mark.whole
-def test_the_program_in_java(sandbox: Sandbox, tmp_path: Path) -> None:
-    (block,) = blocks("java")
-    assert '"status":"PENDING"' in run(block, sandbox, tmp_path)
-
-
-def test_the_lines_for_ci_are_yaml_and_start_the_sandbox_of_the_page() -> None:
-    shown = [yaml.safe_load(block.text) for block in blocks("yaml") if "--8<--" not in block.text]
-    steps: Any = shown[0]["steps"]
-    assert steps[3]["env"]["MOMOPAY_BASE_URL"] == f"{ADDRESS}/v1"
-    assert f"{ADDRESS}/sandbox/health" in steps[2]["run"]
-    assert "8787" in steps[1]["run"]
-    assert shown[1]["services"]["sandbox"]["ports"] == ["127.0.0.1:8787:8000"]
 
 
 def test_every_control_route_is_listed() -> None:

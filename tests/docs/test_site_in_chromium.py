@@ -103,21 +103,23 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
         add(`<div style="width: 2000px">x</div>`);
         add(`<img src="/missing.png">`);
         add(`<table><tr><td>a</td><td>b</td><td>c</td></tr></table>`);
+        add("<style>.md-typeset .md-code__nav { right: 30rem }</style>");
         console.error("it failed");
     """
     tab.evaluate(spoil)
     found = tab.evaluate(AUDIT)
-    faults = ("too wide: ", "contrast of P", "the page scrolls sideways", "does not load: ", "cut off: ", "no labels: ")
+    faults = (
+        "too wide: ",
+        "contrast of P",
+        "the page scrolls sideways",
+        "does not load: ",
+        "cut off: ",
+        "no labels: ",
+        "a button",
+    )
     for fault in faults:
         assert any(each.startswith(fault) for each in found), (fault, found)
     assert any("it failed" in each for each in tab.faults)
-
-
-def test_the_landing_page_fits_one_screen(address: str, tab: chromium.Tab) -> None:
-    tab.set_window(width=1280, height=800, scheme="light")
-    tab.open(address)
-    below = "(each) => each.getBoundingClientRect().bottom > innerHeight"
-    assert tab.evaluate(f"[...document.querySelectorAll('.hero, .promises')].filter({below}).length") == 0
 
 
 @pytest.mark.parametrize("word", ["webhook", "refund", "receipt", "duplicate", "Daraja", "idempotency"])
@@ -133,32 +135,6 @@ def test_the_search_finds_what_people_search_for(searchable: str, tab: chromium.
     }})()""")
     tab.wait("document.querySelector('.md-search-result__item')", at_rest=False)
     assert tab.faults == []
-
-
-@pytest.mark.parametrize("width", [360, 1400])
-def test_diagrams_follow_the_scheme_and_fit(address: str, tab: chromium.Tab, width: int) -> None:
-    text_colour = "getComputedStyle(document.querySelector('.diagram text')).fill"
-    box = "document.querySelector('.diagram svg').getBoundingClientRect().toJSON()"
-    for page in ("collect/", "pay-out/", "understand/guarantee/"):
-        seen: set[str] = set()
-        for scheme in ("light", "dark"):
-            tab.set_window(width=width, height=900, scheme=scheme)
-            tab.open(address + page)
-            seen.add(tab.evaluate(text_colour))
-            drawn = tab.evaluate(box)
-            assert drawn["height"] > 180
-            assert 0 <= drawn["left"] < drawn["right"] <= width
-        assert len(seen) == 2, page
-
-
-@pytest.mark.parametrize(("scheme", "shown"), [("light", "prompt-light"), ("dark", "prompt-dark")])
-def test_the_screenshot_follows_the_scheme(address: str, tab: chromium.Tab, scheme: str, shown: str) -> None:
-    tab.set_window(width=1400, height=900, scheme=scheme)
-    tab.open(address, until="document.querySelector('img.picture') !== null")
-    visible = "[...document.querySelectorAll('img')].filter((each) => each.offsetHeight > 0).map((each) => each.src)"
-    pictures = [source for source in tab.evaluate(visible) if "assets/prompt-" in source]
-    assert len(pictures) == 1
-    assert shown in pictures[0]
 
 
 def test_the_copy_button_takes_commands_without_the_prompt(address: str, tab: chromium.Tab) -> None:

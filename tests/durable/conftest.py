@@ -1,4 +1,4 @@
-"""A client of either kind on a sandbox of its own, and a journal in SQLite unless a test asks for both databases."""
+"""A blocking client on a sandbox of its own, and a journal in SQLite unless a test asks for both databases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import pytest
 from drivers import Driver
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
+
+
+@pytest.fixture
+def client_kind() -> str:
+    """One of the two clients: they share the code of the durable calls. `over_both_clients` is for what differs."""
+    return "blocking"
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import pytest
 
 from drivers import Driver
 from journal.kit import PHONE, execute
-from momopay import EntryKind, Journal, JournalEntry, SweepReport, Transaction
+from momopay import EntryKind, Journal, JournalEntry, Transaction
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from momopay.types import SweepReport
 from virtual import envelope
 
 Call = Callable[[Any], Any]
@@ -24,6 +25,7 @@ FAILING, CANCELLING = phone_for(Outcome.insufficient_funds), phone_for(Outcome.c
 KEY_CHECK = "GET /wallets/service/balance"
 """The request that a key costs which the journal does not know. Requests are counted without it."""
 
+over_both_clients = pytest.mark.parametrize("client_kind", ["blocking", "async"])
 on_both_databases = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 

@@ -12,19 +12,24 @@ import pytest
 import momopay
 from drivers import LOOPBACK, Driver
 from durable.kit import (
+    ORDERS,
     PAYOUTS,
+    Calls,
     Service,
-    ago,
     collect,
     initiate,
     listed,
+    long_ago,
+    of_both_kinds,
+    over_both_clients,
     pay,
     record,
+    release,
 )
-from durable.kit import record as answer
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
+    NOT_SENT,
     PHONE,
     REFUSED,
     UNKNOWN,
@@ -36,24 +41,8 @@ from journal.kit import (
     state_of,
 )
 from journal.kit import record as record_outcome
-from momopay import Journal, JournalState, OutcomeUnknownError
+from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.sandbox import Fault, Sandbox
-
-STK: dict[str, Any] = {"type": "STK"}
-NEAR: list[dict[str, Any]] = [
-    {"amount": 11},
-    {"phone": "254712345679"},
-    {"type": "WALLET_TOPUP"},
-    {"createdAt": ago(timedelta(minutes=6))},
-    {"accountReference": "r "},
-    {"accountReference": "r\u00a0"},
-]
-"""What has the reference, but may be another payment."""
-
-
-def prompt_for(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
-    return collect(journal, phone=PHONE, **fields)
-
 
 # Reading what was accepted.
 
@@ -82,20 +71,18 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
     assert "disk full" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["payout", "order"])
+@of_both_kinds
 @pytest.mark.parametrize(
     "mismatch", [{"amount": 77}, {"phone": "254712345679"}, {"accountReference": "another"}, {"type": "WALLET_TOPUP"}]
 )
 def test_a_later_read_of_another_payment_makes_it_unresolved(
-    drive: Callable[..., Driver], journal: Journal, mismatch: dict[str, Any], kind: str
+    drive: Callable[..., Driver], journal: Journal, mismatch: dict[str, Any], calls: Calls
 ) -> None:
-    fields = {} if kind == "payout" else STK
-    call = pay if kind == "payout" else prompt_for
-    service = Service(answer(**fields), read=listed(**fields | mismatch))
+    service = Service(record(**calls.fields), read=listed(**calls.fields | mismatch))
     sdk = drive(transport=service.transport)
-    sdk(call(journal))
+    sdk(calls.once(journal))
     with pytest.raises(OutcomeUnknownError, match="the service's record of transaction t-1 has another"):
-        sdk(call(journal))
+        sdk(calls.once(journal))
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
     assert service.sent == 1
 
@@ -103,26 +90,21 @@ def test_a_later_read_of_another_payment_makes_it_unresolved(
 # What was refused, and may have been made after all.
 
 
-@pytest.mark.parametrize("near", NEAR)
+@of_both_kinds
 @pytest.mark.parametrize("state", [REFUSED, UNKNOWN])
-@pytest.mark.parametrize("kind", ["payout", "order"])
 def test_a_near_match_blocks_a_second_attempt_and_is_shown(
-    drive: Callable[..., Driver], journal: Journal, near: dict[str, Any], state: JournalState, kind: str
+    drive: Callable[..., Driver], journal: Journal, state: JournalState, calls: Calls
 ) -> None:
-    fields = {} if kind == "payout" else STK
-    call = pay(journal) if kind == "payout" else prompt_for(journal, abandon_after=0.001)
-    put(journal, "r", state, found_kind(kind))
-    service = Service(answer(**fields), pages=[[listed(**fields | near)]])
+    """It has the reference, and another amount. tests/models has all that makes a match a near one."""
+    put(journal, "r", state, calls.kind)
+    fields: dict[str, Any] = {"type": calls.kind.transaction_type.value}
+    service = Service(record(**fields), pages=[[listed(**fields, amount=11)]])
     sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError, match="has its reference") as caught:
-        sdk(call)
+        sdk(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
     assert ([each.transaction_id for each in caught.value.near_matches], caught.value.matches) == (["t-1"], ())
     assert (found(journal).state, service.sent) == (UNKNOWN, 0)
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
-
-
-def found_kind(kind: str) -> momopay.EntryKind:
-    return momopay.EntryKind.PAYOUT if kind == "payout" else COLLECTION
 
 
 def test_a_transaction_of_another_reference_is_no_match(drive: Callable[..., Driver], journal: Journal) -> None:
@@ -146,8 +128,11 @@ def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(
 ) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="CANCELLED")
     put(journal, "r", REFUSED, COLLECTION)
-    rows = [listed(transactionId="t-1", **STK), listed(transactionId="t-0", status="CANCELLED", **STK)]
-    assert not drive(transport=Service(pages=[rows]).transport)(prompt_for(journal)).is_new
+    rows = [
+        listed(transactionId="t-1", type="STK"),
+        listed(transactionId="t-0", status="CANCELLED", type="STK"),
+    ]
+    assert not drive(transport=Service(pages=[rows]).transport)(collect(journal, phone=PHONE)).is_new
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
 
@@ -175,8 +160,8 @@ def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Callable[..., Dr
 
 def test_all_prompts_that_a_search_shows_are_kept(drive: Callable[..., Driver], journal: Journal) -> None:
     put(journal, "r", UNKNOWN, COLLECTION)
-    pages = [[listed(transactionId="b", **STK), listed(transactionId="a", status="SUCCESS", **STK)]]
-    paid = drive(transport=Service(pages=pages).transport)(prompt_for(journal))
+    pages = [[listed(transactionId="b", type="STK"), listed(transactionId="a", status="SUCCESS", type="STK")]]
+    paid = drive(transport=Service(pages=pages).transport)(collect(journal, phone=PHONE))
     assert (paid.transaction_id, paid.is_paid, paid.is_new) == ("a", True, False)
     assert set(found(journal).transaction_ids) == {"a", "b"}
     assert (found(journal).status, found(journal).paid_twice) == ("SUCCESS", False)
@@ -186,17 +171,17 @@ def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
     put(journal, "r", UNKNOWN, COLLECTION)
-    service = Service(answer(transactionId="t-2", **STK), pages=[[listed(status="CANCELLED", **STK)]])
-    assert drive(transport=service.transport)(prompt_for(journal)).transaction_id == "t-2"
+    service = Service(record(transactionId="t-2", type="STK"), pages=[[listed(status="CANCELLED", type="STK")]])
+    assert drive(transport=service.transport)(collect(journal, phone=PHONE)).transaction_id == "t-2"
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
 
 def test_prompts_that_are_known_are_no_matches(drive: Callable[..., Driver], journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", UNKNOWN, COLLECTION)
-    service = Service(pages=[[listed(status="CANCELLED", **STK)]])
+    service = Service(pages=[[listed(status="CANCELLED", type="STK")]])
     with pytest.raises(OutcomeUnknownError, match="does not show it"):
-        drive(transport=service.transport)(prompt_for(journal))
+        drive(transport=service.transport)(collect(journal, phone=PHONE))
     assert state_of(journal) is UNKNOWN
 
 
@@ -206,9 +191,9 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(
 ) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", state, COLLECTION)
-    late = listed(status="SUCCESS", **STK)
+    late = listed(status="SUCCESS", type="STK")
     service = Service(pages=[[late]], read=late)
-    paid = drive(transport=service.transport)(prompt_for(journal))
+    paid = drive(transport=service.transport)(collect(journal, phone=PHONE))
     assert (paid.transaction_id, paid.is_paid) == ("t-1", True)
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
 
@@ -239,17 +224,6 @@ def test_a_search_that_fails_leaves_it_unknown(drive: Callable[..., Driver], jou
     with pytest.raises(momopay.ProtocolError):
         sdk(journal.reconcile_all)
     assert state_of(journal) is UNKNOWN
-
-
-def test_a_confirmed_callback_resolves_what_is_unknown(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    PAYOUTS.fail_next(sandbox, Fault.error_after_commit)
-    with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal, callback_url="http://127.0.0.1:9/nobody"))
-    sandbox.advance(600)
-    callback = momopay.parse_callback(sandbox.callbacks[0].payload)
-    entry = journal.settle(sdk(lambda client: client.transactions.confirm(callback)))
-    assert entry is not None
-    assert (entry.state, entry.transaction_id) == (ACCEPTED, callback.transaction_id)
 
 
 # The id of a broken response.
@@ -300,6 +274,7 @@ def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(
 # All at once.
 
 
+@over_both_clients
 def test_all_that_is_unresolved_is_searched_for_in_one_walk(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     for call, path in ((pay(journal, "a"), "/b2c/payouts"), (collect(journal, "b"), "/payments/stk")):
         sandbox.fail_next("POST", path, Fault.error_after_commit)
@@ -322,3 +297,110 @@ def test_where_nothing_is_unresolved_nothing_is_searched(drive: Callable[..., Dr
         assert drive(transport=service.transport)(journal.reconcile_all) == []
         record_outcome(journal, lease, REFUSED, "being sent")
     assert service.requests == []
+
+
+# A person releases what is unresolved: only what the whole list does not show becomes free.
+
+
+@pytest.fixture
+def unresolved(journal: Journal) -> Journal:
+    put(journal, "r", UNKNOWN)
+    long_ago(journal)
+    return journal
+
+
+@over_both_clients
+def test_what_the_list_does_not_show_is_released_and_may_be_sent(
+    drive: Callable[..., Driver], unresolved: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service(record(), pages=[[listed("another")], [listed("a third")]])
+    sdk = drive(transport=service.transport)
+    entry = sdk(release(unresolved))
+    assert (entry.state, entry.released_by) == (NOT_SENT, "Njeri")
+    assert entry.released_at is not None
+    assert entry == found(unresolved)
+    assert "was released by Njeri" in caplog.text
+    assert service.requests == ["GET /transactions"] * 2
+    assert sdk(pay(unresolved)).is_new
+
+
+def test_a_near_match_anywhere_in_the_list_refuses_a_release(drive: Callable[..., Driver], unresolved: Journal) -> None:
+    old = [listed("another", age=timedelta(days=400))]
+    sdk = drive(
+        transport=Service(pages=[[listed("another")], old, [listed(createdAt="2026-01-01T00:00:00")]]).transport
+    )
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(release(unresolved))
+    assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]
+    assert state_of(unresolved) is UNKNOWN
+    assert sdk(release(unresolved, searched_elsewhere=True)).state is NOT_SENT
+
+
+def test_a_payout_that_the_list_shows_is_accepted_and_not_released(
+    drive: Callable[..., Driver], unresolved: Journal
+) -> None:
+    service = Service(pages=[[listed(transactionId="t-9")]], read=listed(transactionId="t-9"))
+    sdk = drive(transport=service.transport)
+    with pytest.raises(RequestValidationError, match="was accepted as transaction t-9"):
+        sdk(release(unresolved))
+    assert state_of(unresolved) is ACCEPTED
+    assert sdk(pay(unresolved)).transaction_id == "t-9"
+    assert service.sent == 0
+
+
+def test_all_prompts_that_the_list_shows_are_kept(drive: Callable[..., Driver], journal: Journal) -> None:
+    put(journal, "r", UNKNOWN, COLLECTION)
+    long_ago(journal)
+    rows = [listed(transactionId=each, type="STK") for each in ("b", "a")]
+    with pytest.raises(RequestValidationError, match="was accepted"):
+        drive(transport=Service(pages=[rows]).transport)(release(journal))
+    assert set(found(journal).transaction_ids) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("state", "refused"),
+    [(ACCEPTED, "was accepted"), (None, "not in the journal"), (REFUSED, None), (NOT_SENT, None)],
+)
+def test_what_is_accepted_or_absent_is_not_released_and_what_is_free_need_not_be(
+    drive: Callable[..., Driver], journal: Journal, state: JournalState | None, refused: str | None
+) -> None:
+    entry = None if state is None else put(journal, "r", state)
+    service = Service()
+    sdk = drive(transport=service.transport)
+    if refused is None:
+        assert sdk(release(journal)) == entry
+    else:
+        with pytest.raises(RequestValidationError, match=refused):
+            sdk(release(journal))
+    assert service.requests == []
+
+
+def test_an_order_and_a_payout_with_one_reference_need_a_kind(
+    drive: Callable[..., Driver], unresolved: Journal
+) -> None:
+    put(unresolved, "r", UNKNOWN, COLLECTION)
+    long_ago(unresolved)
+    sdk = drive(transport=Service(record(type="STK")).transport)
+    with pytest.raises(ValueError, match="COLLECTION"):
+        sdk(release(unresolved))
+    assert sdk(release(unresolved, kind=COLLECTION)).kind is COLLECTION
+    assert [entry.kind for entry in unresolved.unresolved()] == ["PAYOUT"]
+    assert sdk(collect(unresolved, phone=PHONE)).is_new
+
+
+def test_a_search_that_fails_releases_nothing(drive: Callable[..., Driver], unresolved: Journal) -> None:
+    service = Service()
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        is_search = request.url.path.endswith("/transactions")
+        return httpx.Response(400, text="<html>") if is_search else service.respond(request)
+
+    with pytest.raises(MomoPayError):
+        drive(transport=httpx.MockTransport(fail))(release(unresolved))
+    assert state_of(unresolved) is UNKNOWN
+
+
+@pytest.mark.parametrize("by", ["", " ", None, 7])
+def test_somebody_decides(drive: Callable[..., Driver], unresolved: Journal, by: Any) -> None:
+    with pytest.raises(RequestValidationError, match="by: must be"):
+        drive(transport=Service().transport)(release(unresolved, by=by))

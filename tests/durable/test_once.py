@@ -29,6 +29,7 @@ from durable.kit import (
     listed,
     of_both_kinds,
     on_both_databases,
+    over_both_clients,
     pay,
     record,
     requests,
@@ -59,6 +60,7 @@ def pay_in(sandbox: Sandbox, prompt: Payment) -> None:
 # One payment for a reference, for ever.
 
 
+@over_both_clients
 @on_both_databases
 def test_a_payout_is_sent_once_however_often_it_is_called(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     first = sdk(pay(journal))
@@ -111,14 +113,11 @@ def test_an_open_prompt_is_returned(sdk: Driver, sandbox: Sandbox, journal: Jour
     assert (ORDERS.sent(sandbox), found(journal).attempts) == (1, 1)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.expired, Outcome.timeout, Outcome.insufficient_funds])
-def test_whatever_ended_without_success_is_followed_by_another(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, outcome: Outcome
-) -> None:
-    for number in range(3):
+def test_whatever_ended_without_success_is_followed_by_another(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    for number, outcome in enumerate((Outcome.expired, Outcome.timeout, Outcome.insufficient_funds), start=1):
         assert sdk(collect(journal, phone=phone_for(outcome))).is_new
         sandbox.advance(90)
-        assert ORDERS.sent(sandbox) == number + 1
+        assert ORDERS.sent(sandbox) == number
     assert len(found(journal).transactions) == 3
 
 
@@ -169,9 +168,10 @@ def test_a_reference_with_another_description_is_the_same_payment(
     assert "differs in more than money" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("call", "fields", "at_fault"),
-    [
+@over_both_clients
+def test_arguments_at_fault_are_refused_here(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+    nothing: Any = None
+    cases: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         (pay, {"amount": 9}, "amount"),
         (pay, {"reference": "r "}, "reference"),
         (pay, {"metadata": {"at": datetime.now(UTC)}}, "metadata"),
@@ -184,33 +184,16 @@ def test_a_reference_with_another_description_is_the_same_payment(
         (collect, {"abandon_after": -1}, "abandon_after"),
         (collect, {"abandon_after": float("inf")}, "abandon_after"),
         (collect, {"abandon_after": True}, "abandon_after"),
-    ],
-)
-def test_arguments_at_fault_are_refused_here(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, call: Callable[..., Any], fields: dict[str, Any], at_fault: str
-) -> None:
-    with pytest.raises(RequestValidationError) as caught:
-        sdk(call(journal, **fields))
-    assert caught.value.fields.keys() == {at_fault}
+    ]
+    for call, fields, at_fault in cases:
+        with pytest.raises(RequestValidationError) as caught:
+            sdk(call(journal, **fields))
+        assert caught.value.fields.keys() == {at_fault}, fields
+    for calls in (PAYOUTS, ORDERS):
+        for no_journal in (nothing, "sqlite:///journal.db"):
+            with pytest.raises(ConfigurationError, match="journal"):
+                sdk(calls.once(no_journal))
     assert (sandbox.requests, list(journal.entries())) == ([], [])
-
-
-@of_both_kinds
-@pytest.mark.parametrize("nothing", [None, "sqlite:///journal.db"])
-def test_what_is_no_journal_is_refused(sdk: Driver, sandbox: Sandbox, calls: Calls, nothing: Any) -> None:
-    with pytest.raises(ConfigurationError, match="journal"):
-        sdk(calls.once(nothing))
-    assert sandbox.requests == []
-
-
-@of_both_kinds
-def test_the_journal_may_be_the_clients(
-    drive: Callable[..., Driver], sandbox: Sandbox, key: str, journal: Journal, calls: Calls
-) -> None:
-    own: Any = None
-    sdk = drive(api_key=key, base_url=sandbox.base_url, journal=journal)
-    assert sdk(calls.once(own)).is_new
-    assert calls.entry(journal).state is ACCEPTED
 
 
 def test_metadata_is_kept_and_never_sent(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
@@ -282,18 +265,19 @@ def test_an_order_keeps_the_account_reference_that_it_began_with(
     assert caplog.text.count("goes on with its first account_reference") >= 2
 
 
+@pytest.mark.parametrize(("reference", "fields"), [("SHOP", {}), ("s", {"account_reference": "SHOP"})])
 def test_an_account_reference_may_not_be_that_of_an_open_order_of_the_same_amount(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
+    sdk: Driver, sandbox: Sandbox, journal: Journal, reference: str, fields: dict[str, str]
 ) -> None:
     """Also if it is a reference by itself. Whether the other order is still open is read first."""
     first = sdk(collect(journal, account_reference="SHOP"))
     with pytest.raises(RequestValidationError, match="is that of order 'r'") as caught:
-        sdk(collect(journal, "SHOP"))
+        sdk(collect(journal, reference, **fields))
     assert set(caught.value.fields) == {"account_reference"}
     assert ORDERS.sent(sandbox) == 1
-    assert journal.get("SHOP") is None
+    assert journal.get(reference) is None
     sandbox.cancel(first)
-    assert sdk(collect(journal, "SHOP")).is_new
+    assert sdk(collect(journal, reference, **fields)).is_new
 
 
 @pytest.mark.parametrize(("first", "second"), [(PAYOUTS, ORDERS), (ORDERS, PAYOUTS)], ids=["payout", "order"])
@@ -371,6 +355,7 @@ def test_a_late_pin_pays_an_order_whose_prompt_was_cancelled(
 # Several calls at once.
 
 
+@over_both_clients
 @on_both_databases
 @of_both_kinds
 def test_calls_at_the_same_time_send_once(
@@ -415,10 +400,8 @@ def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(
     sdk: Driver, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
     sdk(journal.reconcile_all)
-    with sender(url) as other:
-        assert other.says() == "held"
-        with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
-            sdk(lambda client: pay(journal)(client.with_options(deadline=0.3)))
+    with sender(url), pytest.raises(OutcomeUnknownError, match="another call was still sending"):
+        sdk(lambda client: pay(journal)(client.with_options(deadline=0.3)))
     assert requests(sandbox) == []
 
 

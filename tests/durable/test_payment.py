@@ -1,18 +1,32 @@
-"""`Payment`, what the durable calls return."""
+"""What the durable calls take and return: `Payment`, and the items, limits and outcomes of a payroll."""
 
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from drivers import Driver
-from durable.kit import BY_HAND, Calls, of_both_kinds
+from durable.kit import BY_HAND, Calls, of_both_kinds, over_both_clients
 from journal.kit import PHONE, UNKNOWN, callback, entry_of, found
-from momopay import EntryKind, Journal, Payment, PollSchedule, TransactionStatus
-from momopay.durable.payment import payment_in
+from momopay import (
+    EntryKind,
+    Journal,
+    JournalState,
+    OutcomeUnknownError,
+    Payment,
+    PayoutItem,
+    PollSchedule,
+    RequestValidationError,
+    TransactionStatus,
+)
+from momopay.durable.payment import PayoutLimits, item_of, payment_in, reference_in
+from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Sandbox
+from momopay.types import PayoutOutcome
 
 
 def payment(**fields: Any) -> Payment:
@@ -62,6 +76,7 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
     assert pending.status == "PENDING"
 
 
+@over_both_clients
 @of_both_kinds
 def test_a_payment_can_be_waited_for_and_has_its_receipt(
     sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
@@ -77,3 +92,101 @@ def test_a_payment_can_be_waited_for_and_has_its_receipt(
         callback("r", made.transaction_id, type=made.type.value, phone_number=made.phone, momo_receipt="SLK7")
     )
     assert found(journal).receipt == sdk(calls.once(journal)).receipt == "SLK7"
+
+
+ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={"file": "a.csv"})
+
+
+def test_an_item_is_made_from_the_arguments_of_pay_once() -> None:
+    assert item_of(ITEM) is ITEM
+    given = {"reference": "SAL-1", "amount": 10, "phone": "0712 345 678", "metadata": {"file": "a.csv"}}
+    assert item_of(given) == ITEM
+    assert (hash(item_of(given)), ITEM.currency) == (hash(ITEM), "KES")
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"reference": "SAL-1"}, {"amount", "phone"}),
+        ({"reference": "SAL-1", "amount": 10, "phone": "0712345678", "amont": 10}, {"amont"}),
+        ("SAL-1", {"payouts"}),
+        (None, {"payouts"}),
+    ],
+)
+def test_what_is_no_item_is_refused(given: Any, names: set[str]) -> None:
+    with pytest.raises(RequestValidationError) as refused:
+        item_of(given)
+    assert refused.value.fields.keys() == names
+
+
+def test_an_item_that_cannot_be_paid_is_reported_under_its_reference() -> None:
+    assert [reference_in(each) for each in ({"reference": "SAL-1"}, ITEM, {"reference": 7}, 7)] == [
+        "SAL-1",
+        "SAL-1",
+        "",
+        "",
+    ]
+
+
+def test_reprs_mask_phones() -> None:
+    error = OutcomeUnknownError("to 0712345678", sent_at=datetime.now(UTC))
+    outcome = PayoutOutcome("0712345678", JournalState.UNKNOWN, error=error)
+    for shown in (
+        repr(ITEM),
+        repr(outcome),
+        repr(PayoutItem(reference="PAY-0712345678", amount=10, phone="712345678")),
+    ):
+        assert "12345678" not in shown
+        assert "678" in shown
+    assert "SAL-1" in repr(ITEM)
+    assert "state='UNKNOWN'" in repr(outcome)
+
+
+def test_items_and_outcomes_can_be_pickled() -> None:
+    for value in (ITEM, PayoutOutcome("SAL-1", JournalState.NOT_SENT)):
+        assert pickle.loads(pickle.dumps(value)) == value
+
+
+@pytest.mark.parametrize("limit", [1.0, True, "100", Decimal("NaN"), -1, Decimal("0.001")])
+@pytest.mark.parametrize("name", ["max_total", "max_each"])
+def test_a_limit_is_an_amount(name: str, limit: Any) -> None:
+    with pytest.raises(RequestValidationError) as refused:
+        PayoutLimits.checked(**{"max_total": None, "max_each": None, name: limit})
+    assert refused.value.fields.keys() == {name}
+
+
+def requests(*amounts: Any) -> list[PayoutRequest]:
+    return [
+        PayoutRequest.checked(reference=f"SAL-{number}", amount=amount, phone="0712345678")
+        for number, amount in enumerate(amounts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("max_total", "max_each", "exceeded"),
+    [
+        (None, None, ""),
+        (60, 30, ""),
+        (Decimal("59.99"), None, "max_total"),
+        (None, Decimal("29.99"), "max_each"),
+        (59, 29, "max_total max_each"),
+        (0, None, "max_total"),
+    ],
+)
+def test_the_limits_are_exact(max_total: Any, max_each: Any, exceeded: str) -> None:
+    limits = PayoutLimits.checked(max_total, max_each)
+    assert limits.are_set is not (max_total is None and max_each is None)
+    if not exceeded:
+        limits.check(requests(10, 20, 30))
+        return
+    with pytest.raises(RequestValidationError) as refused:
+        limits.check(requests(10, 20, 30))
+    assert refused.value.fields.keys() == set(exceeded.split())
+
+
+def test_an_error_names_what_exceeds() -> None:
+    with pytest.raises(RequestValidationError) as refused:
+        PayoutLimits.checked(20, 10).check(requests(10, Decimal("10.50"), *[20] * 6))
+    assert "8 payouts come to KES 140.50, more than KES 20" in str(refused.value)
+    assert "more than KES 10: 'SAL-1' (KES 10.50), 'SAL-2' (KES 20)" in str(refused.value)
+    assert "2 others" in str(refused.value)

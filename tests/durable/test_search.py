@@ -11,7 +11,7 @@ import pytest
 
 import momopay
 from drivers import Driver
-from durable.kit import KEY_CHECK, Call, Service, ago, balance, collect, listed, page, pay, record
+from durable.kit import KEY_CHECK, Call, Service, ago, balance, collect, listed, over_both_clients, page, pay, record
 from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
 from momopay import Journal, OutcomeUnknownError
 from momopay.sandbox import Sandbox
@@ -124,6 +124,7 @@ def prompt(reference: str) -> Call:
     return lambda client: client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)
 
 
+@over_both_clients
 def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox) -> None:
     for number in range(25):
         sdk(prompt(f"OLD-{number}"))
@@ -144,10 +145,3 @@ def test_a_search_skips_an_older_payment_of_the_same_reference(sdk: Driver, sand
     since = made.created_at - timedelta(seconds=2)
     both = sdk(lambda client: client.transactions.find(reference="SAME", since=since))
     assert [item.transaction_id for item in both] == [made.transaction_id, older.transaction_id]
-
-
-def test_a_top_up_can_be_searched_for(sdk: Driver) -> None:
-    made = sdk(lambda client: client.wallet.top_up(amount=500, phone=PHONE, account_reference="TOP"))
-    wanted = {"reference": "TOP", "since": made.created_at, "type": "WALLET_TOPUP"}
-    matches = sdk(lambda client: client.transactions.find(**wanted))
-    assert [item.transaction_id for item in matches] == [made.transaction_id]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from decimal import Decimal
 from functools import partial
 from math import inf
@@ -30,9 +31,11 @@ from durable.kit import (
     long_ago,
     of_both_kinds,
     on_both_databases,
+    over_both_clients,
     pay,
     record,
     release,
+    requests,
 )
 from journal.kit import (
     ACCEPTED,
@@ -50,12 +53,10 @@ from journal.kit import (
     state_of,
 )
 from journal.kit import record as record_outcome
-from momopay import AsyncClient, Journal, Lane, OutcomeUnknownError, RateBudget
+from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
 from momopay.sandbox import Account, Fault, Sandbox
+from momopay.types import Lane
 from patience import until
-
-AFTER_COMMIT = [Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_after_commit]
-BEFORE_COMMIT = [Fault.reset_before_read, Fault.error_before_commit, Fault.html_502]
 
 
 class InterruptError(BaseException):
@@ -65,90 +66,66 @@ class InterruptError(BaseException):
 # Answers that are lost, and refusals.
 
 
+@over_both_clients
 @of_both_kinds
-@pytest.mark.parametrize("fault", AFTER_COMMIT)
 def test_what_was_made_in_spite_of_a_fault_is_found_and_not_sent_again(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls, fault: Fault
+    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
 ) -> None:
-    calls.fail_next(sandbox, fault)
-    with pytest.raises(OutcomeUnknownError):
-        sdk(hasty(calls.once(journal)))
-    assert [(entry.kind, entry.reference) for entry in journal.unresolved()] == [(calls.kind, "r")]
-    again = sdk(calls.once(journal))
-    assert (again.is_new, again.status) == (False, "PENDING")
-    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, again.transaction_id)
-    assert calls.sent(sandbox) == 1
-
-
-@of_both_kinds
-@pytest.mark.parametrize("fault", BEFORE_COMMIT)
-def test_what_may_have_been_made_is_not_sent_again_without_a_person(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls, fault: Fault
-) -> None:
-    calls.fail_next(sandbox, fault)
-    for _ in range(2):
+    for number, fault in enumerate((Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_after_commit)):
+        reference = f"r{number}"
+        calls.fail_next(sandbox, fault)
         with pytest.raises(OutcomeUnknownError):
-            sdk(calls.once(journal))
-    with pytest.raises(OutcomeUnknownError) as caught:
-        sdk(calls.once(journal))
-    assert (caught.value.reference, caught.value.amount) == ("r", Decimal(10))
-    assert (caught.value.phone, caught.value.sent_at) == (found(journal).phone, found(journal).sent_at)
-    assert state_of(journal) is UNKNOWN
-    assert calls.sent(sandbox) <= 1  # a connection that was reset before it was read is not among the requests
-    long_ago(journal)
-    sdk(release(journal, kind=calls.kind))
-    assert sdk(calls.once(journal)).is_new
-
-
-def test_what_was_not_sent_may_be_sent(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
-) -> None:
-    nowhere = {"api_key": key, "base_url": LOOPBACK, "deadline": 5.0, "max_attempts": 1}
-    sdk(journal.reconcile_all)
-    with pytest.raises(momopay.APIConnectionError) as caught:
-        drive(**nowhere)(pay(journal))
-    assert not caught.value.may_have_executed
-    assert (found(journal).state, found(journal).attempts) == (NOT_SENT, 0)
-    assert sdk(pay(journal)).is_new
-    assert PAYOUTS.paid(sandbox) == ["r"]
-
-
-def test_a_first_payment_costs_no_search(drive: Callable[..., Driver], journal: Journal) -> None:
-    service = Service(record())
-    drive(transport=service.transport)(pay(journal))
-    assert service.requests == ["POST /b2c/payouts"]
-
-
-MISMATCHES: list[dict[str, Any]] = [
-    {"amount": 77},
-    {"phone": "254712345679"},
-    {"reference": "another", "accountReference": "another"},
-    {"type": "WALLET_TOPUP"},
-    {"transactionId": "t-other"},
-]
+            sdk(hasty(calls.once(journal, reference)))
+        assert [(entry.kind, entry.reference) for entry in journal.unresolved()] == [(calls.kind, reference)]
+        again = sdk(calls.once(journal, reference))
+        assert (again.is_new, again.status) == (False, "PENDING")
+        entry = found(journal, reference)
+        assert (entry.state, entry.transaction_id) == (ACCEPTED, again.transaction_id)
+        assert calls.sent(sandbox) == number + 1
 
 
 @of_both_kinds
-@pytest.mark.parametrize("mismatch", MISMATCHES)
-def test_an_acceptance_of_another_payment_is_not_believed(
-    drive: Callable[..., Driver], journal: Journal, calls: Calls, mismatch: dict[str, Any]
+def test_what_may_have_been_made_is_not_sent_again_without_a_person(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
 ) -> None:
-    put(journal, "another", ACCEPTED, transaction_id="t-other")
-    service = Service(record(**calls.fields | mismatch), pages=[[listed(**calls.fields)]])
-    sdk = drive(transport=service.transport)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        sdk(calls.once(journal))
-    assert caught.value.transaction_id == found(journal).transaction_id == mismatch.get("transactionId", "t-1")
-    assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
-    assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
-    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-1")
-    assert service.sent == 1
+    for number, fault in enumerate((Fault.reset_before_read, Fault.error_before_commit, Fault.html_502)):
+        reference, before = f"r{number}", calls.sent(sandbox)
+        calls.fail_next(sandbox, fault)
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknownError):
+                sdk(calls.once(journal, reference))
+        with pytest.raises(OutcomeUnknownError) as caught:
+            sdk(calls.once(journal, reference))
+        entry, error = found(journal, reference), caught.value
+        assert (error.reference, error.amount) == (reference, Decimal(10))
+        assert (error.phone, error.sent_at, entry.state) == (entry.phone, entry.sent_at, UNKNOWN)
+        assert calls.sent(sandbox) - before <= 1  # one whose connection was reset before it was read is not seen
+        long_ago(journal)
+        sdk(release(journal, reference, kind=calls.kind))
+        assert sdk(calls.once(journal, reference)).is_new
 
 
-def test_a_response_without_a_reference_is_this_payouts(drive: Callable[..., Driver], journal: Journal) -> None:
-    sdk = drive(transport=Service(record(reference="")).transport)
-    assert sdk(pay(journal)).transaction_id == "t-1"
-    assert state_of(journal) is ACCEPTED
+@of_both_kinds
+def test_an_acceptance_of_another_payment_is_not_believed(drive: Callable[..., Driver], url: str, calls: Calls) -> None:
+    mismatches: list[dict[str, Any]] = [
+        {"amount": 77},
+        {"phone": "254712345679"},
+        {"reference": "another", "accountReference": "another"},
+        {"type": "WALLET_TOPUP"},
+        {"transactionId": "t-other"},
+    ]
+    for number, mismatch in enumerate(mismatches):
+        with Journal(url, account=f"shop {number}") as journal:
+            put(journal, "another", ACCEPTED, transaction_id="t-other")
+            service = Service(record(**calls.fields | mismatch), pages=[[listed(**calls.fields)]])
+            sdk = drive(transport=service.transport)
+            with pytest.raises(OutcomeUnknownError) as caught:
+                sdk(calls.once(journal))
+            assert caught.value.transaction_id == found(journal).transaction_id == mismatch.get("transactionId", "t-1")
+            assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ()), mismatch
+            assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
+            assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-1")
+            assert service.sent == 1
 
 
 def limit(status: int, **details: Any) -> httpx.Response:
@@ -159,27 +136,16 @@ def limit(status: int, **details: Any) -> httpx.Response:
 
 
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("status", [200, 409, 429])
+@pytest.mark.parametrize(("status", "executed"), [(200, True), (409, True), (429, True), (429, False)])
 def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send(
-    drive: Callable[..., Driver], journal: Journal, status: int
+    drive: Callable[..., Driver], journal: Journal, status: int, executed: bool
 ) -> None:
-    """A proxy answered for the service, which had executed the payout."""
-    service = Service(record(), pages=[[listed()]])
+    """A proxy answered for the service, which had executed the payout, or not; then it is sent within the call."""
+    service = Service(record(), pages=[[listed()] if executed else []])
     service.refusals = [limit(status)]
-    assert not drive(transport=service.transport)(pay(journal)).is_new
-    assert state_of(journal) is ACCEPTED
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions"]
-
-
-@pytest.mark.usefixtures("no_backoff")
-def test_a_limit_that_did_not_execute_is_repeated_within_the_call(
-    drive: Callable[..., Driver], journal: Journal
-) -> None:
-    service = Service(record())
-    service.refusals = [limit(429)]
-    assert drive(transport=service.transport)(pay(journal)).is_new
-    assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 2)
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
+    assert drive(transport=service.transport)(pay(journal)).is_new is not executed
+    assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 1 if executed else 2)
+    assert service.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
 def test_a_limit_that_lasts_longer_than_the_call_is_raised(drive: Callable[..., Driver], journal: Journal) -> None:
@@ -192,18 +158,13 @@ def test_a_limit_that_lasts_longer_than_the_call_is_raised(drive: Callable[..., 
     assert service.requests == ["POST /b2c/payouts"]
 
 
-def test_a_refusal_that_may_mean_anything_leaves_the_outcome_unknown(
-    drive: Callable[..., Driver], journal: Journal
-) -> None:
-    refusal: dict[str, object] = {"success": False, "error": {"code": "ALREADY_PAID", "message": "", "details": {}}}
-    service = Service(record(), pages=[[listed()]])
-    service.refusals = [httpx.Response(409, json=refusal)]
-    sdk = drive(transport=service.transport)
-    with pytest.raises(OutcomeUnknownError, match="ALREADY_PAID"):
-        sdk(pay(journal))
-    assert state_of(journal) is UNKNOWN
-    assert not sdk(pay(journal)).is_new
-    assert service.sent == 1
+def test_a_limit_that_ends_within_the_call_is_waited_for(drive: Callable[..., Driver], journal: Journal) -> None:
+    service = Service(record(), pages=[[]])
+    service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=2)]
+    begun = time.monotonic()
+    assert drive(transport=service.transport, deadline=10)(pay(journal)).is_new
+    assert 2 <= time.monotonic() - begun < 9
+    assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
 
 
 def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
@@ -368,26 +329,24 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(
     assert calls.sent(sandbox) == 1
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.001, 0.004, 0.016])
-def test_a_payment_cancelled_at_any_moment_is_paid_once(
-    sandbox: Sandbox, key: str, journal: Journal, delay: float
-) -> None:
+def test_a_payment_cancelled_at_any_moment_is_paid_once(sandbox: Sandbox, key: str, journal: Journal) -> None:
     async def main() -> None:
         async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
             await journal.reconcile_all(client)
-            task = asyncio.create_task(pay(journal)(client))
-            await asyncio.sleep(delay)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            try:
-                await pay(journal)(client)
-            except OutcomeUnknownError:
-                long_ago(journal)
-                await release(journal)(client)
-                await pay(journal)(client)
+            for delay in (0.0, 0.001, 0.004, 0.016):
+                task = asyncio.create_task(pay(journal, f"r{delay}")(client))
+                await asyncio.sleep(delay)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                try:
+                    await pay(journal, f"r{delay}")(client)
+                except OutcomeUnknownError:
+                    long_ago(journal)
+                    await release(journal, f"r{delay}")(client)
+                    await pay(journal, f"r{delay}")(client)
 
     asyncio.run(main())
-    assert PAYOUTS.paid(sandbox) == ["r"]
+    assert sorted(map(str, PAYOUTS.paid(sandbox))) == ["r0.0", "r0.001", "r0.004", "r0.016"]
 
 
 @contextmanager
@@ -407,6 +366,11 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, k
     async def main(url: str) -> None:
         async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
             await journal.reconcile_all(client)
+        async with AsyncClient(key, base_url=LOOPBACK, budget=None, max_attempts=1) as client:
+            with pytest.raises(momopay.APIConnectionError) as caught:
+                await pay(journal, "s")(client)
+            assert not caught.value.may_have_executed
+            assert (found(journal, "s").state, found(journal, "s").attempts) == (NOT_SENT, 0)
         async with AsyncClient(key, base_url=url, budget=None) as client:
             task = asyncio.create_task(pay(journal)(client))
             while journal.get("r") is None:  # noqa: ASYNC110  the journal has no event
@@ -415,12 +379,15 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, k
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            assert state_of(journal) is NOT_SENT
+        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
+            assert (await pay(journal)(client)).is_new
 
     with full_server() as url:
         asyncio.run(main(url))
-    assert state_of(journal) is NOT_SENT
 
 
+@over_both_clients
 def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
     drive: Callable[..., Driver], journal: Journal
 ) -> None:
@@ -442,29 +409,160 @@ RELEASE_AT_ONCE = (
 )
 
 
+@pytest.mark.parametrize(("fresh_for", "held_up"), [(-1.0, 0.0), (0.3, 0.4)])
 def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch, fresh_for: float, held_up: float
 ) -> None:
-    """The process was frozen after it had written SENDING; meanwhile somebody released the row."""
-    monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", -1.0)
+    """The process was frozen after it had written SENDING, or while it did; meanwhile somebody released the row.
+
+    The age of the row counts from before the statement.
+    """
+    monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", fresh_for)
     sdk(journal.reconcile_all)
     execute(journal, RELEASE_AT_ONCE)
-    with pytest.raises(OutcomeUnknownError, match="this call sent nothing"):
+    with (
+        just_before("INSERT INTO momopay_payments", journal, partial(time.sleep, held_up)),
+        pytest.raises(OutcomeUnknownError, match="this call sent nothing"),
+    ):
         sdk(pay(journal))
     assert PAYOUTS.paid(sandbox) == []
     assert sdk(pay(journal, "s")).is_new
 
 
-def test_a_row_whose_writing_took_long_is_checked_before_it_is_sent(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch
+# The journal as a call uses it: no longer than its deadline, and what its failures mean.
+
+
+@of_both_kinds
+def test_without_its_journal_nothing_is_sent(sdk: Driver, sandbox: Sandbox, calls: Calls) -> None:
+    with Journal("postgresql+psycopg://nobody@127.0.0.1:1/nothing") as away, pytest.raises(JournalError) as caught:
+        sdk(calls.once(away))
+    assert caught.value.may_have_executed, "an earlier call may have sent it"
+    assert sandbox.requests == []
+
+
+@contextmanager
+def locked(url: str, kind: str = "EXCLUSIVE") -> Generator[sqlite3.Connection]:
+    """Lock the database against everybody else, or against other writers only."""
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute(f"BEGIN {kind}")
+        yield other
+
+
+def test_a_call_whose_journal_was_slow_sends_nothing_after_its_deadline(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
-    """The process was frozen while it wrote SENDING: the age of the row counts from before the statement."""
-    monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", 0.5)
+    sdk(pay(journal, "first"))
+    with locked(url, "IMMEDIATE") as other:
+        freed = threading.Timer(0.5, other.execute, ["COMMIT"])
+        freed.start()
+        with pytest.raises(JournalError) as caught:
+            sdk(lambda client: pay(journal)(client.with_options(deadline=0.2)))
+        freed.join()
+    assert not caught.value.may_have_executed
+    assert journal.get("r") is None
+    assert PAYOUTS.paid(sandbox) == ["first"]
+
+
+@over_both_clients
+def test_a_locked_journal_holds_a_call_until_its_deadline(
+    drive: Callable[..., Driver], key: str, sandbox: Sandbox, journal: Journal, url: str
+) -> None:
+    sdk = drive(api_key=key, base_url=sandbox.base_url)
     sdk(journal.reconcile_all)
-    execute(journal, RELEASE_AT_ONCE)
-    with (
-        just_before("INSERT INTO momopay_payments", journal, partial(time.sleep, 0.6)),
-        pytest.raises(OutcomeUnknownError, match="this call sent nothing"),
-    ):
-        sdk(pay(journal))
+    with locked(url):
+        began = time.monotonic()
+        with pytest.raises(JournalError) as caught:
+            sdk(lambda client: pay(journal)(client.with_options(deadline=0.5)))
+        assert time.monotonic() - began < 4
+    assert not caught.value.may_have_executed
+    assert (journal.get("r"), PAYOUTS.paid(sandbox)) == (None, [])
+    assert sdk(pay(journal)).is_new
+
+
+def test_many_tasks_end_in_time_though_the_journal_is_locked(
+    key: str, sandbox: Sandbox, journal: Journal, url: str
+) -> None:
+    """There are fewer threads than tasks, so most wait for one before they can wait for the lock."""
+
+    async def main() -> float:
+        async with AsyncClient(key, base_url=sandbox.base_url, deadline=0.4) as client:
+            await journal.reconcile_all(client)
+            with locked(url):
+                began = time.monotonic()
+                calls = (pay(journal, f"r{number}")(client) for number in range(45))
+                errors = await asyncio.gather(*calls, return_exceptions=True)
+                assert {type(error) for error in errors} == {JournalError}
+                return time.monotonic() - began
+
+    assert asyncio.run(main()) < 8
     assert PAYOUTS.paid(sandbox) == []
+
+
+def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_unresolved(
+    key: str, sandbox: Sandbox, journal: Journal, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("momopay._transport.threads.CANCELLED_WAIT", 0.2)
+
+    async def main() -> float:
+        async with AsyncClient(key, base_url=sandbox.base_url, deadline=20) as client:
+            await journal.reconcile_all(client)
+            with locked(url):
+                began = time.monotonic()
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await pay(journal)(client)
+                return time.monotonic() - began
+
+    assert asyncio.run(main()) < 4
+    # The statement that waited comes through, finds that its call is over, and undoes itself.
+    until(lambda: (entry := journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
+    assert PAYOUTS.paid(sandbox) == []
+
+
+@of_both_kinds
+def test_a_payment_is_returned_though_its_outcome_cannot_be_written(
+    sdk: Driver, journal: Journal, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, calls: Calls
+) -> None:
+    sdk(journal.reconcile_all)
+    execute(
+        journal,
+        "CREATE TRIGGER full BEFORE INSERT ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END",
+    )
+    first = sdk(calls.once(journal))
+    assert (first.is_new, found(journal).state) == (True, UNKNOWN)
+    assert sdk(calls.once(journal)).transaction_id == first.transaction_id
+    assert caplog.text.count("disk full") == 2
+    execute(journal, "DROP TRIGGER full")
+    assert not sdk(calls.once(journal)).is_new
+    assert (found(journal).state, calls.sent(sandbox)) == (ACCEPTED, 1)
+
+
+def test_a_journal_that_is_closed_during_a_payment_hides_nothing(
+    drive: Callable[..., Driver], url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service(record())
+    journal = Journal(url)
+
+    def close_it(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            journal.close()
+        return service.respond(request)
+
+    assert drive(transport=httpx.MockTransport(close_it))(pay(journal)).is_new
+    assert "this journal is closed" in caplog.text
+    with Journal(url) as later:
+        assert state_of(later) is UNKNOWN
+
+
+def test_a_journal_that_cannot_be_written_says_that_nothing_moved_and_one_that_cannot_be_read_does_not(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    sdk(journal.reconcile_all)
+    full = "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    for statement, may_have_executed in ((full, False), ("ALTER TABLE momopay_payments RENAME TO gone", True)):
+        execute(journal, statement)
+        with pytest.raises(JournalError) as caught:
+            sdk(pay(journal))
+        assert caught.value.may_have_executed is may_have_executed
+    assert requests(sandbox) == []

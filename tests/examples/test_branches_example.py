@@ -38,9 +38,3 @@ def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(service: Serv
     shown = run("branches.py", env=service.env())
     assert "westlands    1 sales, KES 100" in shown.stdout, shown.stderr
     assert "head-office  1 sales, KES 102" in shown.stdout, shown.stderr
-
-
-def test_the_plain_command() -> None:
-    ended = run("branches.py")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "mombasa      2 sales, KES 100" in ended.stdout

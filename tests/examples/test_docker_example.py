@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from docs.blocks import ROOT
+from examples.runs import free_port
 from patience import until
 
 FOLDER = ROOT / "examples" / "docker"
@@ -51,13 +51,6 @@ def program(words: list[str], port: int) -> list[str]:
 def health_check(port: int) -> int:
     words = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
     return subprocess.run(program(words, port), capture_output=True, check=False, timeout=30).returncode
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -104,24 +97,3 @@ def test_the_app_collects_a_payment_from_the_sandbox_next_to_it(port: int, tmp_p
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as control:
         (callback,) = control.get("/sandbox/callbacks").json()["data"]
     assert callback["url"] == f"http://app:{own}/momo"
-
-
-@pytest.mark.parametrize(
-    ("host", "status"), [("sandbox", 200), ("localhost", 200), ("app", 403), ("evil.example", 403), ("0.0.0.0", 403)]
-)
-def test_the_sandbox_answers_under_its_name_alone(port: int, host: str, status: int) -> None:
-    headers = {"Host": f"{host}:{port}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", auth=("pk_test_compose", ""), trust_env=False) as client:
-        for path in ("/v1/transactions", "/sandbox/state", "/"):
-            assert client.get(path, headers=headers).status_code == status, path
-
-
-def test_the_parts_fit_together() -> None:
-    assert APP["depends_on"] == {"sandbox": {"condition": "service_healthy"}}
-    assert instruction("EXPOSE") == "8000"
-    assert instruction("USER") not in {"root", "0"}
-    # Published for the browser of this machine, and not for the network that it is in.
-    assert SANDBOX["ports"] == ["127.0.0.1:8787:8000"]
-    named = dict(zip(SANDBOX["command"][::2], SANDBOX["command"][1::2], strict=True))
-    assert (named["--allow-host"], named["--callback-host"]) == ("sandbox", "app")
-    assert set(COMPOSE["services"]) == {"sandbox", "app"}

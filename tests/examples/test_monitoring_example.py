@@ -86,25 +86,6 @@ def test_the_alerts_of_the_page_are_those_of_the_file() -> None:
     assert dict(page_rules()).items() <= dict(rules()).items()
 
 
-def test_the_classes_and_outcomes_in_alerts_exist() -> None:
-    import momopay
-    from momopay.events import CallbackOutcome
-
-    for _, expression in rules():
-        for selector in selectors_in(expression):
-            for matcher in selector.matchers.matchers:
-                values = str(matcher.value).split("|")
-                if matcher.name == "error_type":
-                    assert all(hasattr(momopay, each) for each in values), values
-                elif matcher.name == "momopay_callback_outcome":
-                    assert set(values) <= set(CallbackOutcome.__args__), values  # type: ignore[attr-defined]
-                else:
-                    assert f"{matcher.name}={values}" in {
-                        "momopay_lane=['payment']",
-                        "momopay_operation=['callbacks.receive']",
-                    }
-
-
 def test_a_wrong_name_is_noticed(exported: dict[str, dict[str, set[str]]]) -> None:
     with pytest.raises(AssertionError, match="wrong"):
         test_a_query_asks_for_what_is_exported(exported, "wrong", "max(momopay_journal_unresolved_seconds)")

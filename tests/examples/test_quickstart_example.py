@@ -5,13 +5,14 @@ import subprocess
 from examples.runs import LONGEST, Service, command, run
 
 
-def test_the_plain_command_collects_and_pays_out() -> None:
+def test_the_plain_command_collects_once_and_pays_back() -> None:
     ended = run("quickstart.py")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = {line[:10].strip(): line[12:] for line in ended.stdout.splitlines()}
     assert lines["Callback"].startswith("transaction.success, receipt ")
     assert lines["Confirmed"] == "the service's own record says SUCCESS"
     assert (lines["Paid"].split()[0], lines["Settled"]) == ("SUCCESS", "SUCCESS")
+    assert lines["Again"] == "no second prompt; INV-42 is SUCCESS"
     assert lines["Wallet"] == "KES 9998 left for fees"
 
 

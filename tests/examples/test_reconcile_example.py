@@ -19,10 +19,7 @@ def test_books_that_agree_and_books_that_differ(service: Service, tmp_path: Path
     journal = tmp_path / "payouts.db"
     noon = datetime.combine(service.sandbox.now.astimezone(NAIROBI) + timedelta(days=1), time(12), NAIROBI)
     service.sandbox.advance((noon - service.sandbox.now).total_seconds())  # a day on which no other test makes sales
-    with (
-        Client(service.key, base_url=service.sandbox.base_url) as client,
-        Journal(f"sqlite:///{journal}") as payouts,
-    ):
+    with Client(service.key, base_url=service.sandbox.base_url) as client, Journal(f"sqlite:///{journal}") as payouts:
         for reference in ("GOOD", "LOST"):
             client.stk.initiate(amount=500, phone="0712345678", account_reference=reference)
         client.payouts.pay_once(journal=payouts, reference="RENT", amount=900, phone="0712345678")

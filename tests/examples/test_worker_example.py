@@ -128,12 +128,12 @@ def test_workers_are_killed_and_tasks_come_twice_and_everybody_is_paid_once(
         def told() -> Counter[str]:
             return Counter(re.findall(r"(WIN-\d+) ended: SUCCESS", workers.log.read_text()))
 
-        def in_doubt() -> set[str]:
+        def unresolved() -> set[str]:
             return {entry.reference for entry in journal.unresolved()}
 
         until(ended, "every task has ended", LONGEST)
-        until(lambda: told().keys() | in_doubt() == set(references), "the sweep has handed on every end", LONGEST)
-        left = in_doubt()
+        until(lambda: told().keys() | unresolved() == set(references), "the sweep has handed on every end", LONGEST)
+        left = unresolved()
         log = workers.log.read_text()
         assert log.count("raised unexpected") == 3, "what is invalid fails, and is not tried again"
         assert told() == {reference: 1 for reference in references if reference not in left}

@@ -1,7 +1,5 @@
 """What the fuzz tests draw from, and how many examples: a long run sets FUZZ_EXAMPLES=1000000 in the environment."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -11,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "25")),
     derandomize="FUZZ_EXAMPLES" not in os.environ,  # a long run draws other examples each time
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

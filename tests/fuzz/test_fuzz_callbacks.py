@@ -1,7 +1,5 @@
 """Any body: a callback that can be used, the same in every form, or InvalidCallbackError."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any
@@ -11,26 +9,7 @@ from hypothesis import strategies as st
 
 import momopay
 from fuzz.strategies import JSON, fuzz, mutated, scratched
-
-PAYLOAD: dict[str, Any] = {
-    "event": "transaction.updated",
-    "event_type": "transaction.success",
-    "transaction": {
-        "id": "8f14e45f-ceea-467f-a9f1-0d3c2a3b4c5d",
-        "tenant_id": "t-1",
-        "type": "STK",
-        "status": "SUCCESS",
-        "amount": 100.5,
-        "currency": "KES",
-        "phone_number": "254712345678",
-        "external_reference": "INV-42",
-        "momo_receipt": None,
-        "transaction_fee": 1,
-        "result_code": "0",
-        "created_at": "2026-01-05T09:00:00.000Z",
-        "updated_at": "2026-01-05T09:00:00Z",
-    },
-}
+from test_callbacks import PAYLOAD
 
 
 def parsed(body: Any) -> momopay.Callback | None:

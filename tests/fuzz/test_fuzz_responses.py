@@ -1,13 +1,9 @@
 """Any response to every call: a record or an error of this package, one request, no payment taken for refused."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pickle
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import httpx
 import pytest
@@ -15,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
-from drivers import Driver
+from drivers import Driver, session_of, unique_key
 from fuzz.strategies import JSON, fuzz, mutated, scratched
-from hostile.endpoints import CALLS, PAYOUT, Call, is_definite_refusal, outcome, refusal, success
-from momopay._core.retry import retry_after
+from hostile.endpoints import CALLS, Call, is_definite_refusal, outcome, refusal, success
+from in_turn import in_turn
 from momopay._core.session import StkPause
 from momopay.errors import ERRORS_BY_CODE
 from virtual import virtual_client
@@ -66,13 +62,14 @@ class Script:
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_any_response_is_a_record_or_an_error_of_this_package(drive: Callable[..., Driver], call: Call) -> None:
     script = Script()
-    driver = drive(transport=httpx.MockTransport(script), max_attempts=1)
+    # What a drawn response forbids is forbidden to every client of its key.
+    driver = drive(api_key=unique_key(), transport=httpx.MockTransport(script), max_attempts=1)
 
     @fuzz
     @given(STATUSES, HEADERS, bodies(call))
     def check(status: int, headers: dict[str, str], body: bytes) -> None:
         script.status, script.headers, script.body, script.requests = status, headers, body, 0
-        driver.client._session.stk_pause = StkPause()  # the ban of one example is not the next one's
+        session_of(driver.client).stk_pause = StkPause()  # the ban of one example is not the next one's
         found = outcome(driver, call)
         assert script.requests == 1
         assert isinstance(f"{found!r}{found}", str)
@@ -86,7 +83,7 @@ def test_any_response_is_a_record_or_an_error_of_this_package(drive: Callable[..
     check()
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@in_turn("call", CALLS)
 def test_whatever_the_response_no_payment_is_sent_twice(call: Call) -> None:
     """In virtual time, with all repeats allowed: only after a definite refusal may a payment go out again."""
     answers = list[tuple[int, bytes]]()
@@ -97,7 +94,7 @@ def test_whatever_the_response_no_payment_is_sent_twice(call: Call) -> None:
     def check(some: list[tuple[int, bytes]]) -> None:
         answers[:] = some
         port.requests.clear()
-        client._session.stk_pause = StkPause()
+        session_of(client).stk_pause = StkPause()
         with contextlib.suppress(momopay.MomoPayError):
             call.use(client)
         assert 1 <= len(port.requests) <= 4
@@ -107,57 +104,3 @@ def test_whatever_the_response_no_payment_is_sent_twice(call: Call) -> None:
                 assert b"RATE_LIMIT_EXCEEDED" in body
 
     check()
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_what_the_fuzz_tests_start_from_is_a_definite_refusal(drive: Callable[..., Driver], code: str) -> None:
-    for status in (200, 400, 402, 409, 429):
-        response = httpx.Response(status, content=refusal(code))
-        driver = drive(transport=httpx.MockTransport(lambda _, response=response: response), max_attempts=1)
-        found = outcome(driver, PAYOUT)
-        assert type(found) is ERRORS_BY_CODE[code]
-        assert not found.may_have_executed
-
-
-WORDS = ["Wed,", "Sun", "21", "0", "99", "Oct", "May", "2015", "9999", "1", "07:28:00", "24:00:00", "7:8", "12:30:60"]
-ZONES = [
-    "GMT",
-    "UTC",
-    "EST",
-    "Z",
-    "+0000",
-    "-2400",
-    "+9999",
-    "+99999999999",
-    "(comment",
-    "\\",
-    '"',
-    "-",
-    ",",
-    ";",
-    "1e9",
-    "\u0663",
-]
-PAUSES = (
-    st.lists(st.sampled_from(WORDS + ZONES), max_size=9).map(" ".join)
-    | st.datetimes().map(lambda when: format_datetime(when.replace(tzinfo=UTC), usegmt=True))
-    | st.integers().map(str)
-    | st.text(alphabet=st.characters(), max_size=40)
-)
-
-
-@fuzz
-@given(PAUSES)
-def test_any_retry_after_is_a_pause_or_none(text: str) -> None:
-    seconds = retry_after({"retry-after": text})
-    assert seconds is None or 0 <= seconds < 1e12
-
-
-@fuzz
-@given(st.integers(0, 10**8))
-def test_a_pause_that_is_stated_is_kept(seconds: int) -> None:
-    assert retry_after({"retry-after": str(seconds)}) == seconds
-    until = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds + 1), usegmt=True)
-    found = retry_after({"retry-after": until})
-    assert found is not None
-    assert abs(found - seconds) < 5

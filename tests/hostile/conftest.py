@@ -1,7 +1,5 @@
 """A client of the test's kind for one server, without repeats unless they are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every call of the interface, one of each, with the normal answer to it: what hostile answers are tried on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,35 +43,21 @@ PAGE: Any = {
     "nextCursor": None,
 }
 
-STK = Call(
-    "stk",
-    lambda client: client.stk.initiate(amount=100, phone=PHONE),
-    TRANSACTION,
-    "POST",
-    needs_reconciliation=True,
-    once=True,
-)
+PAYMENT: dict[str, Any] = {"method": "POST", "needs_reconciliation": True}
+STK = Call("stk", lambda client: client.stk.initiate(amount=100, phone=PHONE), TRANSACTION, **PAYMENT, once=True)
 PAYOUT = Call(
     "payout",
     lambda client: client.payouts.initiate(amount=Decimal("100.50"), phone=PHONE, reference="P-1"),
     normal("POST", "/b2c/payouts"),
-    "POST",
-    needs_reconciliation=True,
+    **PAYMENT,
     once=True,
 )
-TOP_UP = Call(
-    "top_up",
-    lambda client: client.wallet.top_up(amount=100, phone=PHONE),
-    TRANSACTION,
-    "POST",
-    needs_reconciliation=True,
-)
+TOP_UP = Call("top_up", lambda client: client.wallet.top_up(amount=100, phone=PHONE), TRANSACTION, **PAYMENT)
 CREATE = Call(
     "create",
     lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="600100"),
     CHANNEL,
-    "POST",
-    needs_reconciliation=True,
+    **PAYMENT,
     once=True,
 )
 UPDATE = Call("update", lambda client: client.channels.update("c", name="Kiosk"), CHANNEL, "PATCH")
@@ -85,7 +69,6 @@ LIST = Call("list", lambda client: client.transactions.list(), PAGE)
 BALANCE = Call("balance", lambda client: client.wallet.balance(), normal("GET", "/wallets/service/balance"))
 
 CALLS = (STK, PAYOUT, TOP_UP, CREATE, UPDATE, DELETE, CHANNELS, ONE_CHANNEL, READ, LIST, BALANCE)
-POSTS = (STK, PAYOUT, TOP_UP, CREATE)
 
 
 def success(data: Any) -> bytes:
@@ -95,16 +78,6 @@ def success(data: Any) -> bytes:
 def refusal(code: Any = "KYC_NOT_VERIFIED", **more: Any) -> bytes:
     error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
     return json.dumps({"success": False, "error": error, "requestId": "r-1", **more}).encode()
-
-
-def raw(data: bytes, *, stays_open: bool = False) -> wire.Step:
-    """Answer with these very bytes."""
-
-    def play(exchange: wire.Exchange) -> bool:
-        exchange.sock.sendall(data)
-        return stays_open
-
-    return wire.Step(play, commits=True)
 
 
 def outcome(driver: Driver, call: Call) -> Any:

@@ -1,8 +1,5 @@
 """Where requests go, and where they never go: elsewhere by a redirect, through a proxy, out of /v1, with a cookie."""
 
-from __future__ import annotations
-
-import asyncio
 import base64
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +9,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import httpx
 import pytest
 from httpx_aiohttp import AiohttpTransport
-from hypothesis import given
-from hypothesis import strategies as st
 
 import momopay
 import wire
 from drivers import KEY, Driver
 from hostile.endpoints import BALANCE, PAGE, PAYOUT, READ, TRANSACTION, Call, outcome, success
-from momopay.urls import check_base_url
 
 Reach = Callable[..., Driver]
 
@@ -41,18 +35,14 @@ def test_no_redirect_is_followed_however_it_is_put(reach: Reach, call: Call, sta
         assert elsewhere.connections == 0
 
 
+@pytest.mark.parametrize("client_kind", ["async"])
 @pytest.mark.parametrize("transport", [httpx.AsyncHTTPTransport, AiohttpTransport])
-def test_no_redirect_is_followed_over_a_transport_of_ones_own(transport: type[Any]) -> None:
-    async def main(base_url: str) -> None:
-        async with momopay.AsyncClient(KEY, base_url=base_url, budget=None, transport=transport()) as client:
-            with pytest.raises(momopay.ProtocolError, match="HTTP 302"):
-                await client.wallet.balance()
-            with pytest.raises(momopay.OutcomeUnknownError):
-                await PAYOUT.use(client)
-
+def test_no_redirect_is_followed_over_a_transport_of_ones_own(reach: Reach, transport: type[Any]) -> None:
     with wire.serve(wire.succeeds()) as elsewhere, wire.serve(wire.succeeds()) as server:
         server.script = (wire.answers(302, headers={"Location": elsewhere.base_url}),)
-        asyncio.run(main(server.base_url))
+        driver = reach(server, transport=transport())
+        assert type(outcome(driver, BALANCE)) is momopay.ProtocolError
+        assert type(outcome(driver, PAYOUT)) is momopay.OutcomeUnknownError
         assert (len(server.requests), elsewhere.connections) == (2, 0)
 
 
@@ -89,34 +79,10 @@ def test_neither_proxies_nor_netrc_nor_cookies_come_into_play(
 # Ids and cursors stay what they are, also through a transport that parses the URL once more.
 
 TRICKS = [
-    "../../b2c/payouts",
-    "..%2f..%2fb2c%2fpayouts",
-    "%2e%2e",
-    "%2E%2E%2F",
-    ".%2e",
-    "..\\..\\",
-    "..;/x",
-    "...",
-    "/",
-    "//evil.example/v1",
-    "http://evil.example/",
-    "?status=SUCCESS",
-    "x#y",
-    "x&limit=1",
-    "x@evil.example",
-    "x:80",
-    "a b",
-    "a+b",
-    "%",
-    "%00",
-    "\x00",
-    "\r\nX-Injected: 1",
-    " HTTP/1.1\r\nHost: evil.example\r\n\r\nGET /x",
-    "\u2025/\u2025",
-    "\uff0e\uff0e\uff0fx",
-    "\u202egro",
-    "e\u0301",
-    "\U0001f4b8",
+    *("../../b2c/payouts", "..%2f..%2fb2c%2fpayouts", "%2e%2e", "%2E%2E%2F", ".%2e", "..\\..\\", "..;/x", "...", "/"),
+    *("//evil.example/v1", "http://evil.example/", "?status=SUCCESS", "x#y", "x&limit=1", "x@evil.example", "x:80"),
+    *("a b", "a+b", "%", "%00", "\x00", "\r\nX-Injected: 1", " HTTP/1.1\r\nHost: evil.example\r\n\r\nGET /x"),
+    *("\u2025/\u2025", "\uff0e\uff0e\uff0fx", "\u202egro", "e\u0301", "\U0001f4b8"),
 ]
 BY_ID: dict[str, tuple[str, str, Callable[[Any, str], Any]]] = {
     "transaction": ("GET", "/v1/transactions/", lambda client, identity: client.transactions.get(identity)),
@@ -136,30 +102,17 @@ def on(call: Callable[[Any, str], Any], trick: str) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("kind", BY_ID)
 @pytest.mark.parametrize(
-    ("client_kind", "transport"),
-    [("blocking", None), ("async", None), ("async", AiohttpTransport)],
+    ("client_kind", "options"),
+    [("blocking", {}), ("async", {}), ("async", {"transport": AiohttpTransport})],
     ids=["blocking", "async", "aiohttp"],
 )
-def test_no_id_leads_out_of_its_folder(client_kind: str, kind: str, transport: type[Any] | None) -> None:
+def test_no_id_leads_out_of_its_folder(reach: Reach, kind: str, options: dict[str, Any]) -> None:
     method, folder, call = BY_ID[kind]
-
-    async def over_aiohttp(base_url: str) -> None:
-        async with momopay.AsyncClient(
-            KEY, base_url=base_url, budget=None, max_attempts=1, transport=AiohttpTransport()
-        ) as client:
-            for trick in TRICKS:
-                with pytest.raises(momopay.APIError):
-                    await call(client, trick)
-
     with wire.serve(wire.refuses(404, "NO_SUCH_THING")) as server:
-        if transport is None:
-            driver = Driver(client_kind, base_url=server.base_url, max_attempts=1)
-            for trick in TRICKS:
-                with pytest.raises(momopay.APIError):
-                    driver(on(call, trick))
-            driver.close()
-        else:
-            asyncio.run(over_aiohttp(server.base_url))
+        driver = reach(server, **{name: make() for name, make in options.items()})
+        for trick in TRICKS:
+            with pytest.raises(momopay.APIError):
+                driver(on(call, trick))
         assert server.garbled == 0
         for request, trick in zip(server.requests, TRICKS, strict=True):
             assert request.method == method
@@ -196,76 +149,3 @@ def test_an_id_that_the_service_gave_is_as_harmless() -> None:
             client.transactions.get(found)
             assert unquote(server.requests[1].path) == "/v1/transactions/" + trick
             assert server.requests[1].path.count("/") == 3
-
-
-# Without TLS, to this machine only.
-
-PLAIN = [
-    "HTTP://api.example/v1",
-    "hTTp://api.example/v1",
-    "http://localhost.evil.example/v1",
-    "http://evil.localhost/v1",
-    "http://127.0.0.1.evil.example/v1",
-    "http://127.0.0.1@evil.example/v1",
-    "http://127.0.0.1:80@evil.example/v1",
-    "http://evil.example\\@127.0.0.1/v1",
-    "http://evil.example#@127.0.0.1/v1",
-    "http://evil.example?@127.0.0.1/v1",
-    "http://127.0.0.1%2eevil.example/v1",
-    "http://localhost%00.evil.example/v1",
-    "http://localhost\u3002evil.example/v1",
-    "http://\uff11\uff12\uff17.0.0.1/v1",
-    "http://\u2460\u2461\u2466.0.0.1/v1",
-    "http://0x7f.1/v1",
-    "http://0x7f000001/v1",
-    "http://2130706433/v1",
-    "http://0177.0.0.1/v1",
-    "http://127.1/v1",
-    "http://128.0.0.1/v1",
-    "http://[::2]/v1",
-    "http://[::ffff:10.0.0.1]/v1",
-    "http://[::1].evil.example/v1",
-    "http://[::1]evil.example/v1",
-    "http://evil.example[::1]/v1",
-    "http://[::1%25lo]@evil.example/v1",
-    "http:evil.example/v1",
-    "http:///evil.example/v1",
-    "http:/\\evil.example/v1",
-    "http://localhost,evil.example/v1",
-    "\thttp://127.0.0.1/v1",
-    "http://127.0.0.1/v1\n",
-    "ws://127.0.0.1/v1",
-    "httpx://127.0.0.1/v1",
-]
-
-
-@pytest.mark.parametrize("url", PLAIN)
-def test_no_trick_takes_the_key_over_plain_http(url: str) -> None:
-    with pytest.raises(ValueError, match="must"):
-        check_base_url(url)
-
-
-def test_a_client_refuses_a_tricky_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (momopay.Client, momopay.AsyncClient):
-        with pytest.raises(momopay.ConfigurationError):
-            kind(KEY, base_url=PLAIN[0])
-    monkeypatch.setenv("MOMOPAY_BASE_URL", PLAIN[0])
-    with pytest.raises(momopay.ConfigurationError):
-        momopay.Client(KEY)
-
-
-@given(
-    st.text(alphabet="127.0:@[]/\\#?%localhostevil-x\u3002\uff11", max_size=24)
-    | st.sampled_from(PLAIN).map(lambda url: url.partition("://")[2])
-)
-def test_what_is_taken_over_plain_http_is_this_machine_to_httpx_too(rest: str) -> None:
-    """Two parsers of one address must not see two hosts in it."""
-    try:
-        url = check_base_url(f"http://{rest}")
-    except ValueError:
-        return
-    try:
-        host = httpx.URL(url).host
-    except httpx.InvalidURL:
-        return
-    assert host.rstrip(".") == "localhost" or host.startswith("127.") or host in {"::1", "[::1]"}

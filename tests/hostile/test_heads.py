@@ -1,7 +1,5 @@
 """Heads of responses that are none, lie, or never end: a typed error, one request, and no payment taken for refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 import momopay
 import wire
 from drivers import Driver
-from hostile.endpoints import PAYOUT, outcome, raw, success
+from hostile.endpoints import PAYOUT, outcome, success
 
 Reach = Callable[..., Driver]
 
@@ -70,7 +68,8 @@ AN_ANSWER = {
 
 def answer_with(template: bytes) -> wire.Step:
     body = success(PAYOUT.data)
-    return raw(template.replace(b"<length>", str(len(body)).encode()).replace(BODY, body))
+    data = template.replace(b"<length>", str(len(body)).encode()).replace(BODY, body)
+    return wire.sends(lambda _: data, stays_open=False)
 
 
 @pytest.mark.parametrize("template", NO_ANSWER.values(), ids=NO_ANSWER)

@@ -1,18 +1,16 @@
 """JSON at its edges, in every place of a response: a typed error or a usable record, never a refusal by mistake."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import httpx
 import pytest
 
 import momopay
-from drivers import Driver
+from drivers import Driver, unique_key
 from hostile.endpoints import (
     BALANCE,
     CHANNELS,
@@ -28,6 +26,7 @@ from hostile.endpoints import (
     refusal,
     success,
 )
+from test_callbacks import PAYLOAD
 
 Drive = Callable[..., Driver]
 
@@ -57,16 +56,8 @@ SHAPES = (STK, PAYOUT, DELETE, CHANNELS, ONE_CHANNEL, LIST, BALANCE)
 
 
 @pytest.fixture
-def drive() -> Iterator[Drive]:
-    drivers = list[Driver]()
-
-    def make(**options: Any) -> Driver:
-        drivers.append(Driver("blocking", **options))
-        return drivers[-1]
-
-    yield make
-    for each in drivers:
-        each.close()
+def client_kind() -> str:
+    return "blocking"
 
 
 def places(value: Any) -> list[Any]:
@@ -82,7 +73,7 @@ def places(value: Any) -> list[Any]:
     return found
 
 
-def answering(drive: Drive, answer: list[Any], **options: Any) -> tuple[Driver, list[httpx.Request]]:
+def answering(drive: Drive, answer: list[Any]) -> tuple[Driver, list[httpx.Request]]:
     """Return a client whose every response has this status and body, and the requests that it makes."""
     sent = list[httpx.Request]()
 
@@ -90,7 +81,7 @@ def answering(drive: Drive, answer: list[Any], **options: Any) -> tuple[Driver, 
         sent.append(request)
         return httpx.Response(answer[0], content=answer[1], headers={"Content-Type": "application/json"})
 
-    return drive(transport=httpx.MockTransport(handler), max_attempts=1, **options), sent
+    return drive(api_key=unique_key(), transport=httpx.MockTransport(handler), max_attempts=1), sent
 
 
 def check(driver: Driver, call: Call, answer: list[Any], sent: list[Any]) -> None:
@@ -176,21 +167,6 @@ def test_what_is_almost_a_refusal_refuses_nothing(drive: Drive, status: int, bod
 def test_the_refusal_that_those_resemble_is_definite(drive: Drive) -> None:
     driver, _ = answering(drive, [409, REFUSED.encode()])
     assert type(outcome(driver, PAYOUT)) is momopay.InsufficientFundsError
-
-
-PAYLOAD: dict[str, Any] = {
-    "event": "transaction.updated",
-    "event_type": "transaction.success",
-    "transaction": {
-        "id": "t-1",
-        "type": "STK",
-        "status": "SUCCESS",
-        "amount": 100,
-        "phone_number": "254712345678",
-        "created_at": "2026-01-05T09:00:00Z",
-        "updated_at": "2026-01-05T09:00:00Z",
-    },
-}
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)

@@ -3,12 +3,11 @@
 What follows within a record, or without TLS, is tested in tests/transport.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,45 +38,18 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def serve(listener: socket.socket, context: ssl.SSLContext, answers: list[list[bytes]]) -> None:
-    sockets = list[socket.socket]()
-    while answers:
-        try:
-            sockets.append(listener.accept()[0])
-        except OSError:
-            break
-        converse(sockets[-1], context, answers)
-    for each in sockets:
-        each.close()
-
-
-def converse(sock: socket.socket, context: ssl.SSLContext, answers: list[list[bytes]]) -> None:
-    """Answer requests on one connection until the client closes it."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(incoming, outgoing, server_side=True)
-    sock.settimeout(wire.PATIENCE)
-
-    def step(act: Callable[[], object]) -> None:
-        while True:
-            try:
-                act()
-            except ssl.SSLWantReadError:
-                sock.sendall(outgoing.read())
-                data = sock.recv(65_536)
-                if not data:
-                    raise ConnectionError from None
-                incoming.write(data)
-            else:
-                return
-
-    try:
-        step(tls.do_handshake)
+    """Answer requests, each by several records, on as many connections as the client opens."""
+    with suppress(OSError):  # the test is over
         while answers:
-            step(lambda: tls.read(65_536))
-            for answer in answers.pop(0):
-                tls.write(answer)  # one record each
-            sock.sendall(outgoing.read())
-    except OSError:
-        pass
+            plain = listener.accept()[0]
+            plain.settimeout(wire.PATIENCE)
+            with suppress(OSError), context.wrap_socket(plain, server_side=True) as sock:
+                while answers and sock.recv(65_536):
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                    for answer in answers.pop(0):
+                        sock.sendall(answer)  # one record each
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+                sock.recv(1)  # until the client closes it
 
 
 def read_two(driver: Driver) -> list[tuple[str, str]]:

@@ -1,66 +1,46 @@
 """What is small on the wire stays small in memory, and quick: the system measures it in a process of its own.
 
-Which encodings are read is tested in tests/transport/test_response.py.
+Which encodings are read is tested in tests/transport/test_attempt.py.
 """
-
-from __future__ import annotations
 
 import gzip
 import json
 import subprocess
 import sys
-import tracemalloc
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-import httpx
 import pytest
 
 import wire
-from drivers import Driver
-from hostile.endpoints import BALANCE, PAGE, outcome, success
+from hostile.endpoints import PAGE, success
 from wire import MEBIBYTE
 
 MOST = 384 * MEBIBYTE
 """A body of 8 MiB, and what JSON's readers and Python's objects make of it at the worst."""
 
 CHILD = """
-import asyncio, json, sys, time
+import json, sys, time
 import httpx, momopay
+from drivers import Driver
 
 mode, base_url, times = sys.argv[1:]
+driver = None if mode == "httpx" else Driver(mode, base_url=base_url, max_attempts=1)
+
+def call():
+    if driver is None:
+        return str(len(httpx.get(base_url + "/transactions", trust_env=False).content))
+    try:
+        return repr(driver(lambda client: client.transactions.list()))
+    except momopay.MomoPayError as error:
+        return type(error).__name__
 
 def peak():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
-found = []
-def note(name):
-    found.append([name, peak(), time.monotonic()])
-
-async def suspending():
-    async with momopay.AsyncClient("pk_test_size", base_url=base_url, budget=None, max_attempts=1) as client:
-        for _ in range(int(times)):
-            try:
-                note(repr(await client.transactions.list()))
-            except momopay.MomoPayError as error:
-                note(type(error).__name__)
-
-if mode == "async":
-    asyncio.run(suspending())
-elif mode == "blocking":
-    with momopay.Client("pk_test_size", base_url=base_url, budget=None, max_attempts=1) as client:
-        for _ in range(int(times)):
-            try:
-                note(repr(client.transactions.list()))
-            except momopay.MomoPayError as error:
-                note(type(error).__name__)
-else:
-    for _ in range(int(times)):
-        note(str(len(httpx.get(base_url + "/transactions", trust_env=False).content)))
-print(json.dumps(found))
+print(json.dumps([[call(), peak(), time.monotonic()] for _ in range(int(times))]))
 """
 
 
@@ -71,7 +51,7 @@ def measure(mode: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
     small = wire.answers(200, success(PAGE))  # so that what is loaded is loaded
     with wire.serve(small, *steps) as server:
         command = [sys.executable, "-W", "ignore", "-c", CHILD, mode, server.base_url, str(len(steps) + 1)]
-        done = subprocess.run(command, check=True, capture_output=True, timeout=60)
+        done = subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=Path(wire.__file__).parent)
         assert len(server.requests) == len(steps) + 1
     start, *found = json.loads(done.stdout)
     began = [each[2] for each in (start, *found)]
@@ -123,30 +103,3 @@ def test_the_ruler_can_tell() -> None:
     """httpx by itself inflates the bomb."""
     ((_, grown, _),) = measure("httpx", compressed("deflate", blanks()))
     assert grown > MOST
-
-
-class Crumbs(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body in pieces of two bytes, as chunks come."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        body = success(BALANCE.data).ljust(400_000)
-        return (body[at : at + 2] for at in range(0, len(body), 2))
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
-
-
-def test_a_body_in_crumbs_takes_no_more_memory_than_one_in_one_piece(drive: Callable[..., Driver]) -> None:
-    def handler(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, stream=Crumbs())
-
-    driver = drive(transport=httpx.MockTransport(handler))
-    assert outcome(driver, BALANCE).wallet_id
-    tracemalloc.start()
-    try:
-        outcome(driver, BALANCE)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 * MEBIBYTE  # an object for each piece would take eight

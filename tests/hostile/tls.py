@@ -1,7 +1,5 @@
 """A TLS server on a loopback socket that drips what it encrypts, byte by byte."""
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

@@ -1,7 +1,5 @@
 """A shop on each framework's own server, with a sync or async handler, and the sandbox that calls it back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,8 +10,9 @@ from drivers import unique_key
 from integrations.apps import APPS
 from integrations.shop import Shop
 from integrations.telemetry import Telemetry
-from momopay import Callback, Journal, TransactionSummary
+from momopay import Callback, Journal
 from momopay.sandbox import Sandbox
+from momopay.types import TransactionSummary
 
 
 class KeepingJournal(Journal):

@@ -1,7 +1,5 @@
 """Ways to pass a request to a receiver, and a callback that the service never sent."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

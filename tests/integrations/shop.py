@@ -1,7 +1,5 @@
 """A merchant's app whose handler, sync or async, confirms each callback with a real client and counts its effects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A seeded storm of callbacks, genuine and not, which must have one effect for each genuine one."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """OpenTelemetry in memory: what an observer made, and events made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,9 +1,6 @@
 """A storm of callbacks through each adapter: one effect for each genuine one. Without a safety the check fails."""
 
-from __future__ import annotations
-
 import asyncio
-import io
 import logging
 import os
 import time
@@ -12,6 +9,7 @@ from contextlib import contextmanager
 from random import SystemRandom
 from typing import Any
 
+import httpx
 import pytest
 
 from integrations.apps import django_wsgi_app, fastapi_app, flask_app
@@ -24,30 +22,8 @@ SEED = int(os.environ.get("MOMOPAY_SEED") or SystemRandom().randrange(2**32))
 def through_wsgi(app: Any) -> Any:
     @contextmanager
     def connect() -> Generator[Deliver]:
-        def deliver(query: str, body: bytes) -> int:
-            environ: dict[str, Any] = {
-                "REQUEST_METHOD": "POST",
-                "PATH_INFO": "/momo",
-                "QUERY_STRING": query,
-                "CONTENT_LENGTH": str(len(body)),
-                "SERVER_NAME": "127.0.0.1",
-                "SERVER_PORT": "80",
-                "SERVER_PROTOCOL": "HTTP/1.1",
-                "wsgi.url_scheme": "http",
-                "wsgi.input": io.BytesIO(body),
-                "wsgi.errors": io.StringIO(),
-            }
-            statuses = list[int]()
-
-            def start_response(status: str, *_more: Any) -> None:
-                statuses.append(int(status[:3]))
-
-            response = app(environ, start_response)
-            b"".join(response)
-            response.close()
-            return statuses[0]
-
-        yield deliver
+        with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://127.0.0.1") as http:
+            yield lambda query, body: http.post(f"/momo?{query}", content=body).status_code
 
     return connect
 
@@ -55,22 +31,10 @@ def through_wsgi(app: Any) -> Any:
 def through_asgi(app: Any) -> Any:
     @contextmanager
     def connect() -> Generator[Deliver]:
-        async def request(query: str, body: bytes) -> int:
-            statuses = list[int]()
-
-            async def receive() -> dict[str, Any]:
-                return {"type": "http.request", "body": body, "more_body": False}
-
-            async def send(message: dict[str, Any]) -> None:
-                if message["type"] == "http.response.start":
-                    statuses.append(message["status"])
-
-            scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/momo", "headers": []}
-            await app({**scope, "query_string": query.encode()}, receive, send)
-            return statuses[0]
-
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
         with asyncio.Runner() as runner:
-            yield lambda query, body: runner.run(request(query, body))
+            yield lambda query, body: runner.run(http.post(f"/momo?{query}", content=body)).status_code
+            runner.run(http.aclose())
 
     return connect
 

@@ -1,8 +1,7 @@
 """`callback_endpoint(client=...)`: the client confirms each callback, and its journal is the endpoint's."""
 
-from __future__ import annotations
-
 import asyncio
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import httpx
 import pytest
 
 from drivers import KEY
+from in_turn import in_turn
 from integrations.apps import django_asgi_app, django_wsgi_app, fastapi_app, flask_app
-from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, handle_later, unreachable
+from integrations.kit import BODY, CALLBACK, handle_later, unreachable
 from journal.kit import ACCEPTED, UNKNOWN, found, put, state_of
-from momopay import AsyncClient, Callback, Client, ConfigurationError, Journal
+from momopay import AsyncClient, Callback, CallbackSigner, Client, ConfigurationError, Journal
 from momopay.integrations import django, fastapi, flask
 from virtual import envelope, refusal, transaction
 
@@ -98,14 +98,6 @@ def shop(request: pytest.FixtureRequest, url: str) -> Iterator[Shop]:
     shop.close()
 
 
-@pytest.fixture
-def plain() -> Iterator[Shop]:
-    """A shop whose client has no journal."""
-    shop = Shop(fastapi_app, "async", "async")
-    yield shop
-    shop.close()
-
-
 def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journal_once(shop: Shop) -> None:
     put(shop.client.journal, "SAL-1", UNKNOWN)
     assert shop.post(BODY) == [200]
@@ -129,19 +121,6 @@ def test_a_callback_that_the_service_contradicts_is_not_handled_and_comes_again(
     assert shop.happened[3:] == [READ, "handled"]
 
 
-def test_what_is_forged_or_no_callback_costs_no_read(shop: Shop) -> None:
-    assert shop.post(b"{", query=QUERY, signer=SIGNER) == [400]
-    assert shop.post(BODY, signer=SIGNER) == [403]
-    assert shop.happened == []
-    assert shop.post(BODY, query=QUERY, signer=SIGNER) == [200]
-    assert shop.happened == [READ, "handled"]
-
-
-def test_without_any_journal_each_delivery_is_confirmed_and_handled(plain: Shop) -> None:
-    assert plain.post(BODY, BODY) == [200, 200]
-    assert plain.happened == [READ, "handled"] * 2
-
-
 def test_the_journal_that_is_given_goes_before_the_clients(url: str, tmp_path: Path) -> None:
     shop = Shop(fastapi_app, "blocking", "blocking", journal=url)
     with Journal(f"sqlite:///{tmp_path / 'other.db'}") as other:
@@ -162,7 +141,9 @@ def test_a_view_that_blocks_takes_no_async_client() -> None:
     django.callback_endpoint(handle_later, client=client)
 
 
-@pytest.mark.parametrize("endpoint", [fastapi.callback_endpoint, flask.callback_endpoint, django.callback_endpoint])
+@in_turn("endpoint", [fastapi.callback_endpoint, flask.callback_endpoint, django.callback_endpoint])
 def test_what_is_no_client_is_refused(endpoint: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"must be a momopay\.Client"):
         endpoint(unreachable, client=KEY)
+    hints = typing.get_type_hints(endpoint)
+    assert (hints["signer"], hints["journal"]) == (CallbackSigner | None, Journal | None)

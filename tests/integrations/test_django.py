@@ -1,10 +1,7 @@
 """What is particular to the views of Django: CSRF, transactions, and two kinds of view."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
-import typing
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,21 +11,12 @@ import pytest
 from django.db import connection, connections
 from django.test import RequestFactory
 
+from in_turn import in_turn
 from integrations.apps import django_wsgi_app
-from integrations.kit import (
-    BODY,
-    ENDLESS,
-    LARGEST,
-    QUERY,
-    SIGNER,
-    TOO_LARGE,
-    Handler,
-    handle_later,
-    send_endlessly,
-    unreachable,
-)
-from momopay import Callback, CallbackSigner, Journal, TransactionSummary
+from integrations.kit import BODY, ENDLESS, QUERY, SIGNER, Handler, handle_later, send_endlessly, unreachable
+from momopay import Callback, Journal
 from momopay.integrations import django
+from momopay.types import TransactionSummary
 
 
 def post(app: Any, query: str = "", body: bytes = BODY) -> Any:
@@ -51,12 +39,7 @@ def test_an_async_handler_makes_an_async_view() -> None:
     assert getattr(view, "__name__", "") == "handle_later"
 
 
-def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:
-    app = django_wsgi_app(handle_later)
-    assert [post(app, body=body).status_code for body in (LARGEST, TOO_LARGE)] == [200, 400]
-
-
-@pytest.mark.parametrize("stated", ENDLESS, ids=["length", "chunked"])
+@in_turn("stated", ENDLESS)
 def test_at_most_64_kib_of_a_body_are_read(stated: dict[str, Any]) -> None:
     status, taken = send_endlessly(django_wsgi_app(unreachable), **stated)
     assert status == "400 Bad Request"
@@ -76,11 +59,6 @@ def test_only_atomic_requests_of_a_sync_handler_open_a_transaction(monkeypatch: 
         assert atomic == [False, True]
         assert post(django_wsgi_app(handle_later)).status_code == 200
         assert inspect.iscoroutinefunction(django.callback_endpoint(handle_later))
-
-
-def test_annotations_resolve() -> None:
-    hints = typing.get_type_hints(django.callback_endpoint)
-    assert (hints["signer"], hints["journal"]) == (CallbackSigner | None, Journal | None)
 
 
 def test_the_handler_commits_before_the_journal_marks_the_callback_and_rolls_back_when_it_fails(

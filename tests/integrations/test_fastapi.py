@@ -1,7 +1,5 @@
 """What is particular to the endpoint of FastAPI and Starlette."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import typing
@@ -15,8 +13,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from integrations.kit import BODY, LARGEST, QUERY, SIGNER, TOO_LARGE, Handler, handle_later, unreachable
-from momopay import CallbackError, CallbackSigner, Journal
+from integrations.kit import BODY, QUERY, SIGNER, Handler, unreachable
+from momopay import CallbackSigner, Journal
 from momopay._transport import threads
 from momopay.integrations import fastapi
 
@@ -48,23 +46,6 @@ def test_a_body_in_chunks_and_a_signed_query_are_passed_on() -> None:
 def test_a_query_that_is_not_ascii_is_forged() -> None:
     endpoint = fastapi.callback_endpoint(unreachable, signer=SIGNER)
     assert respond(endpoint, [BODY], query_string=b"momo_token=\xff").status_code == 403
-
-
-def test_an_async_handler_is_awaited() -> None:
-    assert respond(fastapi.callback_endpoint(handle_later), [BODY]).status_code == 200
-
-
-def test_a_callback_error_of_an_async_handler_is_its_own_failure(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The callback comes again, and no log line says that another call is handling it."""
-    handler = Handler(CallbackError("do not act on it"))
-    endpoint = fastapi.callback_endpoint(handler.handle_async, signer=SIGNER, journal=journal)
-    statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(3)]
-    assert statuses == [503, 200, 200]
-    assert len(handler.calls) == 2, "the failed call and its repeat; the third delivery is acknowledged alone"
-    assert "do not act on it" in caplog.text
-    assert "another call" not in caplog.text
 
 
 # A request that is cancelled before the thread that was to work for it has begun.
@@ -153,11 +134,6 @@ def test_a_thread_that_begins_after_its_request_was_cancelled_holds_nothing(
     statuses = [respond(endpoint, [BODY], query_string=QUERY.encode()).status_code for _ in range(2)]
     assert statuses == [200, 200], "it comes again, and nothing holds it"
     assert len(handler.calls) == 1
-
-
-def test_a_body_of_64_kib_is_accepted_and_a_larger_one_refused() -> None:
-    endpoint = fastapi.callback_endpoint(handle_later)
-    assert [respond(endpoint, [body]).status_code for body in (LARGEST, TOO_LARGE)] == [200, 400]
 
 
 def test_at_most_64_kib_of_a_body_are_read() -> None:

@@ -1,10 +1,8 @@
 """Forwarding ends to an application: as the service would, to this machine alone, again until it is acknowledged."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 from flask import Flask
 
 from momopay import (
-    APIError,
     Callback,
     CallbackSigner,
     Client,
@@ -20,13 +17,14 @@ from momopay import (
     Journal,
     MomoPayError,
     RequestValidationError,
+    ServerError,
 )
 from momopay._transport.sync_backend import SyncBackend
-from momopay.integrations._listener import Delivery, Listener
+from momopay.integrations._listener import Delivery, EndWatch, Listener
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
-from served import server_runs, wsgi_served
+from served import wsgi_served
 
 PHONE = "0712345678"
 SECRET = "a shop's own secret, long enough"
@@ -56,6 +54,7 @@ class SandboxTime(SyncBackend):
 @pytest.fixture
 def client(sandbox: Sandbox, account: Account, key: str) -> Iterator[Client]:
     account.rate_limit = None
+    account.switches.health_rule = False
     with Client(key, base_url=sandbox.base_url, budget=None, max_attempts=1) as client:
         yield client
 
@@ -118,9 +117,7 @@ def shop(client: Client, journal: Journal, confirmed: list[tuple[str, str]]) -> 
         yield f"{address}/momo"
 
 
-def test_an_application_verifies_the_url_and_confirms_the_callback(
-    client: Client, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_an_application_verifies_the_url_and_confirms(client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
     confirmed: list[tuple[str, str]] = []
     with Journal(f"sqlite:///{tmp_path / 'shop.db'}") as journal, shop(client, journal, confirmed) as url:
         client.stk.initiate(amount=100, phone=PHONE, account_reference="INV-42")
@@ -192,49 +189,12 @@ def test_a_poll_that_fails_is_told_and_repeated(client: Client, sandbox: Sandbox
 
 
 def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
-    with (
-        Client("pk_test_", base_url=sandbox.base_url, budget=None) as client,
-        pytest.raises(InvalidApiKeyError),
-    ):
+    with Client("pk_test_", base_url=sandbox.base_url, budget=None) as client, pytest.raises(InvalidApiKeyError):
         next(Listener(client, receiver.url).run())
 
 
-def test_so_does_any_refusal_that_lasts(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
-    client.stk.initiate(amount=100, phone=PHONE)
-    listening = Listener(client, receiver.url, backend=SandboxTime(sandbox, 120)).run()
-    assert isinstance(next(listening), Delivery)
-    sandbox.fail_next("GET", "/transactions", "refused_after_commit", status=401)
-    with pytest.raises(APIError):
-        next(listening)
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[tuple[str, list[str]]]:
-    """An address that redirects to another path, and the paths that were asked for."""
-    seen: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            seen.append(self.path)
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response_only(307)
-            self.send_header("location", "/there")
-            self.end_headers()
-
-    with server_runs(HTTPServer(("127.0.0.1", 0), Handler)) as address:
-        yield address, seen
-
-
-def test_a_redirect_is_not_followed(client: Client, sandbox: Sandbox, elsewhere: tuple[str, list[str]]) -> None:
-    url, seen = elsewhere
-    client.stk.initiate(amount=100, phone=PHONE)
-    deliveries(client, sandbox, f"{url}/momo", seconds=45)
-    assert seen == ["/momo"]
-
-
 @pytest.mark.parametrize(
-    "url",
-    ["https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "http://0.0.0.0/x", "x"],
+    "url", ["https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "http://0.0.0.0/x", "x"]
 )
 def test_it_is_sent_to_this_machine_alone(client: Client, url: str) -> None:
     with pytest.raises(RequestValidationError) as refused:
@@ -246,3 +206,124 @@ def test_a_host_that_was_named_is_allowed(client: Client) -> None:
     Listener(client, "http://web:8000/momo", allowed_hosts=["Web"])
     with pytest.raises(RequestValidationError):
         Listener(client, "http://web.example/momo", allowed_hosts=["web"])
+
+
+# Which payments have ended, by polling: each once, with few requests. The sandbox's request log is the witness.
+
+
+def pay(client: Client, reference: str = "INV-1", outcome: Outcome = Outcome.success) -> str:
+    return client.stk.initiate(amount=100, phone=phone_for(outcome), account_reference=reference).transaction_id
+
+
+def ended(watch: EndWatch) -> list[str]:
+    return [transaction.transaction_id for transaction in watch.poll()]
+
+
+def test_each_end_is_found_once(client: Client, sandbox: Sandbox) -> None:
+    pay(client)
+    sandbox.advance(60)
+    watch = EndWatch(client)
+    open_at_the_start = pay(client)
+    assert ended(watch) == [], "what has ended before is not new"
+    later = pay(client, outcome=Outcome.cancelled)
+    sandbox.advance(60)
+    assert ended(watch) == [later, open_at_the_start], "in the order of the ends"
+    assert ended(watch) == []
+
+
+def test_the_first_payment_of_an_account_may_end_between_two_polls(client: Client, sandbox: Sandbox) -> None:
+    watch = EndWatch(client)
+    assert ended(watch) == []
+    first = pay(client)
+    sandbox.advance(60)
+    assert ended(watch) == [first]
+
+
+def test_a_payout_that_is_credited_back_ends_once(client: Client, sandbox: Sandbox) -> None:
+    watch = EndWatch(client)
+    watch.poll()
+    payout = client.payouts.initiate(amount=50, phone=phone_for(Outcome.reversed), reference="P-1")
+    sandbox.advance(36)
+    (failed,) = watch.poll()
+    sandbox.advance(30)
+    assert (failed.transaction_id, failed.status) == (payout.transaction_id, "FAILED")
+    assert client.transactions.get(payout).status == "REVERSED"
+    assert ended(watch) == []
+
+
+def test_a_top_up_has_no_callback(client: Client, sandbox: Sandbox) -> None:
+    watch = EndWatch(client)
+    watch.poll()
+    client.wallet.top_up(amount=100, phone=PHONE)
+    sandbox.advance(120)
+    assert ended(watch) == []
+
+
+def test_since_shows_older_ends(client: Client, sandbox: Sandbox) -> None:
+    pay(client)
+    sandbox.advance(600)
+    noon = sandbox.now
+    wanted = pay(client)
+    sandbox.advance(60)
+    assert ended(EndWatch(client, noon)) == [wanted]
+    assert len(ended(EndWatch(client, noon - timedelta(hours=1)))) == 2
+
+
+def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:
+    for _ in range(8):
+        pay(client)
+    pay(client, outcome=Outcome.insufficient_funds)
+    watch = EndWatch(client)
+    watch.poll()
+    sandbox.advance(120)
+    before = len(sandbox.requests)
+    found = watch.poll()
+    watch.poll()
+    sent = sandbox.requests[before:]
+    assert {request.method for request in sent} == {"GET"}
+    assert [request.path for request in sent].count("/transactions") == 2
+    assert len(sent) <= 2 + 5 + 1
+    assert {transaction.result_code for transaction in found if transaction.status == "FAILED"} == {"1"}
+
+
+def test_more_than_a_page_is_walked_as_far_as_something_is_open(client: Client, sandbox: Sandbox) -> None:
+    slow = pay(client, outcome=Outcome.by_hand)
+    watch = EndWatch(client)
+    watch.poll()
+    for number in range(230):
+        pay(client, f"INV-{number}")
+        sandbox.advance(0.01)
+    sandbox.advance(60)
+    assert len(ended(watch)) == 230
+    sandbox.enter_pin(slow)
+    sandbox.advance(60)
+    assert ended(watch) == [slow]
+    before = len(sandbox.requests)
+    assert ended(watch) == []
+    assert len(sandbox.requests) == before + 1, "nothing is open"
+
+
+def test_a_page_with_older_payments_than_the_first_does_not_make_them_new(client: Client, sandbox: Sandbox) -> None:
+    for number in range(150):
+        pay(client, f"INV-{number}")
+    sandbox.advance(2 * 3600)
+    for number in range(60):
+        pay(client, f"NEW-{number}", Outcome.by_hand)
+    watch = EndWatch(client)
+    assert watch.poll() == []
+    for number in range(50):
+        pay(client, f"MORE-{number}", Outcome.by_hand)
+    assert watch.poll() == [], "the second page has some that the first poll did not see"
+
+
+def test_a_poll_that_failed_loses_nothing(client: Client, sandbox: Sandbox) -> None:
+    watch = EndWatch(client)
+    watch.poll()
+    paid = pay(client)
+    sandbox.advance(60)
+    sandbox.fail_next("GET", "/transactions", "error_before_commit")
+    with pytest.raises(ServerError):
+        watch.poll()
+    sandbox.fail_next("GET", "/transactions/{id}", "error_before_commit")
+    (shown,) = watch.poll()
+    assert (shown.transaction_id, shown.status, shown.tenant_id) == (paid, "SUCCESS", None), "as the list has it"

@@ -1,33 +1,38 @@
 """Whole scenarios under the observer, on both clients: spans and metrics in memory, searched for what is secret."""
 
-from __future__ import annotations
-
 import base64
 import inspect
 import json
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
-from starlette.applications import Starlette
 
 from drivers import unique_key
-from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, Handler
-from integrations.telemetry import Telemetry, attributes_of
-from momopay import AsyncClient, Client, Journal, OutcomeUnknownError, PollSchedule, parse_callback
-from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
-from momopay.integrations.fastapi import callback_endpoint
-from momopay.integrations.opentelemetry import observer
+from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, started
+from momopay import (
+    AsyncClient,
+    Client,
+    Journal,
+    OutcomeUnknownError,
+    PollSchedule,
+    ServerError,
+    TransactionStatus,
+    TransactionType,
+    parse_callback,
+)
+from momopay._ratelimit.slot_log import Lane
+from momopay.errors import APIConnectionError, ProtocolError
+from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
+from momopay.integrations.opentelemetry import Spans, observer
 from momopay.sandbox import Fault, Sandbox
 
 PHONE, CANCELS = "254712345678", "254712349932"
@@ -148,79 +153,8 @@ def check_tree(spans: tuple[ReadableSpan, ...], watched: Watched) -> None:
     assert sum(attributes_of(each)["momopay.attempts"] for each in operations.values()) == len(attempts)
 
 
-@KINDS
-@pytest.mark.usefixtures("no_backoff")
-def test_a_call_that_is_retried_is_one_operation_of_two_attempts(
-    telemetry: Telemetry, sandbox: Sandbox, kind: str
-) -> None:
-    async def read(client: Any) -> None:
-        sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit)
-        await done(client.wallet.balance())
-
-    run(kind, unique_key(), sandbox, read, on_event=observer(telemetry.tracers, telemetry.meters))
-    failed, resent, operation = telemetry.spans
-    assert [span.name for span in telemetry.spans] == ["GET /wallets/service/balance"] * 2 + ["wallet.balance"]
-    host, port = "127.0.0.1", int(sandbox.base_url.rpartition(":")[2].partition("/")[0])
-    common = {
-        "http.request.method": "GET",
-        "url.template": "/wallets/service/balance",
-        "server.address": host,
-        "server.port": port,
-    }
-    assert common.items() <= attributes_of(failed).items()
-    assert common.items() <= attributes_of(resent).items()
-    assert attributes_of(failed)["error.type"] == str(attributes_of(failed)["http.response.status_code"]) == "500"
-    assert attributes_of(resent)["http.request.resend_count"] == 1
-    assert [span.status.status_code.name for span in telemetry.spans] == ["ERROR", "UNSET", "UNSET"]
-    assert telemetry.values("momopay.retries") == {("wallet.balance", "ServerError"): 1}
-    assert {span.parent and span.parent.span_id for span in (failed, resent)} == {
-        operation.context and operation.context.span_id
-    }
-
-
-def test_an_operation_that_raises_has_the_error_and_whether_money_may_have_moved(
-    telemetry: Telemetry, sandbox: Sandbox
-) -> None:
-    with Client(
-        unique_key(), base_url=sandbox.base_url, on_event=observer(telemetry.tracers, telemetry.meters)
-    ) as client:
-        sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
-        with pytest.raises(OutcomeUnknownError):
-            client.payouts.initiate(amount=10, phone=PHONE, reference="SAL-1")
-        with pytest.raises(ValueError, match="phone"):
-            client.payouts.initiate(amount=10, phone="12", reference="SAL-2")
-    sent, unclear, refused = telemetry.spans
-    assert sent.status.status_code is unclear.status.status_code is refused.status.status_code is StatusCode.ERROR
-    assert attributes_of(unclear)["momopay.may_have_executed"] is True
-    assert attributes_of(refused)["momopay.may_have_executed"] is False
-    assert [attributes_of(span)["error.type"] for span in (sent, unclear, refused)] == [
-        "500",
-        "OutcomeUnknownError",
-        "RequestValidationError",
-    ]
-
-
-def test_calls_of_many_threads_are_below_the_spans_of_their_callers(telemetry: Telemetry, sandbox: Sandbox) -> None:
-    tracer = telemetry.tracers.get_tracer("app")
-    watched = Watched(telemetry)
-
-    with Client(unique_key(), base_url=sandbox.base_url, on_event=watched) as client:
-
-        def serve(number: int) -> None:
-            with tracer.start_as_current_span(f"request-{number}"):
-                client.wallet.balance()
-                client.channels.list()
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(serve, range(16)))
-    check_callers(telemetry, 16)
-    check_tree(tuple(span for span in telemetry.spans if not span.name.startswith("request")), watched)
-
-
 @pytest.mark.parametrize("kind", ["asyncio", "trio"])
-def test_calls_of_many_tasks_are_below_the_spans_of_their_callers(
-    telemetry: Telemetry, sandbox: Sandbox, kind: str
-) -> None:
+def test_calls_of_many_tasks_are_below_their_callers_spans(telemetry: Telemetry, sandbox: Sandbox, kind: str) -> None:
     tracer = telemetry.tracers.get_tracer("app")
 
     async def serve_all(client: Any) -> None:
@@ -263,26 +197,103 @@ def test_the_callers_span_stays_the_current_one_between_the_steps_of_an_iterable
     assert len(telemetry.spans) == 1 + len(watched.of(CallEnded)) + len(watched.of(AttemptEnded))
 
 
-def test_callbacks_of_a_view_are_counted_by_what_became_of_them(telemetry: Telemetry, tmp_path: Path) -> None:
-    async def receive(journal: Journal) -> list[int]:
-        on_event = observer(telemetry.tracers, telemetry.meters)
-        app = Starlette()
-        app.add_route(
-            "/momo", callback_endpoint(Handler().handle, signer=SIGNER, journal=journal, on_event=on_event), ["POST"]
-        )
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://shop.example") as service:
-            requests = [(QUERY, BODY), (QUERY, BODY), (QUERY, b"garbage"), ("token=forged", BODY)]
-            return [(await service.post(f"/momo?{query}", content=body)).status_code for query, body in requests]
-
-    with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
-        assert anyio.run(receive, journal) == [200, 200, 400, 403]
-    counted = {attributes: count for attributes, count in telemetry.values("momopay.callbacks").items() if count}
-    assert counted == {("callbacks.receive", each): 1 for each in ("accepted", "duplicate", "invalid", "forged")}
-    assert telemetry.values("momopay.payments.ended") == {("B2C", "SUCCESS"): 1}
-    secrets = {PHONE, *LOCAL, QUERY, "SAL-1", CALLBACK.transaction_id}
-    assert {secret for secret in secrets for text in telemetry.texts() if secret in text} == set()
-
-
 def test_without_an_sdk_it_does_nothing(sandbox: Sandbox) -> None:
     with Client(unique_key(), base_url=sandbox.base_url, on_event=observer()) as client:
         assert client.wallet.balance().currency == "KES"
+
+
+COMMON = {
+    "http.request.method": "POST",
+    "url.template": "/b2c/payouts",
+    "server.address": "api.example",
+    "server.port": 443,
+}
+
+
+@pytest.fixture
+def spans(telemetry: Telemetry) -> Spans:
+    return Spans(telemetry.tracers.get_tracer("test"))
+
+
+def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Telemetry, spans: Spans) -> None:
+    feed(
+        spans.observe,
+        started(at=1000.0),
+        attempt(at=1001.0, seconds=0.25, status=503, error=ServerError, request_id="r-1"),
+        attempt(at=1002.0, attempt=2, request_id="r-2"),
+        ended(at=1002.5, attempts=2),
+    )
+    first, second, operation = telemetry.spans
+    assert [span.name for span in telemetry.spans] == ["POST /b2c/payouts"] * 2 + ["payouts.pay_once"]
+    assert [span.kind for span in telemetry.spans] == [SpanKind.CLIENT, SpanKind.CLIENT, SpanKind.INTERNAL]
+    assert operation.parent is None
+    assert operation.context is not None
+    assert {span.parent and span.parent.span_id for span in (first, second)} == {operation.context.span_id}
+    assert (first.start_time, first.end_time) == (1_000_750_000_000, 1_001_000_000_000)
+    assert (operation.start_time, operation.end_time) == (1_000_000_000_000, 1_002_500_000_000)
+    failed = {"http.response.status_code": 503, "error.type": "503", "momopay.request_id": "r-1"}
+    assert attributes_of(first) == COMMON | failed
+    resent = {"http.response.status_code": 200, "http.request.resend_count": 1, "momopay.request_id": "r-2"}
+    assert attributes_of(second) == COMMON | resent
+    assert attributes_of(operation) == {"momopay.operation": "payouts.pay_once", "momopay.attempts": 2}
+    assert [span.status.status_code for span in telemetry.spans] == [
+        StatusCode.ERROR,
+        StatusCode.UNSET,
+        StatusCode.UNSET,
+    ]
+    assert first.status.description is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "error_type"),
+    [
+        ({"status": None, "error": APIConnectionError}, "APIConnectionError"),
+        ({"status": 200, "error": ProtocolError}, "ProtocolError"),
+        ({"status": 302, "error": ProtocolError}, "ProtocolError"),
+        ({"status": 402, "error": ServerError}, "402"),
+        # The service says that it does not know what was deleted before: that is a success.
+        ({"status": 404, "error": None}, None),
+    ],
+)
+def test_an_attempt_that_failed_is_an_error_of_a_type(
+    telemetry: Telemetry, spans: Spans, fields: dict[str, object], error_type: str | None
+) -> None:
+    feed(spans.observe, started(), attempt(**fields), ended())
+    assert attributes_of(telemetry.spans[0]).get("error.type") == error_type
+    assert (telemetry.spans[0].status.status_code is StatusCode.ERROR) is (error_type is not None)
+
+
+def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, spans: Spans) -> None:
+    waits = [
+        BudgetWaited(operation="payouts.pay_once", call_id=1, at=1001.0, lane=Lane.PAYMENT.value, seconds=seconds)
+        for seconds in (1.5, 2.0)
+    ]
+    end = ended(
+        error=OutcomeUnknownError,
+        may_have_executed=True,
+        reference="SAL-7",
+        transaction_id="9b2f2f6e-0000-4000-8000-2547123456780",
+        transaction_type=TransactionType.B2C,
+        transaction_status=TransactionStatus.PENDING,
+    )
+    feed(spans.observe, started(), *waits, end)
+    assert telemetry.spans[0].status.status_code is StatusCode.ERROR
+    assert attributes_of(telemetry.spans[0]) == {
+        "momopay.operation": "payouts.pay_once",
+        "momopay.attempts": 0,
+        "momopay.budget.wait": 3.5,
+        "momopay.reference": "SAL-7",
+        "momopay.transaction.id": "9b2f2f6e-0000-4000-8000-2547123456780",
+        "momopay.transaction.type": "B2C",
+        "momopay.transaction.status": "PENDING",
+        "error.type": "OutcomeUnknownError",
+        "momopay.may_have_executed": True,
+    }
+
+
+def test_a_phone_in_any_text_is_masked_even_if_an_event_has_it(telemetry: Telemetry, spans: Spans) -> None:
+    phone = "254712345678"
+    end = ended(reference=phone, transaction_id=phone, transaction_status=TransactionStatus(phone))
+    feed(spans.observe, started(), attempt(request_id=phone), end)
+    assert not [text for text in telemetry.texts() if phone in text]
+    assert attributes_of(telemetry.spans[1])["momopay.reference"] == "2547*****678"

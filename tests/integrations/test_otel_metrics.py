@@ -1,22 +1,25 @@
-from __future__ import annotations
-
-import asyncio
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integrations.telemetry import Telemetry, attempt, ended, feed
+from journal.kit import put
 from momopay import (
     BudgetExhaustedError,
     InvalidCallbackError,
+    Journal,
+    JournalState,
     OutcomeUnknownError,
     ServerError,
     TransactionHealthBlockedError,
     TransactionStatus,
     TransactionType,
 )
-from momopay.events import BudgetWaited, CallbackReceived, JournalChanged, RetryScheduled, WaitEnded
-from momopay.integrations._otel_metrics import Metrics
+from momopay.events import BudgetWaited, CallbackReceived, JournalChanged, RetryScheduled, SweepEnded, WaitEnded
+from momopay.integrations._otel_metrics import JournalGauges, Metrics
 
 PHONE = "254712345678"
 
@@ -81,12 +84,7 @@ def test_operations_attempts_and_waits_are_histograms_in_seconds(telemetry: Tele
         ),
         BudgetWaited(operation="payouts.pay_once", call_id=1, at=1000.0, lane="payment", seconds=3.0),
         BudgetWaited(
-            operation="payouts.pay_once",
-            call_id=1,
-            at=1000.0,
-            lane="payment",
-            seconds=81.0,
-            error=BudgetExhaustedError,
+            operation="payouts.pay_once", call_id=1, at=1000.0, lane="payment", seconds=81.0, error=BudgetExhaustedError
         ),
         ended(seconds=2.5),
         ended(seconds=90.0, error=OutcomeUnknownError),
@@ -126,9 +124,7 @@ def test_a_reversal_is_an_end_of_its_own(telemetry: Telemetry, metrics: Metrics)
 
 
 @pytest.mark.parametrize("outcome", ["duplicate", "busy", "invalid", "forged", "mismatch", "failed"])
-def test_what_a_refused_callback_states_counts_for_nothing(
-    telemetry: Telemetry, metrics: Metrics, outcome: str
-) -> None:
+def test_what_a_refused_callback_states_does_not_count(telemetry: Telemetry, metrics: Metrics, outcome: str) -> None:
     metrics.observe(called_back(outcome, "t-1", "SUCCESS"))
     counts = telemetry.values("momopay.callbacks")
     assert {counted: count for counted, count in counts.items() if count} == {("callbacks.receive", outcome): 1}
@@ -146,12 +142,13 @@ def test_after_the_service_blocked_prompts_the_rate_begins_anew(telemetry: Telem
     prompt = {"route": "/payments/stk"}
     feed(metrics.observe, *(waited(f"t-{number}", "FAILED") for number in range(3)))
     metrics.observe(attempt(**prompt))
-    assert telemetry.values("momopay.stk.success_rate") == {(): 0.0}
     metrics.observe(attempt(**prompt, status=429, error=TransactionHealthBlockedError))
     metrics.observe(attempt(**prompt, status=429, error=ServerError))
-    assert telemetry.values("momopay.stk.completed") == {(): 3}
+    assert rate(telemetry) == (0.0, 3)
     metrics.observe(attempt(**prompt))
-    assert telemetry.values("momopay.stk.completed") == {(): 0}
+    assert rate(telemetry) == (None, 0)
+    feed(metrics.observe, waited("t-0", "FAILED"), waited("new", "SUCCESS"), attempt(**prompt))
+    assert rate(telemetry) == (1.0, 1), "t-0 was counted before the block"
 
 
 def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: Telemetry, metrics: Metrics) -> None:
@@ -179,12 +176,99 @@ def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: 
 def test_ends_are_remembered_in_a_bounded_number(
     telemetry: Telemetry, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("momopay.integrations._otel_metrics.MEMORY", 10)
+    monkeypatch.setattr("momopay.integrations._otel_metrics._REMEMBERED", 10)
     feed(metrics.observe, *(waited(f"t-{number}", "SUCCESS") for number in range(50)))
     assert len(metrics._counted) == 10
     assert telemetry.values("momopay.payments.ended") == {("STK", "SUCCESS"): 50}
 
 
-def test_a_cancelled_operation_has_the_class_as_its_error(telemetry: Telemetry, metrics: Metrics) -> None:
-    metrics.observe(ended(seconds=1.0, error=asyncio.CancelledError))
-    assert telemetry.values("momopay.operation.duration") == {("payouts.pay_once", "CancelledError"): 1.0}
+OPEN, UNRESOLVED = "momopay.journal.open", "momopay.journal.unresolved"
+
+
+def swept(opened: int, unknown: int) -> SweepEnded:
+    return SweepEnded(
+        operation="transactions.sweep",
+        call_id=1,
+        at=1000.0,
+        settled=0,
+        open=opened,
+        unknown=unknown,
+        handled=0,
+        failed=0,
+    )
+
+
+def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: Telemetry) -> None:
+    gauges = JournalGauges(telemetry.meters.get_meter("test"), None)
+    assert not telemetry.values(OPEN) | telemetry.values(UNRESOLVED)
+    gauges.remember(swept(7, 2))
+    gauges.remember(swept(5, 1))
+    assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 5}, {(): 1})
+    assert not telemetry.values(f"{OPEN}.age")
+
+
+def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("momopay.integrations._otel_metrics._FRESH", 0.0)
+    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        gauges = JournalGauges(telemetry.meters.get_meter("test"), journal)
+        assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 0}, {(): 0})
+        assert telemetry.values(f"{OPEN}.age") == telemetry.values(f"{UNRESOLVED}.age") == {(): 0}
+        before = datetime.now(UTC)
+        for number in range(3):
+            put(journal, f"open-{number}", JournalState.ACCEPTED)
+        put(journal, "unresolved", JournalState.UNKNOWN)
+        put(journal, "refused", JournalState.REFUSED)
+        gauges.remember(swept(100, 100))  # of another journal, perhaps, or older
+        assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 3}, {(): 1})
+        longest = (datetime.now(UTC) - before).total_seconds()
+        assert 0 < telemetry.values(f"{OPEN}.age")[()] <= longest + 1
+        assert 0 < telemetry.values(f"{UNRESOLVED}.age")[()] <= longest + 1
+
+
+def test_one_collection_asks_once(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("momopay.integrations._otel_metrics._FRESH", 3600.0)
+    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        JournalGauges(telemetry.meters.get_meter("test"), journal)
+        assert telemetry.values(OPEN) == {(): 0}
+        put(journal, "open", JournalState.ACCEPTED)
+        assert telemetry.values(OPEN) == {(): 0}
+
+
+@pytest.mark.parametrize("database", ["missing", "closed"])
+def test_gauges_of_a_journal_that_fails_end_and_the_others_go_on(
+    telemetry: Telemetry, tmp_path: Path, caplog: pytest.LogCaptureFixture, database: str
+) -> None:
+    meter = telemetry.meters.get_meter("test")
+    meter.create_counter("something.else").add(1)
+    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}", create=database != "missing") as journal:
+        if database == "closed":
+            assert journal.open() == []
+            journal.close()
+        JournalGauges(meter, journal)
+        with caplog.at_level(logging.WARNING, "momopay"):
+            assert {name for name, _ in telemetry.points()} == {"something.else"}
+    assert caplog.text.count("the journal's gauges are missing") == 1
+
+
+def rate(telemetry: Telemetry) -> tuple[float | None, float]:
+    """Return the success rate, and of how many prompts it is."""
+    found = telemetry.values("momopay.stk.success_rate")
+    return found.get(()), telemetry.values("momopay.stk.completed")[()]
+
+
+def test_the_rate_is_of_the_latest_hundred(telemetry: Telemetry, metrics: Metrics) -> None:
+    assert rate(telemetry) == (None, 0)
+    feed(metrics.observe, *(waited(f"failed-{number}", "FAILED") for number in range(50)))
+    assert rate(telemetry) == (0.0, 50)
+    feed(metrics.observe, *(waited(f"paid-{number}", "SUCCESS") for number in range(80)))
+    assert rate(telemetry) == (0.8, 100)
+    feed(metrics.observe, *(waited(f"failed-{number}", "FAILED") for number in range(50)))
+    assert rate(telemetry) == (0.8, 100), "they were counted before"
+
+
+def test_a_late_pin_makes_a_failure_a_success_and_nothing_makes_a_success_a_failure(
+    telemetry: Telemetry, metrics: Metrics
+) -> None:
+    ends = (("a", "FAILED"), ("b", "SUCCESS"), ("a", "SUCCESS"), ("b", "FAILED"))
+    feed(metrics.observe, *(waited(*end) for end in ends))
+    assert rate(telemetry) == (1.0, 2)

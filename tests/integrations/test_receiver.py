@@ -1,7 +1,5 @@
 """What a receiver responds, what it handles, what it settles, and what it releases when it is cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -10,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
+from events_kit import Watcher
+from in_turn import in_turn
+from integrations.apps import APPS
 from integrations.kit import (
     BODY,
     CALLBACK,
@@ -34,40 +34,18 @@ from momopay import (
     CallbackError,
     CallbackMismatchError,
     CallbackSigner,
+    ConfigurationError,
     ForgedCallbackError,
     InvalidCallbackError,
     Journal,
     JournalState,
 )
 from momopay._transport import threads
-from momopay.integrations._receiver import CallbackReceiver, is_async, view_name
-from momopay.models.callbacks import mark_confirmed
+from momopay.events import CallbackReceived, JournalChanged
+from momopay.integrations._receiver import CallbackReceiver, is_async
 from patience import until
 
 each_way = pytest.mark.parametrize("way", [blocking, awaited, threaded])
-
-
-@each_way
-def test_a_callback_is_handled(way: Receive) -> None:
-    handler = Handler()
-    assert way(handler, None, None)("POST", "", BODY) == 200
-    assert handler.calls == [CALLBACK]
-
-
-@each_way
-def test_only_post_is_accepted(way: Receive) -> None:
-    handler = Handler()
-    for method in ("GET", "PUT", "PATCH", "DELETE", "HEAD", ""):
-        assert way(handler, SIGNER, None)(method, QUERY, BODY) == 405
-    assert handler.calls == []
-
-
-@each_way
-def test_a_body_that_is_not_a_callback_is_400(way: Receive) -> None:
-    handler = Handler()
-    for body in (b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"event_type": "x"}', b"a=1", b" " * 65_537):
-        assert way(handler, SIGNER, None)("POST", QUERY, body) == 400
-    assert handler.calls == []
 
 
 OTHERS = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]
@@ -92,7 +70,7 @@ def test_a_forged_url_is_403(way: Receive, query: str) -> None:
     assert way(handler, SIGNER, None)("POST", QUERY, BODY) == 200  # the genuine one is accepted
 
 
-@pytest.mark.parametrize("reference", ["SAL-2", "", None])
+@in_turn("reference", ["SAL-2", "", None])
 def test_a_callback_of_another_reference_than_its_url_is_403(reference: str | None) -> None:
     handler = Handler()
     body = json.dumps(callback_body("x", external_reference=reference)).encode()
@@ -128,14 +106,6 @@ def test_a_callback_whose_handler_failed_comes_again(
 
 
 @each_way
-def test_without_a_journal_each_delivery_is_handled(way: Receive) -> None:
-    handler = Handler()
-    receive = way(handler, SIGNER, None)
-    assert [receive("POST", QUERY, BODY) for _ in range(2)] == [200, 200]
-    assert len(handler.calls) == 2
-
-
-@each_way
 def test_a_callback_that_is_being_handled_elsewhere_comes_again(way: Receive, journal: Journal) -> None:
     handler = Handler()
     receive = way(handler, SIGNER, journal)
@@ -163,9 +133,7 @@ def long_order(journal: Journal) -> Journal:
 
 
 @each_way
-def test_a_url_that_was_signed_for_an_order_admits_the_reference_that_the_service_has(
-    way: Receive, long_order: Journal
-) -> None:
+def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has(way: Receive, long_order: Journal) -> None:
     handler = Handler()
     assert way(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body("J2PX4MQ7KD5A")) == 200
     assert len(handler.calls) == 1
@@ -318,48 +286,12 @@ def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(way: Receive, journa
     assert (handler.calls, found(journal, "SAL-1").receipt) == ([], "QK12")
 
 
-class Confirming(Handler):
-    """A handler that finds that the service's own record agrees."""
-
-    def handle(self, callback: Callback) -> None:
-        mark_confirmed(callback)
-        super().handle(callback)
-
-
-@each_way
-def test_a_callback_that_was_confirmed_is_recorded_without_a_signer(way: Receive, journal: Journal) -> None:
-    put(journal, "SAL-1", JournalState.UNKNOWN)
-    assert way(Confirming(), None, journal)("POST", "", BODY) == 200
-    assert state_of(journal, "SAL-1") is JournalState.ACCEPTED
-
-
-@each_way
-def test_a_confirmed_callback_that_differs_from_the_entry_is_not_acknowledged(way: Receive, journal: Journal) -> None:
-    entry = put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
-    body = json.dumps(callback_body("SAL-1", amount=11)).encode()
-    receive = way(Confirming(), None, journal)
-    assert [receive("POST", "", body) for _ in range(2)] == [503, 503]
-    assert found(journal, "SAL-1") == entry
-
-
-@each_way
-def test_a_callback_of_an_id_a_status_and_an_event_type_is_handled(way: Receive, journal: Journal) -> None:
-    handler = Handler()
-    body = b'{"event_type": "transaction.success", "transaction": {"id": "the-id", "status": "SUCCESS"}}'
-    assert way(handler, None, journal)("POST", "", body) == 200
-    assert [each.key for each in handler.calls] == [("the-id", "SUCCESS")]
-
-
 # Handlers.
 
 
 class HandleLater:
     async def __call__(self, callback: Callback) -> None:
         await handle_later(callback)
-
-
-def handle(_callback: Callback) -> object:
-    return "ignored"
 
 
 @pytest.mark.parametrize(
@@ -371,23 +303,12 @@ def test_what_is_async_is_awaited(handler: Any, journal: Journal) -> None:
     assert not journal.first_seen(CALLBACK)
 
 
-def test_what_is_not_async_is_called() -> None:
-    assert not is_async(handle)
-    assert CallbackReceiver(handle, None, None).receive("POST", "", BODY) == 200
-
-
-def test_a_result_that_must_be_awaited_is_never_acknowledged(
-    caplog: pytest.LogCaptureFixture, journal: Journal
-) -> None:
+def test_a_result_that_must_be_awaited_is_not_acknowledged(caplog: pytest.LogCaptureFixture, journal: Journal) -> None:
     receiver = CallbackReceiver(lambda callback: handle_later(callback), None, journal)  # noqa: PLW0108  not async itself
     assert receiver.receive("POST", "", BODY) == 500
     assert asyncio.run(receiver.receive_async("POST", "", BODY)) == 500
     assert "make it an async def" in caplog.text
     assert journal.first_seen(CALLBACK)
-
-
-def test_a_view_has_the_name_of_its_handler() -> None:
-    assert (view_name(handle), view_name(HandleLater())) == ("handle", "momopay_callback")
 
 
 # Cancellation.
@@ -411,22 +332,6 @@ def test_a_cancelled_handler_releases_its_callback(journal: Journal) -> None:
     with just_before("DELETE", journal, lambda: threads.append(threading.current_thread())):
         asyncio.run(main())
     assert threads != [threading.main_thread()]  # as it would be if the garbage collection released it
-    assert journal.first_seen(CALLBACK)
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_cancelled_scope_releases_its_callback(backend: str, journal: Journal) -> None:
-    async def main() -> None:
-        with anyio.CancelScope() as scope:
-
-            async def handle(_callback: Callback) -> None:
-                scope.cancel()
-                await anyio.sleep_forever()
-
-            await to_receiver(handle, journal)()
-        assert scope.cancelled_caught
-
-    anyio.run(main, backend=backend)
     assert journal.first_seen(CALLBACK)
 
 
@@ -513,3 +418,125 @@ def test_a_handler_that_blocks_ends_before_a_cancellation_and_counts(journal: Jo
 
     asyncio.run(main())
     assert not journal.first_seen(CALLBACK)
+
+
+# What a callback view reports of each request.
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'payouts.db'}"
+
+
+@pytest.fixture
+def seen() -> Watcher:
+    return Watcher()
+
+
+@each_way
+def test_a_callback_and_its_repeat(way: Receive, journal: Journal, seen: Watcher) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    receive = way(Handler(), SIGNER, journal, seen)
+    assert receive("POST", QUERY, BODY) == 200
+    changed, received = seen.events
+    assert isinstance(changed, JournalChanged)
+    assert (changed.kind, changed.reference, changed.old_state, changed.new_state, changed.transaction_status) == (
+        "PAYOUT",
+        "SAL-1",
+        "UNKNOWN",
+        "ACCEPTED",
+        "SUCCESS",
+    )
+    assert isinstance(received, CallbackReceived)
+    assert (received.outcome, received.status, received.error, received.reference) == ("accepted", 200, None, "SAL-1")
+    assert (received.transaction_id, received.transaction_type, received.transaction_status) == (
+        CALLBACK.transaction_id,
+        "B2C",
+        "SUCCESS",
+    )
+    assert received.seconds > 0
+    assert {each.operation for each in seen.events} == {"callbacks.receive"}
+    assert changed.call_id == received.call_id
+    seen.take()
+    assert receive("POST", QUERY, BODY) == 200
+    assert seen.take() == ["CallbackReceived duplicate SUCCESS"]
+
+
+@each_way
+def test_refusals(way: Receive, journal: Journal, seen: Watcher) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    receive = way(Handler(), SIGNER, journal, seen)
+    receive("GET", QUERY, BODY)
+    assert seen.take() == []
+    receive("POST", "", BODY)
+    receive("POST", QUERY, b"{")
+    other_amount = json.dumps(callback_body("SAL-1", amount=11)).encode()
+    receive("POST", QUERY, other_amount)
+    with journal.handling(CALLBACK):
+        receive("POST", QUERY, BODY)
+    assert [each.status for each in seen.of(CallbackReceived)] == [403, 400, 503, 503]
+    assert seen.take() == [
+        "CallbackReceived forged ForgedCallbackError",
+        "CallbackReceived invalid InvalidCallbackError",
+        "CallbackReceived mismatch CallbackMismatchError",
+        "CallbackReceived busy CallbackError",
+    ]
+
+
+@each_way
+def test_a_handler_that_fails(way: Receive, seen: Watcher) -> None:
+    mismatch = CallbackMismatchError("another amount", transaction_id="x", fields=["amount"])
+    receive = way(Handler(ValueError(PHONE), mismatch), None, None, seen)
+    assert [receive("POST", "", BODY) for _ in range(3)] == [500, 503, 200]
+    assert seen.take() == [
+        "CallbackReceived failed ValueError",
+        "CallbackReceived mismatch CallbackMismatchError",
+        "CallbackReceived accepted SUCCESS",
+    ]
+
+
+@each_way
+def test_a_callback_error_of_the_handler_reports_no_other_call(way: Receive, journal: Journal, seen: Watcher) -> None:
+    receive = way(Handler(CallbackError("do not act on it")), SIGNER, journal, seen)
+    assert [receive("POST", QUERY, BODY) for _ in range(2)] == [503, 200]
+    assert seen.take() == ["CallbackReceived failed CallbackError", "CallbackReceived accepted SUCCESS"]
+
+
+@each_way
+def test_an_observer_that_fails_changes_no_response(way: Receive, journal: Journal) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    handler, seen = Handler(), Watcher(every=ValueError("a bug"))
+    assert way(handler, SIGNER, journal, seen)("POST", QUERY, BODY) == 200
+    assert handler.calls == [CALLBACK]
+    assert len(seen.events) == 2
+
+
+def test_no_phone_is_shown_that_a_forger_states(seen: Watcher) -> None:
+    forged = json.dumps(callback_body(PHONE, PHONE, PHONE)).encode()
+    assert blocking(Handler(ValueError("unknown")), None, None, seen)("POST", "", forged) == 500
+    (event,) = seen.of(CallbackReceived)
+    assert (event.reference, event.transaction_id, event.transaction_status) == ("2547*****678", "2547*****678", None)
+    assert PHONE not in seen.texts()
+
+
+def test_a_cancelled_request_is_reported(seen: Watcher) -> None:
+    async def main() -> None:
+        receiver = CallbackReceiver(handle_forever, None, None, seen)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(receiver.receive_async("POST", "", BODY), 0.05)
+
+    asyncio.run(main())
+    (event,) = seen.of(CallbackReceived)
+    assert (event.outcome, event.status, event.error) == ("failed", None, asyncio.CancelledError)
+
+
+async def handle_forever(_callback: Any) -> None:
+    await asyncio.sleep(60)
+
+
+@in_turn("adapter", APPS)
+def test_each_adapter_takes_an_observer(adapter: str) -> None:
+    app, _ = APPS[adapter]
+    app(handle_later, on_event=Watcher())
+    with pytest.raises(ConfigurationError, match="on_event"):
+        app(handle_later, on_event=7)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
 
+import pytest
 from sqlalchemy import Engine, event
 
 from momopay import (
@@ -22,14 +22,15 @@ from momopay import (
     EntryKind,
     Journal,
     JournalEntry,
+    JournalError,
     JournalState,
     Transaction,
     TransactionStatus,
     parse_callback,
 )
+from momopay.journal.database import Lease, bounded
 from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
-from momopay.journal.lease import Lease
 from momopay.journal.store import Store
 
 T = TypeVar("T")
@@ -258,23 +259,27 @@ def engine_of(journal: Journal) -> Any:
 
 
 @contextmanager
-def before_each(work: Callable[[str], object], journal: Journal | None = None) -> Generator[None]:
-    """Do something with the text of each statement just before a journal, or any, executes it."""
+def before_each(
+    work: Callable[[str], object], journal: Journal | None = None, moment: str = "before"
+) -> Generator[None]:
+    """Do something with the text of each statement just before, or "after", a journal, or any, executes it."""
 
     def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
         work(text)
 
     engine = Engine if journal is None else engine_of(journal)
-    event.listen(engine, "before_cursor_execute", listen)
+    event.listen(engine, f"{moment}_cursor_execute", listen)
     try:
         yield
     finally:
-        event.remove(engine, "before_cursor_execute", listen)
+        event.remove(engine, f"{moment}_cursor_execute", listen)
 
 
 @contextmanager
-def just_before(statement: str, journal: Journal, work: Callable[[], object]) -> Generator[None]:
-    """Do something in the moment before the journal's next statement that begins so.
+def just_before(
+    statement: str, journal: Journal, work: Callable[[], object], moment: str = "before"
+) -> Generator[None]:
+    """Do something in the moment before, or "after", the journal's next statement that begins so.
 
     After BEGIN a payment's transaction keeps other writers out: whoever writes here would wait for this thread.
     """
@@ -284,7 +289,7 @@ def just_before(statement: str, journal: Journal, work: Callable[[], object]) ->
         if pending and text.startswith(statement):
             pending.pop()()
 
-    with before_each(interfere, journal):
+    with before_each(interfere, journal, moment):
         yield
     assert not pending, f"there was no {statement}"
 
@@ -301,48 +306,34 @@ def in_threads(count: int, work: Callable[[], T]) -> list[T]:
         return list(pool.map(start, range(count)))
 
 
-# Other processes
+# Waits
 
-
-class Sender:
-    """Another process that holds something in the journal."""
-
-    def __init__(self, url: str, kind: str, reference: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "journal.sender", url, kind, reference],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=TESTS,
-        )
-
-    def says(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("!")
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def end(self) -> None:
-        """Let it return."""
-        self.process.communicate()
+BOUND = 0.2
+"""Seconds for which the tests wait."""
+MUCH = 8.0
+"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
 
 
 @contextmanager
-def sender(url: str, kind: str = "payout", reference: str = "r") -> Generator[Sender]:
-    """Start a process that holds a reference, or a callback, in the journal."""
-    started = Sender(url, kind, reference)
-    try:
-        yield started
-    finally:
-        if started.process.poll() is None:
-            started.kill()
-        for pipe in (started.process.stdin, started.process.stdout):
-            assert pipe is not None
-            pipe.close()
+def refused_in_time(match: str | None = None) -> Generator[None]:
+    """Expect a JournalError when the time is over, and no later."""
+    begun = time.monotonic()
+    with pytest.raises(JournalError, match=match), bounded(BOUND):
+        yield
+    assert time.monotonic() - begun < BOUND + MUCH
+
+
+# Other processes
+
+
+@contextmanager
+def sender(url: str, kind: str = "payout") -> Generator[None]:
+    """Hold the payout, or the callback, "r" in another process, which is killed when the context ends."""
+    program = [sys.executable, "-m", "journal.sender", url, kind]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TESTS) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield
+        finally:
+            process.kill()

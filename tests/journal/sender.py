@@ -1,4 +1,4 @@
-"""A process that holds what its arguments name, says so, and keeps it until it is ended: URL KIND REFERENCE."""
+"""A process that holds what its arguments name, says so, and keeps it until it is killed: URL KIND."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ from journal.kit import begin, callback, lease_of
 from momopay import Journal
 
 
-def say(word: str) -> None:
-    sys.stdout.write(word + "\n")
-    sys.stdout.flush()
-
-
-def main(url: str, kind: str, reference: str) -> None:
-    with Journal(url) as journal:
-        if kind == "callback":
-            with journal.handling(callback(reference)) as first:
-                say("held" if first else "handled")
-                sys.stdin.read()
-            return
-        if kind == "race":
-            sys.stdin.read(1)  # all begin at once
-        with lease_of(journal) as lease:
-            entry = begin(journal, lease, reference)
-            say("held" if entry is None else entry.state)
-            sys.stdin.read()
+def main(url: str, kind: str) -> None:
+    with Journal(url) as journal, lease_of(journal) as lease, journal.handling(callback(kind, kind)):
+        if kind == "payout":
+            assert begin(journal, lease) is None
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,255 @@
-"""Callbacks are handled once, on both databases."""
+"""What callbacks and reads say is recorded with the entry that they are about, and each end is handled once."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from journal.kit import callback, execute, in_threads, just_before, payout, sender
-from momopay import Callback, CallbackError, Journal, Transaction
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    PAYOUT,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    callback,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    payout,
+    put,
+    put_collection,
+    sender,
+)
+from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
+from momopay.journal.journal import parts_of
+from momopay.models.callbacks import mark_confirmed
 from patience import until
 
+ANSWER = Payout.model_validate(
+    {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
+    | {"type": "B2C", "createdAt": "2026-11-20T10:00:00Z", "updatedAt": "2026-11-20T10:00:00Z"}
+)
 END_LEASES = "UPDATE momopay_callbacks SET lease_until = 0"
+
+
+# The service's own record
+
+
+@pytest.mark.parametrize("evidence", [payout(), callback(), callback(status="FAILED"), ANSWER])
+@pytest.mark.parametrize("state", [UNKNOWN, REFUSED])
+def test_a_record_of_the_service_is_recorded_as_accepted(
+    journal: Journal, state: JournalState, evidence: Transaction | Callback | Payout
+) -> None:
+    put(journal, "r", state, code="c")
+    entry = journal.settle(evidence)
+    assert entry is not None
+    assert (entry.state, entry.transaction_id, entry.code) == (ACCEPTED, "the-id", None)
+    assert found(journal) == entry
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}, {"accountReference": "s"}, {"accountReference": None}],
+)
+def test_a_record_of_something_else_changes_nothing(
+    journal: Journal, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
+) -> None:
+    entry = put(journal, "r", UNKNOWN)
+    assert journal.by_transaction(payout(**fields)) is None
+    assert journal.settle(payout(**fields)) is None
+    assert found(journal) == entry
+    assert len(caplog.records) == len(fields.keys() & {"amount", "phone"})
+
+
+def test_what_was_anonymised_is_settled_by_its_own_transaction_alone(journal: Journal) -> None:
+    put(journal, "r", transaction_id="the-id", status="SUCCESS")
+    assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
+    settled = journal.settle(payout(transactionFee=7))
+    assert settled is not None
+    assert settled.fee == 7
+    assert journal.settle(payout(transactionId="another")) is None
+
+
+def test_a_transaction_that_is_anothers_is_an_error_in_the_log(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list shows under this payment's reference what the journal knows as another's."""
+    put(journal, "r", UNKNOWN)
+    put(journal, "s", transaction_id="the-id")
+    entry = found(journal)
+    assert journal.settle(payout()) == entry
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert journal.settle(payout(transactionId="a\0b")) == entry
+    assert found(journal) == entry
+
+
+def test_of_orders_that_share_a_reference_a_record_is_about_the_one_that_fits(journal: Journal) -> None:
+    put_collection(journal, "january", 100, ["SUCCESS"])
+    put_collection(journal, "february", 100, ["PENDING"])
+    put_collection(journal, "march", 70, ["PENDING"])
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'M\u00c9TER'")
+    for fields, expected in [
+        ({"transactionId": "january-0", "amount": 101}, "january"),  # with the fee
+        ({"transactionId": "new", "amount": 100}, "february"),  # january has settled
+        ({"transactionId": "new", "amount": 70}, "march"),
+        ({"transactionId": "new", "amount": 71}, None),
+    ]:
+        entry = journal.by_transaction(payout("ME\u0301TER", type="STK", **fields))  # decomposed by the service
+        assert (entry and entry.reference) == expected, fields
+
+
+# Callbacks
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("state", [ACCEPTED, UNKNOWN])
+def test_all_that_a_callback_says_is_kept(journal: Journal, state: JournalState) -> None:
+    """That of an unresolved payout shows that it was made."""
+    known: Any = {"transaction_id": "the-id"} if state is ACCEPTED else {}
+    put(journal, "r", state, **known)
+    entry = journal.record(callback(momo_receipt="QK12", transaction_fee=15, result_code="0"))
+    assert entry is not None
+    assert entry == found(journal)
+    assert (entry.state, entry.transaction_id) == (ACCEPTED, "the-id")
+    assert (entry.status, entry.receipt, entry.fee, entry.result_code) == ("SUCCESS", "QK12", Decimal(15), "0")
+    assert entry.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("missing", [("type",), ("amount", "phone_number", "type", "external_reference", "updated_at")])
+def test_an_accepted_payout_needs_its_id_only(journal: Journal, missing: tuple[str, ...]) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="the-id")
+    nothing: dict[str, Any] = dict.fromkeys(missing)
+    before = datetime.now(UTC)
+    entry = journal.record(callback(momo_receipt="QK12", **nothing))
+    assert entry is not None
+    assert (entry.receipt, entry.status) == ("QK12", "SUCCESS")
+    assert entry.ended_at is not None
+    assert len(missing) == 1 or before <= entry.ended_at <= datetime.now(UTC)
+
+
+def test_a_callback_of_which_the_journal_knows_nothing_is_none(journal: Journal) -> None:
+    entry = put(journal, "r", ACCEPTED, transaction_id="t")
+    assert journal.record(callback("s", "another")) is None
+    assert journal.record(callback("r", "another", type="STK")) is None
+    assert journal.record(callback("r", "another", external_reference=None)) is None
+    assert found(journal) == entry
+
+
+@pytest.mark.parametrize(
+    ("fields", "differing"),
+    [
+        ({"amount": 11}, ("amount",)),
+        ({"phone_number": "254712345679"}, ("phone",)),
+        ({"external_reference": "s"}, ("reference",)),
+        ({"external_reference": "s", "amount": 11}, ("reference", "amount")),
+        ({"type": "STK"}, ("type",)),
+    ],
+)
+def test_a_callback_that_differs_leaves_nothing(
+    journal: Journal, fields: dict[str, Any], differing: tuple[str, ...]
+) -> None:
+    entry = put(journal, "r", ACCEPTED, transaction_id="the-id")
+    with pytest.raises(CallbackMismatchError) as caught:
+        journal.record(callback(momo_receipt="QK12", **fields))
+    assert (caught.value.fields, caught.value.transaction_id) == (differing, "the-id")
+    assert PHONE not in str(caught.value)
+    assert found(journal) == entry
+    assert journal.by_receipt("QK12") is None
+
+
+@pytest.mark.parametrize("missing", ["amount", "phone_number"])
+def test_an_unresolved_payout_needs_amount_and_phone(journal: Journal, missing: str) -> None:
+    entry = put(journal, "r", UNKNOWN, seen_id="the-id")
+    nothing: dict[str, Any] = {missing: None}
+    assert journal.record(callback(**nothing)) is None
+    assert found(journal) == entry
+
+
+def test_a_callback_that_comes_again_after_the_reversal_changes_nothing(journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="the-id")
+    journal.record(callback(status="FAILED", result_code="1"))
+    reversed_one = journal.settle(payout(status="REVERSED"))
+    again = journal.record(callback(status="FAILED", result_code="1"))
+    assert again is not None
+    assert reversed_one is not None
+    assert again.transactions == reversed_one.transactions
+    assert (found(journal).status, found(journal).has_settled) == ("REVERSED", True)
+
+
+def test_a_prompt_that_the_journal_does_not_know_needs_a_confirmed_callback(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever has the URL could invent prompts, and raise the limit of refunds."""
+    order = put_collection(journal, statuses=["PENDING"])
+    invented = callback("o", "invented", type="STK", amount=100)
+    assert journal.record(invented) == found(journal, "o") == order
+    assert "'o'" in caplog.text
+    assert journal.record(callback("o", "o-0", "CANCELLED", type="STK", amount=100)) == found(journal, "o")
+    mark_confirmed(invented)
+    entry = journal.record(invented)
+    assert entry is not None
+    assert sorted(entry.transaction_ids) == ["invented", "o-0"]
+    changed = invented.model_copy(update={"transaction": callback("o", "x", type="STK", amount=100).transaction})
+    assert journal.record(changed) == entry, "a copy that was changed is not confirmed"
+
+
+def test_a_foreign_id_of_a_broken_answer_is_no_mismatch_of_its_owner(journal: Journal) -> None:
+    """A broken response gave the entry of "r" the transaction of "s"."""
+    put(journal, "r", transaction_id="the-id")
+    put(journal, "s", UNKNOWN, amount=20)
+    fits = callback("s", amount=20)
+    assert parts_of(journal).recorder.check(fits) == found(journal, "s")
+    with pytest.raises(CallbackMismatchError):
+        parts_of(journal).recorder.check(callback("s", amount=30))
+
+
+@pytest.mark.parametrize(("status", "kept"), [("SUCCESS", True), ("FAILED", False)])
+def test_the_receipt_of_an_end_that_a_sweep_recorded_is_added(journal: Journal, status: str, kept: bool) -> None:
+    put(journal, "r", transaction_id="the-id", status="SUCCESS")
+    recorder = parts_of(journal).recorder
+    recorder.add_receipt(callback("r", "unknown", momo_receipt="X"))
+    recorder.add_receipt(callback("nobody's", "unknown", momo_receipt="X"))
+    recorder.add_receipt(callback(status=status, momo_receipt="QK12"))
+    assert found(journal).receipt == ("QK12" if kept else None)
+    recorder.add_receipt(callback(momo_receipt="another"))
+    assert found(journal).receipt == ("QK12" if kept else "another")
+    put(journal, "open", transaction_id="open")
+    recorder.add_receipt(callback("open", "open", momo_receipt="X"))
+    assert found(journal, "open").receipt is None
+
+
+def test_of_two_entries_with_one_receipt_the_newest_is_shown(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert journal.by_receipt("QK12") is None
+    for reference in ("r", "s"):
+        put(journal, reference, ACCEPTED, transaction_id=reference)
+        journal.record(callback(reference, reference, momo_receipt="QK12"))
+    assert journal.by_receipt("QK12") == found(journal, "s")
+    assert "2 entries have the receipt 'QK12'" in caplog.text
+
+
+# The entry of a transaction.
+
+
+@pytest.mark.both_databases
+def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journal) -> None:
+    put_collection(journal, "INV-1", 10)
+    put(journal, "INV-1", UNKNOWN)
+    kinds = {"STK": COLLECTION, "B2C": PAYOUT}
+    for kind, expected in kinds.items():
+        assert journal.by_transaction(payout("INV-1", type=kind)) == found(journal, "INV-1", expected)
+    assert journal.by_transaction(callback("INV-1")) == found(journal, "INV-1", PAYOUT)
+
+
+# Each end once
 
 
 def is_handled(journal: Journal, record: Callback | Transaction | None = None) -> bool:
@@ -30,9 +268,15 @@ def left_to_its_successor(journal: Journal, other: Journal, successor: ExitStack
         yield
 
 
-def test_a_callback_is_new_once(journal: Journal, other: Journal) -> None:
-    assert journal.first_seen(callback())
-    assert not other.first_seen(callback())
+def test_an_end_is_new_once_whatever_its_name(journal: Journal, other: Journal) -> None:
+    """A callback may say CANCELLED, or EXPIRED, where a read says FAILED."""
+    assert journal.first_seen(callback(status="CANCELLED"))
+    for each in (journal, other):
+        assert not each.first_seen(callback(status="EXPIRED"))
+        assert is_handled(each, callback(status="CANCELLED"))
+        assert is_handled(each, payout(status="FAILED"))
+    assert journal.first_seen(payout(status="SUCCESS"))
+    assert not journal.first_seen(callback(status="SUCCESS"))
 
 
 def test_ends_of_other_transactions_and_other_ends_are_new(journal: Journal, url: str) -> None:
@@ -44,34 +288,20 @@ def test_ends_of_other_transactions_and_other_ends_are_new(journal: Journal, url
         assert another.first_seen(callback(status="FAILED"))
 
 
-def test_an_end_without_success_is_one_end_whatever_its_name(journal: Journal) -> None:
-    """A callback may say CANCELLED, or EXPIRED, where a read says FAILED."""
-    assert journal.first_seen(callback(status="CANCELLED"))
-    assert not journal.first_seen(callback(status="EXPIRED"))
-    assert is_handled(journal, payout(status="FAILED"))
-    assert journal.first_seen(payout(status="REVERSED"))
-    assert journal.first_seen(payout(status="SUCCESS"))
-    assert not journal.first_seen(callback(status="SUCCESS"))
-
-
 # Rank: no end is handled after one that outranks it
 
 
 @pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
-@pytest.mark.parametrize("low", ["FAILED", "CANCELLED", "EXPIRED"])
-def test_a_failure_is_not_handled_after_what_outranks_it(journal: Journal, low: str, high: str) -> None:
-    assert not is_handled(journal, callback(status=high))
-    assert is_handled(journal, callback(status=low))
-    assert not journal.first_seen(callback(status=low))
-    assert not is_handled(journal, callback(identity="another", status=low))
-
-
-@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
-def test_what_outranks_a_failure_is_handled_after_it(journal: Journal, high: str) -> None:
+def test_what_outranks_a_failure_is_handled_after_it_and_not_before_it(journal: Journal, high: str) -> None:
     """A late PIN, or money that came back."""
     assert not is_handled(journal, callback(status="FAILED"))
-    assert not is_handled(journal, callback(status=high))
-    assert is_handled(journal, callback(status=high))
+    for handled in (False, True):
+        assert is_handled(journal, callback(status=high)) is handled
+    for low in ("FAILED", "CANCELLED", "EXPIRED"):
+        assert not is_handled(journal, callback(identity=low, status=high))
+        assert is_handled(journal, callback(identity=low, status=low))
+        assert not journal.first_seen(callback(identity=low, status=low))
+        assert not is_handled(journal, callback(identity=f"another {low}", status=low))
 
 
 def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journal, other: Journal) -> None:
@@ -104,21 +334,9 @@ def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Jour
 # Once
 
 
-def test_a_transaction_that_was_handled_is_not_handled_again_as_a_callback(journal: Journal) -> None:
-    with journal.handling(payout()) as is_new:
-        assert is_new
-    assert is_handled(journal)
-
-
 @pytest.mark.both_databases
 def test_a_callback_is_new_to_one_of_many_threads(journal: Journal) -> None:
     assert sorted(in_threads(8, lambda: journal.first_seen(callback()))) == [False] * 7 + [True]
-
-
-def test_what_was_handled_is_not_handled_again(journal: Journal) -> None:
-    assert not is_handled(journal)
-    assert is_handled(journal)
-    assert not journal.first_seen(callback())
 
 
 def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Journal, other: Journal) -> None:
@@ -127,28 +345,18 @@ def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Jour
     assert not is_handled(other)
 
 
-def test_what_is_being_handled_is_left_alone(journal: Journal, url: str) -> None:
-    with sender(url, "callback") as process:
-        assert process.says() == "held"
-        with pytest.raises(CallbackError, match="another call is handling"), journal.handling(callback()):
-            pytest.fail("it was handled twice")
-        process.end()
-        assert is_handled(journal)
-
-
 @pytest.mark.both_databases
 def test_what_a_killed_process_was_handling_is_handled_again(journal: Journal, url: str) -> None:
-    with sender(url, "callback") as process:
-        assert process.says() == "held"
-        process.kill()
+    with sender(url, "callback"), pytest.raises(CallbackError):
+        is_handled(journal, callback("callback", "callback"))
 
     def handled() -> bool:
         with suppress(CallbackError):
-            return not is_handled(journal)
+            return not is_handled(journal, callback("callback", "callback"))
         return False
 
     until(handled, "the database saw the process go")
-    assert is_handled(journal)
+    assert is_handled(journal, callback("callback", "callback"))
 
 
 @pytest.mark.parametrize("failure", [None, KeyError])

@@ -48,24 +48,21 @@ def test_all_that_a_callback_says_is_reported() -> None:
         "7",
     )
     assert said.created_at == TEN
-    assert said.ended_at == said.service_time == "2026-11-20T10:00:00+00:00"
+    assert said.ended_at == said.learned_at_service == "2026-11-20T10:00:00+00:00"
     assert said.unhandled_since is not None
 
 
-def test_what_a_record_does_not_say_is_none() -> None:
+def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
     said = report_of(payout(status="PENDING"))
     assert (said.result_code, said.receipt, said.fee, said.ended_at, said.unhandled_since) == (None,) * 5
-    assert said.service_time is None, "the times of a record may be old"
-    assert report_of(payout(), NOW).service_time == NOW.isoformat()
-
-
-def test_an_end_without_a_time_ended_now() -> None:
+    assert said.learned_at_service is None, "the times of a record may be old"
+    assert report_of(payout(), NOW).learned_at_service == NOW.isoformat()
     nothing: dict[str, Any] = {"updated_at": None, "created_at": None}
     before = datetime.now(UTC)
     said = report_of(callback(**nothing).transaction)
     assert said.ended_at is not None
     assert before <= datetime.fromisoformat(said.ended_at) <= datetime.now(UTC)
-    assert (said.created_at, said.service_time) == (None, None)
+    assert (said.created_at, said.learned_at_service) == (None, None)
 
 
 @pytest.mark.parametrize(

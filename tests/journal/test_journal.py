@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.kit import COLLECTION, PAYOUT, UNKNOWN, put, put_collection
+from journal.kit import COLLECTION, PAYOUT, put, put_collection
 from momopay import ConfigurationError, Journal
 from momopay.journal.journal import parts_of
 
@@ -20,6 +20,8 @@ from momopay.journal.journal import parts_of
         "payouts.db",
         "",
         "sqlite+aiosqlite:///payouts.db",
+        "sqlite:///a\0b",
+        "sqlite:///\ud800",
         "postgresql://h:x",
         "postgres://u@h/d",
         "postgresql+asyncpg://u@h/d",
@@ -75,13 +77,6 @@ def test_a_reference_is_found_by_itself_unless_there_are_two(journal: Journal) -
         journal.get("r")
     assert journal.get("r", PAYOUT) == made
     assert journal.get("r", COLLECTION) == order
-
-
-def test_a_journal_is_one_context(url: str) -> None:
-    with Journal(url) as journal:
-        put(journal, "r", UNKNOWN)
-    with pytest.raises(ConfigurationError, match="closed"):
-        journal.unresolved()
 
 
 def test_what_is_no_journal_is_refused() -> None:

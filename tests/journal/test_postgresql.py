@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -20,8 +18,9 @@ from sqlalchemy import make_url
 
 from journal.kit import (
     ACCEPTED,
+    BOUND,
+    MUCH,
     NOT_SENT,
-    PHONE,
     SENDING,
     UNKNOWN,
     begin,
@@ -30,21 +29,17 @@ from journal.kit import (
     lease_of,
     put,
     record,
+    refused_in_time,
     state_of,
     store_of,
 )
-from momopay import AsyncClient, ConfigurationError, Journal, JournalError
+from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal.database import bounded
 from momopay.journal.postgresql import BoundedConnection, TooLateError, connect_in_time
-from momopay.sandbox import Sandbox
 from patience import until
 from postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.both_databases
-BOUND = 0.2
-"""Seconds for which the tests wait."""
-MUCH = 8.0
-"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
 
 
 @pytest.fixture
@@ -59,15 +54,6 @@ def connected(url: str) -> Generator[psycopg.Connection]:
         host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True
     ) as connection:
         yield connection
-
-
-@contextmanager
-def refused_in_time() -> Generator[None]:
-    """Expect a JournalError when the time is over, and no later."""
-    begun = time.monotonic()
-    with pytest.raises(JournalError), bounded(BOUND):
-        yield
-    assert time.monotonic() - begun < BOUND + MUCH
 
 
 def test_commits_wait_for_the_disk_whatever_the_servers_default(url: str) -> None:
@@ -123,23 +109,6 @@ def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_
         with store_of(one).database.connection() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_lock_shared(%s)", (int(sender),))
             assert state_of(other) is UNKNOWN
-
-
-@pytest.mark.whole
-def test_two_hundred_payments_at_once_do_not_starve_for_connections(url: str, sandbox: Sandbox, key: str) -> None:
-    sandbox.account(key).rate_limit = None
-
-    async def main() -> list[Any]:
-        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            pay = client.payouts.pay_once
-            calls = [pay(journal=journal, reference=f"r{number}", amount=10, phone=PHONE) for number in range(200)]
-            return list(await asyncio.gather(*calls))
-
-    with Journal(url) as journal:
-        results = asyncio.run(main())
-    assert all(each.is_new for each in results)
-    paid = [movement.reference for movement in sandbox.ledger if movement.kind == "payout"]
-    assert sorted(map(str, paid)) == sorted(f"r{number}" for number in range(200))
 
 
 def test_without_create_nothing_is_created(url: str) -> None:
@@ -263,16 +232,6 @@ def test_a_frozen_server_is_refused_in_time(url: str, use: str, *, server: bool)
         put(journal, "after", NOT_SENT)
 
 
-@pytest.mark.whole
-@pytest.mark.usefixtures("linux")
-def test_idle_connections_that_are_frozen_are_replaced_within_the_bound(url: str) -> None:
-    with Journal(url) as journal:
-        put(journal, "before", UNKNOWN)
-        with frozen(url, server=False), bounded(MUCH / 2), suppress(JournalError):
-            put(journal, "after", UNKNOWN)
-        put(journal, "later", UNKNOWN)
-
-
 def test_an_address_that_never_answers_is_refused_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"postgresql+psycopg://me@127.0.0.1:{deaf.getsockname()[1]}/d"
@@ -307,25 +266,16 @@ def connection(url: str) -> BoundedConnection:
 
 
 def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(connection: BoundedConnection) -> None:
-    begun = time.monotonic()
-    with bounded(BOUND), pytest.raises(TooLateError):
-        connection.execute("SELECT pg_sleep(60)")
-    assert time.monotonic() - begun < BOUND + MUCH
-    assert connection.closed
-
-
-def test_nothing_is_sent_when_the_time_is_over(connection: BoundedConnection) -> None:
-    with bounded(0), pytest.raises(TooLateError, match="no time left"):
-        connection.execute("SELECT 1")
-
-
-def test_an_answer_in_time_leaves_the_connection_open(connection: BoundedConnection) -> None:
     with bounded(MUCH):
         assert connection.execute("SELECT 1").fetchone() == (1,)
     with pytest.raises(psycopg.errors.UndefinedTable), bounded(MUCH):
         connection.execute("SELECT * FROM missing")
     assert not connection.closed
-    connection.close()
+    begun = time.monotonic()
+    with bounded(BOUND), pytest.raises(TooLateError):
+        connection.execute("SELECT pg_sleep(60)")
+    assert time.monotonic() - begun < BOUND + MUCH
+    assert connection.closed
 
 
 def test_a_connection_that_comes_too_late_is_closed(connection: BoundedConnection) -> None:
@@ -340,11 +290,3 @@ def test_a_connection_that_comes_too_late_is_closed(connection: BoundedConnectio
     assert not connection.closed
     later.set()
     until(lambda: bool(connection.closed), "the late connection was closed")
-
-
-def test_what_connecting_raises_is_raised() -> None:
-    def connect() -> BoundedConnection:
-        raise psycopg.OperationalError("refused")
-
-    with pytest.raises(psycopg.OperationalError, match="refused"):
-        connect_in_time(connect)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import TextClause, event, select, update
+from sqlalchemy import TextClause, event, select
 
 from drivers import Driver
 from journal.kit import (
@@ -27,7 +27,6 @@ from journal.kit import (
     in_threads,
     lease_of,
     put,
-    state_of,
     store_of,
 )
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
@@ -36,11 +35,9 @@ from momopay.journal.schema import (
     HAS_NOT_SETTLED,
     IS_TO_CHECK,
     UNHANDLED,
-    insert_new,
     lease_left,
     metadata,
     payments,
-    update_one,
 )
 from momopay.models.enums import has_settled
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
@@ -68,19 +65,6 @@ def test_the_conditions_are_what_the_enumerations_say(journal: Journal) -> None:
     execute(journal, "UPDATE momopay_transactions SET checked_at = sent_at")
     assert having(journal, IS_TO_CHECK) == set()
     assert having(journal, UNHANDLED) == set()
-
-
-def test_statements_report_whether_they_changed_a_row(journal: Journal) -> None:
-    put(journal, "r", REFUSED)
-    with store_of(journal).database.connection() as connection:
-        row: dict[str, object] = dict(connection.execute(payments.select()).mappings().one())
-        row["lease_seconds"] = row.pop("lease_until")
-        assert not insert_new(connection, payments, row | {"state": "ACCEPTED"})
-        assert insert_new(connection, payments, row | {"reference": "another"})
-        change = update(payments).where(payments.c.reference == "r").values(state="UNKNOWN")
-        assert not update_one(connection, change.where(payments.c.state == "SENDING"))
-        assert update_one(connection, change.where(payments.c.state == "REFUSED"))
-    assert state_of(journal) is UNKNOWN
 
 
 @pytest.mark.both_databases

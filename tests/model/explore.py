@@ -9,33 +9,31 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from model.machine import Result, explore
-from model.rules import OrderRules, PayoutRules, World
-from model.scenarios import DEEPER, SCENARIOS, Collections, Payouts, deeper
+from model.rules import ASSUMPTIONS, OF_ORDERS, OF_PAYOUTS, Rules
+from model.scenarios import DEEPER, SCENARIOS, Scenario, deeper
+from momopay.journal.entries import EntryKind
 
 
-def explored(scenario: Payouts | Collections, without: str | None = None) -> Result | None:
+def explored(scenario: Scenario, without: str | None = None) -> Result | None:
     """Return what an exploration saw, None if the scenario does not have the rule that is to be turned off."""
-    if isinstance(scenario, Collections):
-        if without is None:
-            return explore(scenario.model())
-        known = without in OrderRules.__dataclass_fields__
-        return explore(scenario.model(replace(OrderRules(), **{without: False}))) if known else None
-    if without is not None and without in World.__dataclass_fields__:
-        return explore(scenario.without(without).model())
+    is_payout = scenario.world.kind is EntryKind.PAYOUT
     if without is None:
         return explore(scenario.model())
-    known = without in PayoutRules.__dataclass_fields__
-    return explore(scenario.model(replace(PayoutRules(), **{without: False}))) if known else None
+    if is_payout and without in ASSUMPTIONS:
+        return explore(scenario.without(without).model())
+    if without not in (OF_PAYOUTS if is_payout else OF_ORDERS):
+        return None
+    off: dict[str, Any] = {without: False}
+    return explore(scenario.model(Rules(**off)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what each exploration saw; return 1 if a property does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of: {', '.join(SCENARIOS)}")
     parser.add_argument("--deeper", action="store_true", help="more calls and releases; takes minutes")
@@ -49,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenario = deeper(name) if options.deeper else SCENARIOS[name]
         result = explored(scenario, options.without)
         if result is not None:
-            bound = f"{scenario.calls} calls" + (
-                f", {scenario.releases} releases" if isinstance(scenario, Payouts) else ""
-            )
+            bound = f"{scenario.calls} calls, {scenario.releases} releases"
             print(f"{name} ({scenario.meaning}; {bound}):\n{result}", flush=True)  # noqa: T201
             held = held and result.broken is None
     return 0 if held else 1

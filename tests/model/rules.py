@@ -6,12 +6,14 @@ each assumption about payouts: without it, the guarantee does not hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from momopay.journal.entries import EntryKind
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the durable calls and the journal do for both kinds. A rule that is False is broken."""
+    """What the durable calls, the journal, releases and sweeps do. A rule that is False is broken."""
 
     commit_before_send: bool = True
     """A payment is sent only after its row was committed as SENDING."""
@@ -33,14 +35,10 @@ class Rules:
     """A call records a failure only in a row in SENDING."""
     timeout_is_unclear: bool = True
     """A request without an answer is recorded as UNKNOWN."""
+    open_blocks: bool = True
+    """What was accepted blocks another send, unless it is an order's prompt that has ended or was abandoned."""
 
-
-@dataclass(frozen=True)
-class PayoutRules(Rules):
-    """What ``pay_once``, the journal and ``release`` do besides."""
-
-    accepted_blocks: bool = True
-    """A row in ACCEPTED is never sent."""
+    # Of payouts alone
     undo_needs_the_claim: bool = True
     """A call that gave up its begin statement undoes only its own."""
     acceptance_overrides: bool = True
@@ -76,13 +74,7 @@ class PayoutRules(Rules):
     callback_confirmed: bool = True
     """A callback settles a row only once the service's own record confirmed it."""
 
-
-@dataclass(frozen=True)
-class OrderRules(Rules):
-    """What ``collect_once``, the journal and the sweep do besides."""
-
-    open_prompt_blocks: bool = True
-    """An open prompt is returned, and no second one is sent before `abandon_after` has passed."""
+    # Of orders alone
     paid_blocks: bool = True
     """A paid order is returned for ever."""
     known_prompt_keeps_a_later_attempt: bool = True
@@ -97,9 +89,19 @@ class OrderRules(Rules):
     """A sweep reads a prompt that ended without success once more, ten minutes later."""
 
 
+ALL = [field.name for field in fields(Rules)]
+_FIRST_OF_PAYOUTS, _FIRST_OF_ORDERS = ALL.index("undo_needs_the_claim"), ALL.index("paid_blocks")
+OF_PAYOUTS = ALL[:_FIRST_OF_ORDERS]
+OF_ORDERS = [*ALL[:_FIRST_OF_PAYOUTS], *ALL[_FIRST_OF_ORDERS:]]
+
+
 @dataclass(frozen=True)
 class World:
-    """What the service, the list, clocks and people may do. True is the better world, in which the guarantee holds."""
+    """What the service, the list, clocks, customers and people may do."""
+
+    kind: EntryKind = EntryKind.PAYOUT
+
+    # Of payouts: True is the better world, in which the guarantee holds.
 
     list_shows_within_a_minute: bool = True
     """The list shows a payment a minute after the lease of its call, at the latest."""
@@ -114,14 +116,13 @@ class World:
     answers_name_their_payment: bool = True
     """An acceptance without a reference does not name somebody else's transaction."""
 
-
-@dataclass(frozen=True)
-class OrderWorld:
-    """What customers and people may do besides, in the model of orders."""
-
+    # Of orders: what customers and people may do besides
     late_pin: bool = False
     """A prompt that ended without success may still be paid, for ten minutes."""
     abandons: bool = False
     """The caller gave `abandon_after`, and it may have passed for any open prompt."""
     careless: bool = False
     """A release or a refusal may be wrong where the list shows the prompt, perhaps with another amount."""
+
+
+ASSUMPTIONS = [field.name for field in fields(World) if field.default is True]

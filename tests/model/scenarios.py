@@ -7,78 +7,60 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from model import orders
-from model.collect import Collector
 from model.machine import Model
-from model.orders import Order
-from model.payouts import FOREIGN, Release, State
-from model.rules import OrderRules, OrderWorld, PayoutRules, World
-from model.surroundings import Surroundings, violation_in
+from model.rules import Rules, World
+from model.state import Release, State
+from model.surroundings import Surroundings, but_for_foreign_ids
+from momopay.journal.entries import EntryKind
 
 
 @dataclass(frozen=True)
-class Payouts:
-    """A world for ``pay_once``: how many calls and releases it has, and what must hold in it."""
+class Scenario:
+    """A world: how many calls and releases it has, and what must hold in it."""
 
     meaning: str
     world: World
     calls: int = 2
     releases: int = 2
-    violation: Callable[[State], str | None] = violation_in
+    violation: Callable[[Surroundings, State], str | None] = Surroundings.violation
 
-    def model(self, rules: PayoutRules | None = None) -> Model[State]:
-        """Return its state machine."""
+    def model(self, rules: Rules | None = None) -> Model[State]:
         start = State(None, (), self.calls, (), Release(), self.releases)
-        return Model(start, Surroundings(rules or PayoutRules(), self.world).steps, self.violation)
+        surroundings = Surroundings(rules or Rules(), self.world)
+        return Model(start, surroundings.steps, partial(self.violation, surroundings))
 
-    def without(self, assumption: str) -> Payouts:
+    def without(self, assumption: str) -> Scenario:
         """Return the same in a worse world."""
-        return replace(self, world=replace(self.world, **{assumption: False}))
+        worse: dict[str, Any] = {assumption: False}
+        return replace(self, world=replace(self.world, **worse))
 
 
-@dataclass(frozen=True)
-class Collections:
-    """A world for ``collect_once``: how many calls it has."""
-
-    meaning: str
-    world: OrderWorld
-    calls: int = 2
-
-    def model(self, rules: OrderRules | None = None) -> Model[Order]:
-        """Return its state machine."""
-        collector = Collector(rules or OrderRules(), self.world)
-        violation = partial(orders.violation_in, world=self.world, statements=collector.statements)
-        return Model(Order(None, (), self.calls, ()), collector.steps, violation)
+def _order(meaning: str, **world: bool) -> Scenario:
+    return Scenario(meaning, World(EntryKind.COLLECTION, **world), releases=0)
 
 
-def _but_for_foreign_ids(state: State) -> str | None:
-    # Nobody can tell at once that such an id is wrong. What counts is that a later read notices.
-    foreign = state.row is not None and state.row.transaction == FOREIGN
-    return state.broken if foreign else violation_in(state)
-
-
-def _own_rows_only(state: State) -> str | None:
+def _own_rows_only(_world: Surroundings, state: State) -> str | None:
     return state.broken
 
 
 PAYOUTS: Final = {
-    "payouts": Payouts("as the guarantee assumes", World()),
-    "lagging": Payouts("the list may lag for ever", World(list_shows_within_a_minute=False), releases=1),
-    "bare ids": Payouts(
+    "payouts": Scenario("as the guarantee assumes", World()),
+    "lagging": Scenario("the list may lag for ever", World(list_shows_within_a_minute=False), releases=1),
+    "bare ids": Scenario(
         "an acceptance may have no more than a foreign id",
         World(answers_name_their_payment=False),
         releases=1,
-        violation=_but_for_foreign_ids,
+        violation=but_for_foreign_ids,
     ),
-    "clocks": Payouts("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
+    "clocks": Scenario("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
 }
 COLLECTIONS: Final = {
-    "collections": Collections("a prompt that ended stays ended", OrderWorld()),
-    "late PIN": Collections("a prompt that ended may still be paid", OrderWorld(late_pin=True)),
-    "abandoning": Collections("an open prompt may be abandoned", OrderWorld(late_pin=True, abandons=True)),
-    "careless": Collections("wrong releases and refusals of what the list shows", OrderWorld(careless=True)),
+    "collections": _order("a prompt that ended stays ended"),
+    "late PIN": _order("a prompt that ended may still be paid", late_pin=True),
+    "abandoning": _order("an open prompt may be abandoned", late_pin=True, abandons=True),
+    "careless": _order("wrong releases and refusals of what the list shows", careless=True),
 }
-SCENARIOS: Final[dict[str, Payouts | Collections]] = {**PAYOUTS, **COLLECTIONS}
+SCENARIOS: Final[dict[str, Scenario]] = {**PAYOUTS, **COLLECTIONS}
 
 DEEPER: Final[dict[str, dict[str, Any]]] = {
     "payouts": {"calls": 3, "releases": 2},
@@ -91,6 +73,5 @@ DEEPER: Final[dict[str, dict[str, Any]]] = {
 """Bounds that take a minute."""
 
 
-def deeper(name: str) -> Payouts | Collections:
-    """Return a scenario with more calls and releases."""
+def deeper(name: str) -> Scenario:
     return replace(SCENARIOS[name], **DEEPER.get(name, {}))

@@ -1,7 +1,5 @@
 """Records as the service sends them, in both naming styles, and the fields that they must parse into."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -128,7 +126,7 @@ READ = Sample(
     {"amount": Decimal("100.5"), **PARSED_TIMES},
 )
 ITEM = Sample(
-    momopay.TransactionSummary,
+    momopay.types.TransactionSummary,
     {
         "transactionId": ID,
         "type": "WALLET_TOPUP",

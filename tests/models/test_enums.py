@@ -1,7 +1,5 @@
 """Enumerations: known values are members, unknown ones keep their text and are never terminal."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
@@ -12,23 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
+from in_turn import in_turn
 
 ENUMS: dict[Any, list[str]] = {
-    momopay.TransactionStatus: [
-        "PENDING",
-        "PROCESSING",
-        "SUCCESS",
-        "FAILED",
-        "REVERSED",
-        "CANCELLED",
-        "EXPIRED",
-    ],
+    momopay.TransactionStatus: ["PENDING", "PROCESSING", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"],
     momopay.TransactionType: ["STK", "B2C", "WALLET_TOPUP"],
     momopay.ChannelType: ["PAYBILL", "TILL_NUMBER", "SEND_MONEY"],
     momopay.EventType: ["transaction.success", "transaction.failed", "transaction.cancelled", "transaction.expired"],
     momopay.ResultCode: ["0", "1", "17", "20", "1032", "1037"],
 }
-each_enum = pytest.mark.parametrize("kind", ENUMS)
+each_enum = in_turn("kind", ENUMS)
 
 
 @each_enum
@@ -38,7 +29,7 @@ def test_an_enum_has_the_values_of_the_service_and_no_more(kind: Any) -> None:
     assert all(kind(value) is kind(value) for value in ENUMS[kind])
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "member"),
     [
         ("b2c", momopay.TransactionType.B2C),
@@ -71,7 +62,7 @@ def test_members_survive_copying(kind: Any) -> None:
         assert copy.copy(member) is copy.deepcopy(member) is pickle.loads(pickle.dumps(member)) is member
 
 
-@pytest.mark.parametrize("value", [None, 5, b"SUCCESS", ["SUCCESS"]])
+@in_turn("value", [None, 5, b"SUCCESS", ["SUCCESS"]])
 def test_what_is_no_text_is_no_member(value: Any) -> None:
     with pytest.raises(ValueError, match="not a valid"):
         momopay.TransactionStatus(value)

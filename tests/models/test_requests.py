@@ -1,7 +1,5 @@
 """Each request: the fields of the service page, their limits, and the paths that carry an id."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
+from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, parse
 from momopay import ChannelType, RequestValidationError
 from momopay.models.requests import (
@@ -49,81 +48,6 @@ def refused(kind: type[Request], **changes: Any) -> set[str]:
     return set(caught.value.fields)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "sent"),
-    [
-        (
-            StkRequest,
-            {
-                "account_reference": "INV-42",
-                "transaction_desc": "Order 42",
-                "callback_url": HOOK,
-                "channel_id": CHANNEL,
-                "credential_id": ID,
-            },
-            {
-                "amount": 1,
-                "phone": PHONE,
-                "accountReference": "INV-42",
-                "transactionDesc": "Order 42",
-                "callbackUrl": HOOK,
-                "channelId": CHANNEL,
-                "credential_id": ID,
-            },
-        ),
-        (
-            PayoutRequest,
-            {"currency": "KES", "description": "Refund", "channel_id": CHANNEL, "callback_url": HOOK},
-            {
-                "amount": 10,
-                "phone": PHONE,
-                "reference": "PAY-7",
-                "currency": "KES",
-                "description": "Refund",
-                "channelId": CHANNEL,
-                "callbackUrl": HOOK,
-            },
-        ),
-        (
-            TopUpRequest,
-            {"account_reference": "A" * 120, "transaction_desc": "D" * 255},
-            {"amount": 1, "phone": PHONE, "accountReference": "A" * 120, "transactionDesc": "D" * 255},
-        ),
-        (
-            ChannelRequest,
-            {"type": ChannelType.PAYBILL, "account_number": "ACC-1", "is_default": False},
-            {"name": "Shop", "type": "PAYBILL", "shortcode": "600100", "accountNumber": "ACC-1", "isDefault": False},
-        ),
-        (
-            ChannelChanges,
-            {"name": "New", "account_number": None, "is_default": True},
-            {"name": "New", "accountNumber": None, "isDefault": True},
-        ),
-    ],
-)
-def test_a_body_has_the_fields_of_the_service(kind: type[Request], arguments: Any, sent: dict[str, Any]) -> None:
-    assert json.loads(kind.checked(**{**VALID[kind], **arguments}).to_json()) == sent
-
-
-def test_each_filter_goes_out_under_its_name_on_the_wire() -> None:
-    query = TransactionQuery.checked(
-        limit=50,
-        cursor="c+/=&x",
-        status="SUCCESS",
-        type=momopay.TransactionType.B2C,
-        from_="2025-03-01",
-        to=datetime(2025, 3, 2, tzinfo=UTC),
-        channel_id=CHANNEL,
-        amount_min=10,
-        amount_max=Decimal("99.99"),
-        q="jane",
-    ).to_query()
-    assert query == (
-        "?status=SUCCESS&type=B2C&from=2025-03-01&to=2025-03-02T00%3A00%3A00%2B00%3A00&"
-        f"channelId={CHANNEL}&amountMin=10&amountMax=99.99&q=jane&limit=50&cursor=c%2B%2F%3D%26x"
-    )
-
-
 def test_a_page_size_is_the_limit_of_each_page() -> None:
     query = TransactionQuery.checked(page_size=7, q="jane")
     assert query.after(None).to_query() == "?q=jane&limit=7"
@@ -131,26 +55,26 @@ def test_a_page_size_is_the_limit_of_each_page() -> None:
     assert query.to_query() == "?q=jane&limit=7"
 
 
-@pytest.mark.parametrize("name", ["limit", "page_size"])
+@in_turn("name", ["limit", "page_size"])
 def test_a_senseless_page_size_is_refused_by_the_name_that_the_caller_used(name: str) -> None:
     assert refused(TransactionQuery, **{name: 101}) == {name}
 
 
-@pytest.mark.parametrize(("kind", "minimum"), [(StkRequest, 1), (PayoutRequest, 10), (TopUpRequest, 1)])
+@in_turn(("kind", "minimum"), [(StkRequest, 1), (PayoutRequest, 10), (TopUpRequest, 1)])
 def test_the_minimum_is_accepted_and_less_is_refused(kind: type[Request], minimum: int) -> None:
     least: dict[str, Any] = {**VALID[kind], "amount": minimum}
     assert json.loads(kind.checked(**least).to_json())["amount"] == minimum
     assert refused(kind, amount=minimum - Decimal("0.01")) == {"amount"}
 
 
-@pytest.mark.parametrize("name", ["amount_min", "amount_max"])
+@in_turn("name", ["amount_min", "amount_max"])
 def test_a_filter_by_amount_may_be_nothing_but_not_less(name: str) -> None:
     nothing: dict[str, Any] = {name: 0}
     assert TransactionQuery.checked(**nothing).to_query().endswith("=0")
     assert refused(TransactionQuery, **{name: -1}) == {name}
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "name", "limit"),
     [
         (StkRequest, "account_reference", 12),
@@ -192,21 +116,21 @@ ALL_WRONG: list[tuple[type[Request], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arguments"), ALL_WRONG, ids=lambda value: getattr(value, "__name__", ""))
+@in_turn(("kind", "arguments"), ALL_WRONG)
 def test_each_field_is_checked(kind: type[Request], arguments: dict[str, Any]) -> None:
     of_the_journal = {"is_measured", "known"}  # no caller gives them
     assert set(arguments) == set(kind.model_fields) - of_the_journal
     assert refused(kind, **arguments) == set(arguments)
 
 
-@pytest.mark.parametrize("account_number", [None, "", "  "])
+@in_turn("account_number", [None, "", "  "])
 def test_a_paybill_channel_needs_an_account_number(account_number: Any) -> None:
     arguments = {"type": ChannelType.PAYBILL, "account_number": account_number}
     assert refused(ChannelRequest, **arguments) == {"account_number"}
     ChannelRequest.checked(**{**VALID[ChannelRequest], "account_number": account_number})
 
 
-@pytest.mark.parametrize("kind", [StkRequest, PayoutRequest])
+@in_turn("kind", [StkRequest, PayoutRequest])
 def test_a_service_on_loopback_may_call_back_to_loopback(kind: type[Request]) -> None:
     arguments = {**VALID[kind], "callback_url": "http://127.0.0.1:8000/momo"}
     kind.checked(on_loopback=True, **arguments)
@@ -218,15 +142,15 @@ def test_a_service_on_loopback_may_call_back_to_loopback(kind: type[Request]) ->
 SENT = VALID[Search]["since"]
 
 
-def item(**changes: Any) -> momopay.TransactionSummary:
-    found: momopay.TransactionSummary = parse(momopay.TransactionSummary, {**ITEM.camel, **changes})
+def item(**changes: Any) -> momopay.types.TransactionSummary:
+    found: momopay.types.TransactionSummary = parse(momopay.types.TransactionSummary, {**ITEM.camel, **changes})
     return found
 
 
 SEARCH = Search.checked(**VALID[Search], amount=Decimal("99.99"), phone=PHONE, type="WALLET_TOPUP")
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("changes", "fit"),
     [
         ({}, Fit.EXACT),
@@ -261,17 +185,14 @@ def test_a_search_that_begins_earlier_reaches_further_back() -> None:
 def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:
     old = {**ITEM.camel, "createdAt": (SENT - timedelta(minutes=6)).isoformat()}
     for items, past in (([], False), ([old, ITEM.camel], False), ([ITEM.camel, old], True)):
-        assert SEARCH.is_past(parse(momopay.TransactionPage, {**PAGE, "items": items})) is past
+        assert SEARCH.is_past(parse(momopay.types.TransactionPage, {**PAGE, "items": items})) is past
 
 
 # Paths.
 
 PATHS = pytest.mark.parametrize(
     ("path", "folder", "name"),
-    [
-        (transaction_path, "/transactions/", "transaction_id"),
-        (channel_path, "/payment-wallet/channels/", "channel_id"),
-    ],
+    [(transaction_path, "/transactions/", "transaction_id"), (channel_path, "/payment-wallet/channels/", "channel_id")],
 )
 
 

@@ -1,52 +1,48 @@
 """The records of transactions: a page of the list, and a transaction that was made from a list item."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
 import pytest
 
 import momopay
+from in_turn import in_turn
 from models.kit import ITEM, PAGE, READ, parse
 from momopay.models.records import note_response
 from momopay.models.transactions import transaction_from
 
-INFO = momopay.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
+INFO = momopay.types.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
 
 
-@pytest.mark.parametrize("item", [ITEM.camel, ITEM.snake], ids=["camel", "snake"])
-@pytest.mark.parametrize("cursor_name", ["nextCursor", "next_cursor"])
+@in_turn("item", [ITEM.camel, ITEM.snake])
+@in_turn("cursor_name", ["nextCursor", "next_cursor"])
 def test_a_page_has_items_overview_and_cursor(item: dict[str, Any], cursor_name: str) -> None:
-    page = parse(momopay.TransactionPage, {"overview": PAGE["overview"], "items": [item, item], cursor_name: "c2"})
+    page = parse(
+        momopay.types.TransactionPage, {"overview": PAGE["overview"], "items": [item, item], cursor_name: "c2"}
+    )
     assert page.next_cursor == "c2"
     seen = page.overview
     assert (seen.total, seen.completed, seen.failed, seen.pending) == (9, 4, 3, 2)
-    assert [type(each) for each in page.items] == [momopay.TransactionSummary] * 2
+    assert [type(each) for each in page.items] == [momopay.types.TransactionSummary] * 2
 
 
 def test_a_page_iterates_over_its_items_and_is_otherwise_as_other_records() -> None:
-    page = parse(momopay.TransactionPage, {**PAGE, "items": [ITEM.camel, ITEM.camel]})
+    page = parse(momopay.types.TransactionPage, {**PAGE, "items": [ITEM.camel, ITEM.camel]})
     assert list(page) == page.items
     assert [item.transaction_id for item in page] == [item.transaction_id for item in page.items]
-    assert parse(momopay.TransactionPage, page.model_dump(mode="json")) == page == page.model_copy()
+    assert parse(momopay.types.TransactionPage, page.model_dump(mode="json")) == page == page.model_copy()
     assert pickle.loads(pickle.dumps(page)) == page
     assert "items=" in repr(page)
 
 
-def test_the_last_page_has_no_cursor() -> None:
-    page = parse(momopay.TransactionPage, {**PAGE, "items": [], "nextCursor": None})
-    assert (page.items, page.next_cursor) == ([], None)
-
-
 def test_a_page_its_overview_and_its_items_know_their_response() -> None:
-    page = parse(momopay.TransactionPage, PAGE)
+    page = parse(momopay.types.TransactionPage, PAGE)
     note_response(page, INFO)
     assert all(each.response is INFO for each in (page, page.overview, *page.items))
 
 
-def summary(**more: Any) -> momopay.TransactionSummary:
-    item: momopay.TransactionSummary = parse(momopay.TransactionSummary, {**ITEM.camel, **more})
+def summary(**more: Any) -> momopay.types.TransactionSummary:
+    item: momopay.types.TransactionSummary = parse(momopay.types.TransactionSummary, {**ITEM.camel, **more})
     note_response(item, INFO)
     return item
 
@@ -65,7 +61,7 @@ def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parse
     assert transaction_from(summary(resultCode=["17"], provider=5)).result_code is None
 
 
-@pytest.mark.parametrize("name", ["transactionId", "type", "status", "amount", "phone", "createdAt", "updatedAt"])
+@in_turn("name", ["transactionId", "type", "status", "amount", "phone", "createdAt", "updatedAt"])
 def test_a_read_without_what_it_is_about_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"Field required"):
         parse(momopay.Transaction, {key: value for key, value in READ.camel.items() if key != name})

@@ -49,7 +49,6 @@ class Mutant:
 
 
 def listed() -> list[Mutant]:
-    """Return the catalogue."""
     entries = tomllib.loads(CATALOGUE.read_text())["mutant"]
     return [Mutant(tests=tuple(entry.pop("tests")), **entry) for entry in entries]
 
@@ -110,7 +109,6 @@ def run(mutants: list[Mutant], jobs: int) -> list[Mutant]:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only mutants of files whose path has one of these")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="draw so many")

@@ -28,6 +28,7 @@ def test_a_mutant_whose_text_has_changed_is_an_error() -> None:
             mutant.apply(text)
 
 
+@pytest.mark.whole
 def test_a_mutant_is_noticed_survives_or_was_not_tested(tmp_path: Path) -> None:
     source, tests = tmp_path / "src" / "momopay" / "a.py", tmp_path / "tests" / "test_a.py"
     source.parent.mkdir(parents=True)

@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-import random
-import signal
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 import httpx
 import pytest
 
-from momopay import Client, PollSchedule, parse_callback
+from momopay import Client, MomoPayError, PollSchedule, parse_callback
 from momopay._polling.poll_round import Caller
-from patience import untraced
 from polling.kit import BASE, Service, callback
+from strikes import MARKS, Striker
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer here"),
-    # A strike may come between the call of a coroutine function and the start of its coroutine.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning"),
-]
-
-STRIKES = 2000
+pytestmark = MARKS
+STRIKES = 500
 SEED = 1
 AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=2.0)
 
 
-class StruckError(Exception):
-    """What the signal handler raises."""
-
-
-@contextmanager
-def strikes() -> Generator[None]:
-    def strike(*_: object) -> None:
-        raise StruckError
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        with untraced():
-            yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def struck_client(count: int) -> tuple[bool, int]:
     """Strike calls of this thread while another one waits, too; return whether all others end, and the strikes."""
-    service, chance = Service(), random.Random(SEED)
+    service = Service()
     identities = service.add_many(3, (0.0, "SUCCESS"))
-    others_end, stop, struck = True, threading.Event(), 0
+    others_end, stop = True, threading.Event()
     with Client("pk_test_struck", base_url=BASE, budget=None, transport=httpx.MockTransport(service.respond)) as client:
 
         def use() -> None:
@@ -72,22 +45,17 @@ def struck_client(count: int) -> tuple[bool, int]:
         use()  # what is loaded at the first use is loaded
         begun = time.monotonic()
         use()
-        one_use = time.monotonic() - begun
         other = threading.Thread(target=go_on, daemon=True)
-        other.start()
-        with strikes():
-            while struck < count and others_end:
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 1.5 * one_use))
-                    use()
-                    signal.setitimer(signal.ITIMER_REAL, 0.0)
-                except StruckError:
-                    struck += 1
-                except Exception:  # noqa: BLE001  a wait that found the turn taken until its limit
-                    others_end = False
+        with Striker(SEED, 1.5 * (time.monotonic() - begun)) as striker:
+            other.start()
+            try:
+                while striker.strikes < count and others_end:
+                    striker.strike(use)
+            except MomoPayError:  # a wait that found the turn taken until its limit
+                others_end = False
         stop.set()
         other.join(timeout=10.0)
-        return others_end and not other.is_alive(), struck
+        return others_end and not other.is_alive(), striker.strikes
 
 
 def test_no_strike_keeps_other_calls_from_polling() -> None:
@@ -114,5 +82,5 @@ def test_a_turn_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: 
             await self.signal.wait(max(0.0, min(until - self.now(), 0.5)))
 
     monkeypatch.setattr(Caller, "poll", poll)
-    all_end, _ = struck_client(STRIKES)
+    all_end, _ = struck_client(4 * STRIKES)
     assert not all_end, SEED

@@ -1,7 +1,5 @@
 """An account of the sandbox, probed in virtual time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the tests of the probe share: an account with a history, and a client whose sleeps move the sandbox's clock."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What the service page leaves open, it does in its own way: other statuses, other
 headers, other field names, an offset as cursor, a request id in a header for refusals.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Profiles: files that are read back, and what changed between two of them."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from in_turn import in_turn
 from momopay import ConfigurationError
 from momopay.probe import Change, Finding, Profile
 from momopay.sandbox import Outcome
@@ -92,7 +91,7 @@ def test_an_answer_without_a_name_is_a_change(tmp_path: Path) -> None:
     assert now.changes_since(Profile.load(path)) == []
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("then", "now", "is_changed"),
     [
         (["upper", "STK_PUSH"], "upper", False),  # no such payment that day
@@ -126,16 +125,7 @@ def test_no_secret_gets_past(scene: Scene) -> None:
     assert "pk_live_*****" in text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "nonsense",
-        "[probe]\nformat = 1\n",
-        "[probe]\nformat = 2\n[switches]\n[facts]\n",
-        "[switches]\na = 1\n[facts]\n",
-    ],
-)
+@in_turn("text", ["", "nonsense", "[probe]\nformat = 2\n[switches]\n[facts]\n", "[switches]\na = 1\n[facts]\n"])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.toml"
     path.write_text(text)

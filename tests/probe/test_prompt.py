@@ -1,7 +1,5 @@
 """`spend=`: one prompt, or two, recorded before they are sent, and none sent twice."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,19 +30,16 @@ CASES: list[tuple[str, Any, Outcome]] = [
     ("cancel_ends_as", "FAILED", Outcome.cancelled),
     ("expired_reads_as", "EXPIRED", Outcome.expired),
     ("expired_reads_as", "FAILED", Outcome.expired),
-    *[("created_status", status, Outcome.success) for status in (200, 201, 202)],
-    *[("naming", style, Outcome.success) for style in ("camelCase", "snake_case")],
-    *[("list_amount", style, Outcome.insufficient_funds) for style in ("amount", "with_fee")],
-    *[("list_phone", style, Outcome.success) for style in ("whole", "masked")],
-    *[("list_type", style, Outcome.success) for style in ("upper", "lower")],
-    *[("list_times", style, Outcome.success) for style in ("utc", "local")],
+    ("created_status", 201, Outcome.success),
+    ("naming", "snake_case", Outcome.success),
+    ("list_amount", "with_fee", Outcome.insufficient_funds),
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "outcome"),
     [
-        pytest.param(*case, marks=() if number in {0, 1, 2, 3, 6, 8} else pytest.mark.whole)
+        pytest.param(*case, marks=() if number in {0, 2, 6, 8} else pytest.mark.whole)
         for number, case in enumerate(CASES)
     ],
 )
@@ -126,9 +121,13 @@ def test_a_documented_refusal_is_not_tried_again(scene: Scene, journal: Journal)
     assert scene.notes[-1] == "The service refused the prompt, so the phone shows none."
 
 
-@pytest.mark.parametrize("fault", [Fault.reset_after_commit, Fault.error_after_commit, Fault.truncated])
+@pytest.mark.parametrize("fault", [Fault.reset_after_commit, Fault.truncated])
 def test_a_lost_answer_sends_no_second_prompt(scene: Scene, journal: Journal, fault: Fault) -> None:
     scene.sandbox.fail_next("POST", STK, fault)
+    scene.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=8)
+    scene.probe(spend=spend(journal, Outcome.by_hand))
+    # What cannot be read is no refusal.
+    assert "The service refused the prompt, so the phone shows none." not in scene.notes
     for _ in range(2):  # run again, it follows that prompt, and sends no other one
         assert scene.probe(spend=spend(journal, Outcome.by_hand)).switches["naming"] == "camelCase"
     assert [each.method for each in scene.sandbox.requests].count("POST") == 1
@@ -144,14 +143,6 @@ def test_a_prompt_that_nobody_can_know_of_throws_nothing_away(scene: Scene, jour
         assert (found["transaction_not_found_status"], found["rate_window"]) == (404, "fixed")
         assert found["delete_answer"] == "envelope"
     assert [each.path for each in scene.sandbox.requests].count(STK) == 1
-
-
-def test_a_lost_answer_to_a_prompt_that_cannot_be_read_is_no_refusal(scene: Scene, journal: Journal) -> None:
-    scene.sandbox.fail_next("POST", STK, Fault.reset_after_commit)
-    for _ in range(8):
-        scene.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit)
-    scene.probe(spend=spend(journal, Outcome.success))
-    assert "The service refused the prompt, so the phone shows none." not in scene.notes
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -200,7 +191,7 @@ def test_a_prompt_that_ended_after_its_probe_is_not_followed(scene: Scene, journ
     assert {first.status, second.status} == {TransactionStatus.SUCCESS, TransactionStatus.CANCELLED}
 
 
-@pytest.mark.parametrize(("comes_after", "value"), [(1, True), (25, True), (250, True), (2000, False)])
+@pytest.mark.parametrize(("comes_after", "value"), [(25, True), (2000, False)])
 def test_a_fee_that_comes_back_late(scene: Scene, journal: Journal, comes_after: int, value: bool) -> None:
     ended: list[datetime] = []
 

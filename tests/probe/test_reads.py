@@ -1,7 +1,5 @@
 """What reads find of a service that is not our sandbox, and that a change of any answer is found again."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -10,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay import Client, ProtocolError
 from momopay.probe import Profile, probe
 from momopay.sandbox import Outcome
@@ -94,10 +93,8 @@ BODIES = [
 
 
 @pytest.mark.usefixtures("service")
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
-@pytest.mark.parametrize(
-    "status", [200, 400, *(pytest.param(status, marks=pytest.mark.whole) for status in (201, 302, 403, 418))]
-)
+@in_turn("body", BODIES)
+@pytest.mark.parametrize("status", [200, pytest.param(403, marks=pytest.mark.whole)])
 def test_any_answer_is_tolerated(status: int, body: bytes) -> None:
     transport = httpx.MockTransport(lambda _request: httpx.Response(status, content=body))
     if b"success" in body:
@@ -141,13 +138,15 @@ CHANGES: list[tuple[str, str, Callable[[dict[str, Any]], object], object]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "name", "change", "seen"), CHANGES)
+@pytest.mark.parametrize(
+    ("path", "name", "change", "seen"),
+    [pytest.param(*case, marks=pytest.mark.whole if number % 2 else ()) for number, case in enumerate(CHANGES)],
+)
 def test_a_change_of_an_answer_is_found(
     scene: Scene, path: str, name: str, change: Callable[[dict[str, Any]], object], seen: object
 ) -> None:
     scene.prompt(Outcome.success)
     before = scene.probe()
-    assert scene.probe().changes_since(before) == []
     identity = next(each.path for each in scene.sent if each.path.count("-") == 4 and each.status == 200)
     scene.edit(path or identity, change)
     changed = {each.name: each.now for each in scene.probe().changes_since(before)}
@@ -210,9 +209,7 @@ def paged(monkeypatch: pytest.MonkeyPatch, change: Callable[[Listed, dict[str, s
         ("nothing to show", "unknown"),
     ],
 )
-def test_filters_that_are_not_specified(
-    service: OtherService, monkeypatch: pytest.MonkeyPatch, how: str, value: str
-) -> None:
+def test_unspecified_filters(service: OtherService, monkeypatch: pytest.MonkeyPatch, how: str, value: str) -> None:
     if how != "nothing to show":
         service.transactions[0] |= {"kind": "wallet_topup", "status": "EXPIRED"}
     else:
@@ -228,13 +225,6 @@ def test_filters_that_are_not_specified(
     assert (facts["expired_status_filter"], facts["top_up_type_filter"]) == (value, value)
 
 
-def test_nonsense_that_selects_nothing(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
-    paged(monkeypatch, lambda data, query: {"items": []} if "cursor" in query else data)
-    assert found_of(service).facts["invalid_cursor"] == "accepted, nothing listed"
-    service.transactions = []
-    assert found_of(service).facts["invalid_cursor"] == "unknown"
-
-
 FORMATS = {
     "time": "....-..-..T.*",
     "date": "....-..-..",
@@ -245,7 +235,9 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("others", ["everything", "nothing", "failure"])
+@pytest.mark.parametrize(
+    "others", ["everything", *(pytest.param(each, marks=pytest.mark.whole) for each in ("nothing", "failure"))]
+)
 def test_formats_of_times(service: OtherService, monkeypatch: pytest.MonkeyPatch, format_: str, others: str) -> None:
     listed = OtherService.list
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import trio
 import trio.testing
 
-from momopay import BudgetExhaustedError, Lane
-from momopay._ratelimit.limiter import RateLimiter
-from momopay._transport import clock
+from momopay import BudgetExhaustedError
+from momopay._ratelimit.budget import RateLimiter
+from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
+from momopay.types import Lane
+from scale.simulation import TrioIO
+from virtual import envelope
 
 ACCOUNT = "ab" * 32
+BASE = "https://api.example/v1"
+PATH = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+"""For children that import the kit."""
+
+
+def balance(_request: httpx.Request) -> httpx.Response:
+    data = {"walletId": "w", "tenantId": "t", "currency": "KES", "availableBalance": 1, "ledgerBalance": 1}
+    return httpx.Response(200, json=envelope(data | {"updatedAt": "2026-01-05T09:00:00Z"}))
 
 
 def finish(work: Coroutine[Any, Any, Any]) -> Any:
@@ -44,7 +58,7 @@ class Caller:
         self._limiter = RateLimiter(budget, backend, account_hash)
 
     def now(self) -> float:
-        return (clock.now() if self.time is None else self.time) + self.ahead
+        return (attempts.now() if self.time is None else self.time) + self.ahead
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return finish(work) if self._runner is None else self._runner.run(work)
@@ -65,12 +79,7 @@ class Caller:
         """Stop the budget, as a 429 does."""
         self._run(self._limiter.pause(seconds))
 
-    def leave(self) -> None:
-        """Close the client, and not the budget."""
-        self._run(self._limiter.close())
-
     def close(self) -> None:
-        self.leave()
         self._budget.close()
         if self._runner is not None:
             self._runner.close()
@@ -104,13 +113,6 @@ def take_at_random(
         begun = caller.now()
         if caller.reserve(chance.choice([Lane.PAYMENT, Lane.PAYMENT, Lane.READ])) == 0:
             slots.append(Slot(begun, caller.now()))
-
-
-class VirtualBackend(AsyncBackend):
-    """The asynchronous backend on trio's own clock, which jumps where nothing else is to be done."""
-
-    def now(self) -> float:
-        return trio.current_time()
 
 
 @dataclass
@@ -156,7 +158,7 @@ def in_virtual_time(budget: Any, use: Callable[[Calls], Awaitable[None]]) -> Cal
 
     async def main() -> Calls:
         async with trio.open_nursery() as nursery:
-            calls = Calls(RateLimiter(budget, VirtualBackend(), "hash"), nursery)
+            calls = Calls(RateLimiter(budget, TrioIO(), "hash"), nursery)
             await use(calls)
         return calls
 

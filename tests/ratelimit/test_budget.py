@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
-from momopay import Client, ConfigurationError, Lane, RateBudget
-from momopay._ratelimit.budget import LocalSlots
-from momopay._ratelimit.slot_log import Place
-from ratelimit.kit import Caller
-
-PATH = os.pathsep.join(filter(None, sys.path))
-
-
-def test_it_hands_out_a_window_and_then_the_next() -> None:
-    budget = RateBudget(requests=2, window=10.0)
-    assert [budget.reserve(0.0, Lane.PAYMENT) for _ in range(3)] == [0.0, 0.0, 10.0]
-    assert budget.reserve(1.0, Lane.PAYMENT, within=5.0) == 9.0
-
-
-def test_a_stop_lasts_until_its_end() -> None:
-    budget = RateBudget()
-    budget.stop(1.0, until=30.0)
-    assert budget.reserve(2.0, Lane.READ) == 28.0
-
-
-def test_a_call_that_waits_expects_the_slot_that_those_before_it_leave() -> None:
-    budget = RateBudget(requests=2, window=10.0)
-    slots = LocalSlots(budget)
-    assert slots.expect(0.0, Lane.READ, Place(queued=True, before=2)) == 10.0
-    assert slots.expect(0.0, Lane.READ, Place(queued=True, before=1)) == 0.0
-    assert [budget.reserve(0.0, Lane.PAYMENT) for _ in range(2)] == [0.0] * 2  # nothing was taken
+from in_turn import in_turn
+from momopay import Client, ConfigurationError, FileRateBudget, RateBudget, RedisRateBudget
+from momopay.types import Lane
+from ratelimit.kit import PATH, Caller
 
 
 def test_clients_of_all_accounts_share_what_they_were_given() -> None:
@@ -77,7 +55,8 @@ def test_threads_take_no_slot_twice() -> None:
 def test_the_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent() -> None:
     code = """if True:
         import os, signal, threading, time
-        from momopay import Lane, RateBudget
+        from momopay import RateBudget
+        from momopay.types import Lane
         from ratelimit.kit import Caller
         class Slow(RateBudget):
             def reserve(self, *arguments):
@@ -98,44 +77,31 @@ def test_the_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent() -> None:
             os._exit(caller.at_once(3) != 1)  # it remembers what the parent sent
         os._exit(os.waitpid(child, 0)[1] != 0)
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=os.environ | {"PYTHONPATH": PATH})
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=PATH)
 
 
-@pytest.mark.parametrize(
-    ("requests", "window"),
+SIZE: list[dict[str, Any]] = [
+    *({"requests": wrong} for wrong in (0, -1, 58.5, "58", True)),
+    *({"window": wrong} for wrong in (0.0, -1.0, math.inf, math.nan, "61", True)),
+]
+
+
+@in_turn(
+    ("budget", "options"),
     [
-        (0, 60.0),
-        (-1, 60.0),
-        (1, 0.0),
-        (1, -1.0),
-        (1, math.inf),
-        (1, math.nan),
-        (58.5, 61.0),
-        ("58", 61.0),
-        (58, "61"),
-        (True, 61.0),
-        (58, True),
+        *((RateBudget, wrong) for wrong in SIZE),
+        *((FileRateBudget, wrong) for wrong in [*SIZE, {"path": 7}, {"path": b"x"}]),
+        *((partial(RedisRateBudget, "redis://127.0.0.1:1"), wrong) for wrong in SIZE),
+        *((partial(RedisRateBudget, "redis://127.0.0.1:1"), {"sharers": wrong}) for wrong in (0, 2.5, True)),
+        *((partial(RedisRateBudget, "redis://127.0.0.1:1"), {"timeout": wrong}) for wrong in (0.0, math.nan, "1")),
     ],
 )
-def test_a_budget_that_could_hand_out_nothing_is_refused(requests: Any, window: Any) -> None:
+def test_an_argument_out_of_range_is_refused(budget: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
-        RateBudget(requests=requests, window=window)
+        budget(**options)
 
 
-class Meter:
-    """What hands out slots, but is none of the package's budgets."""
-
-    def reserve(self, now: float, lane: Lane, within: float = math.inf) -> float:
-        raise AssertionError
-
-    def stop(self, now: float, until: float) -> None:
-        raise AssertionError
-
-    def slots(self, backend: Any, account_hash: str) -> Any:
-        raise AssertionError
-
-
-@pytest.mark.parametrize("foreign", [Meter(), 58, "58", RateBudget])
+@pytest.mark.parametrize("foreign", [object(), 58, "58", RateBudget])
 def test_a_budget_of_the_users_own_is_refused(foreign: Any) -> None:
     with pytest.raises(ConfigurationError, match="budget must be"):
         Client("pk_test_x", base_url="https://api.example/v1", budget=foreign)

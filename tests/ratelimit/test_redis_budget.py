@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import math
 import os
 import random
 import signal
@@ -21,28 +19,20 @@ from uuid import uuid4
 import httpx
 import pytest
 import redis.asyncio
-import trio
 
 from drivers import unique_key
 from momopay import (
-    AsyncClient,
-    BudgetExhaustedError,
     Client,
     ConfigurationError,
-    Lane,
     ProtocolError,
-    RateLimitExceededError,
     RedisRateBudget,
 )
-from momopay.redis import RedisRateBudget as OfTheExtra
-from momopay.sandbox import Sandbox
+from momopay.types import Lane
 from patience import until
-from ratelimit.kit import Caller, Slot, most_in_a_window, take_at_random
+from ratelimit.kit import BASE, PATH, Caller, Slot, most_in_a_window, take_at_random
 from redis_server import RedisServer, connect
 
 MakeCaller = Callable[..., Caller]
-BASE = "https://api.example/v1"
-PATH = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 RETRY = 2.0
 """Seconds for which Redis is left alone after it did not answer."""
 
@@ -57,17 +47,10 @@ def test_processes_share_their_slots(caller: MakeCaller, server: RedisServer, *,
     assert [each.reserve() for each in (one, other)] == pytest.approx([30.0] * 2, abs=1.0)
 
 
-def test_lanes_hold_across_processes(caller: MakeCaller, server: RedisServer) -> None:
-    one, other = (caller(server.url, requests=8, window=30.0) for _ in range(2))
-    assert other.reserve(Lane.PAYMENT) == 0.0
-    assert one.at_once(6, Lane.POLL) == 5
-    assert other.at_once(3) == 2
-
-
 def test_a_payment_that_waits_in_one_process_goes_before_reads_of_another(
     caller: MakeCaller, server: RedisServer
 ) -> None:
-    one, other = (caller(server.url, requests=1, window=1.0) for _ in range(2))
+    one, other = (caller(server.url, requests=1, window=0.5) for _ in range(2))
     order = list[str]()
 
     def wait(each: Caller, lane: Lane) -> None:
@@ -78,18 +61,21 @@ def test_a_payment_that_waits_in_one_process_goes_before_reads_of_another(
     threads = [threading.Thread(target=wait, args=args) for args in ((other, Lane.READ), (one, Lane.PAYMENT))]
     for thread in threads:
         thread.start()
-        time.sleep(0.2)
+        time.sleep(0.1)
     for thread in threads:
         thread.join()
     assert order == ["payment", "read"]
 
 
-def test_a_stop_holds_everybody_back(caller: MakeCaller, server: RedisServer) -> None:
-    one, other = (caller(server.url, requests=2, window=5.0) for _ in range(2))
+def test_a_stop_holds_everybody_back(caller: MakeCaller, own_server: RedisServer) -> None:
+    """Also once Redis is away."""
+    one, other = (caller(own_server.url, requests=2, window=5.0) for _ in range(2))
     assert one.at_once(2) == 2
     other.stop(20.0)
     assert [each.reserve() for each in (one, other)] == pytest.approx([20.0, 20.0], abs=1.0)
     other.stop(1.0)
+    assert one.reserve() == pytest.approx(20.0, abs=1.0)
+    own_server.kill()
     assert one.reserve() == pytest.approx(20.0, abs=1.0)
 
 
@@ -137,26 +123,6 @@ def test_threads_and_processes_take_no_slot_twice(caller: MakeCaller, server: Re
     assert mine + sum(theirs) == 20
 
 
-def test_processes_that_share_a_budget_do_not_overrun_the_service(server: RedisServer) -> None:
-    """That they do without one, test_file_budget.py shows."""
-    code = """if True:
-        import contextlib, sys
-        from momopay import BudgetExhaustedError, Client, RateLimitExceededError, RedisRateBudget
-        key, base_url, url = sys.argv[1:]
-        client = Client(key, base_url=base_url, deadline=20.0, budget=RedisRateBudget(url))
-        for _ in range(35):
-            with contextlib.suppress(BudgetExhaustedError, RateLimitExceededError):
-                client.wallet.balance()
-    """
-    with Sandbox() as sandbox:
-        key = unique_key()
-        sandbox.account(key).switches.rate_window = "sliding"
-        command = [sys.executable, "-c", code, key, sandbox.base_url, server.url]
-        children = [subprocess.Popen(command) for _ in range(2)]
-        assert [child.wait(timeout=60) for child in children] == [0, 0]
-        assert [request.status for request in sandbox.requests] == [200] * 58
-
-
 def test_the_child_of_a_fork_is_another_process(server: RedisServer, account_hash: str) -> None:
     code = """if True:
         import os, sys
@@ -177,37 +143,17 @@ def test_the_child_of_a_fork_is_another_process(server: RedisServer, account_has
 
 # The ways to Redis.
 
-CLIENTS: dict[str, Callable[[str], Any]] = {
-    "client": connect,
-    "decoding client": lambda url: connect(url, decode_responses=True),
-}
-
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("kind", CLIENTS)
-def test_a_client_of_redis_py_serves_both_clients_and_stays_open(
-    caller: MakeCaller, server: RedisServer, kind: str, *, is_async: bool
-) -> None:
-    given = CLIENTS[kind](server.url)
-    one = caller(given, is_async=is_async, requests=2, window=30.0)
-    assert one.at_once(3) == 2
-    connection = given.client_id()
-    one.leave()
-    assert given.client_id() == connection  # whoever made it closes it
-    given.close()
-
-
-def test_trio_asks_from_a_thread(server: RedisServer) -> None:
-    transport = httpx.MockTransport(balance)
-
-    async def work() -> None:
-        budget = RedisRateBudget(server.url, requests=1)
-        async with AsyncClient(unique_key(), base_url=BASE, budget=budget, transport=transport, deadline=5) as client:
-            await client.wallet.balance()
-            with pytest.raises(BudgetExhaustedError):
-                await client.wallet.balance()
-
-    trio.run(work)
+def test_a_client_of_redis_py_serves_both_clients_and_stays_open(server: RedisServer, *, is_async: bool) -> None:
+    for options in ({}, {"decode_responses": True}):
+        server_side: Any = connect(server.url, **options)
+        one = Caller(RedisRateBudget(server_side, requests=2, window=30.0), uuid4().hex, is_async=is_async)
+        assert one.at_once(3) == 2
+        connection = server_side.client_id()
+        one.close()
+        assert server_side.client_id() == connection  # whoever made it closes it
+        server_side.close()
 
 
 def test_a_process_holds_one_connection_for_each_account_which_its_clients_close(server: RedisServer) -> None:
@@ -242,25 +188,6 @@ def test_a_connection_that_broke_while_idle_is_no_outage(
     assert not caplog.records
 
 
-def test_a_cancelled_wait_costs_one_slot_at_most(server: RedisServer) -> None:
-    budget = RedisRateBudget(server.url, requests=4, window=30.0)
-    options: dict[str, Any] = {"budget": budget, "deadline": 5.0, "transport": httpx.MockTransport(balance)}
-
-    async def work() -> None:
-        async with AsyncClient(unique_key(), base_url=BASE, **options) as client:
-            await client.wallet.balance()
-            task = asyncio.create_task(client.wallet.balance())
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            for _ in range(2):
-                await client.wallet.balance()
-
-    asyncio.run(work())
-    budget.close()
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -280,64 +207,7 @@ def test_without_redis_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
         RedisRateBudget("redis://127.0.0.1:1")
 
 
-def test_the_extra_has_a_module_of_its_name() -> None:
-    assert OfTheExtra is RedisRateBudget
-
-
 # Clients.
-
-
-def balance(_request: httpx.Request) -> httpx.Response:
-    data = {"walletId": "w", "tenantId": "t", "currency": "KES", "availableBalance": 1, "ledgerBalance": 1}
-    data["updatedAt"] = "2026-01-05T09:00:00Z"
-    return httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
-
-
-def refusal(_request: httpx.Request) -> httpx.Response:
-    details = {"limit": 60, "remaining": 0, "resetInSeconds": 2}
-    error = {"code": "RATE_LIMIT_EXCEEDED", "message": "no", "details": details}
-    return httpx.Response(429, json={"success": False, "error": error, "requestId": "r"})
-
-
-def test_a_call_without_a_slot_in_time_is_not_sent(server: RedisServer) -> None:
-    came: list[httpx.Request] = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        came.append(request)
-        return balance(request)
-
-    transport = httpx.MockTransport(handler)
-    budget = RedisRateBudget(server.url, requests=2, window=30.0)
-    with Client(unique_key(), base_url=BASE, budget=budget, deadline=5.0, transport=transport) as client:
-        for _ in range(2):
-            client.wallet.balance()
-        with pytest.raises(BudgetExhaustedError) as caught:
-            client.wallet.balance()
-    assert caught.value.retry_after == pytest.approx(30.0, abs=1.0)
-    assert len(came) == 2
-
-
-def test_a_429_of_one_client_revokes_the_slot_that_another_waits_for(server: RedisServer) -> None:
-    key, times = unique_key(), dict[str, float]()
-
-    def client(name: str, requests: int, answer: Callable[[httpx.Request], httpx.Response]) -> Client:
-        def handler(request: httpx.Request) -> httpx.Response:
-            times[name] = time.monotonic()
-            return answer(request)
-
-        budget = RedisRateBudget(server.url, requests=requests, window=1.0)
-        transport = httpx.MockTransport(handler)
-        return Client(key, base_url=BASE, budget=budget, max_attempts=1, transport=transport)
-
-    with client("waiting", 1, balance) as one, client("limited", 2, refusal) as other:
-        one.wallet.balance()
-        thread = threading.Thread(target=one.wallet.balance)
-        thread.start()
-        time.sleep(0.3)
-        with pytest.raises(RateLimitExceededError):
-            other.wallet.balance()
-        thread.join()
-    assert times["waiting"] - times["limited"] >= 1.95
 
 
 # Without Redis.
@@ -351,11 +221,6 @@ def hang(server: RedisServer) -> None:
     os.kill(server.pid, signal.SIGSTOP)
 
 
-def become_a_replica(server: RedisServer) -> None:
-    with connect(server.url) as admin:
-        admin.execute_command("REPLICAOF", "127.0.0.1", "1")
-
-
 def be_full(server: RedisServer) -> None:
     with connect(server.url) as admin:
         admin.config_set("maxmemory", 1)
@@ -367,8 +232,16 @@ def change_the_password(server: RedisServer) -> None:
         admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("break_it", [refuse_connections, hang, become_a_replica, be_full, change_the_password])
+@pytest.mark.parametrize(
+    ("break_it", "is_async"),
+    [
+        (refuse_connections, False),
+        (hang, False),
+        (hang, True),
+        (be_full, False),
+        (change_the_password, True),
+    ],
+)
 def test_while_redis_is_away_the_process_keeps_to_its_share(
     caller: MakeCaller,
     own_server: RedisServer,
@@ -393,29 +266,25 @@ def test_a_process_that_never_met_redis_takes_an_eighth(caller: MakeCaller) -> N
     assert caller("redis://127.0.0.1:1/0", requests=58, window=60.0).at_once(20) == 7
 
 
-@pytest.mark.parametrize("used", [0, 1, 4, 11, 12])
 def test_together_the_processes_send_what_was_free_and_then_what_comes_back(
-    caller: MakeCaller, own_server: RedisServer, used: int
+    caller: MakeCaller, own_server: RedisServer
 ) -> None:
-    callers = [caller(own_server.url, requests=12, window=60.0, sharers=3) for _ in range(3)]
-    for number in range(used):
-        assert callers[number % 3].reserve() == 0.0
-    for each in callers:
-        each.stop(0.0)  # everybody sees the log as it is
-    own_server.kill()
-    sent = sum(each.at_once(12) for each in callers)
-    assert 12 - used - 3 < sent <= 12 - used
-    for each in callers:
-        each.ahead = 60.0
-    assert sum(each.at_once(12) for each in callers) <= 12
-
-
-def test_a_stop_of_another_process_holds_the_share_back(caller: MakeCaller, own_server: RedisServer) -> None:
-    one, other = (caller(own_server.url, requests=12, window=60.0) for _ in range(2))
-    other.stop(30.0)
-    assert one.reserve() > 29.0
-    own_server.kill()
-    assert one.reserve() == pytest.approx(30.0, abs=1.0)
+    for used in (0, 1, 4, 11, 12):
+        with connect(own_server.url) as admin:
+            admin.flushall()
+            admin.script_flush()
+        callers = [caller(own_server.url, requests=12, window=60.0, sharers=3) for _ in range(3)]
+        for number in range(used):
+            assert callers[number % 3].reserve() == 0.0
+        for each in callers:
+            each.stop(0.0)  # everybody sees the log as it is
+        own_server.kill()
+        sent = sum(each.at_once(12) for each in callers)
+        assert 12 - used - 3 < sent <= 12 - used, used
+        for each in callers:
+            each.ahead = 60.0
+        assert sum(each.at_once(12) for each in callers) <= 12
+        own_server.start()
 
 
 def test_while_redis_is_away_one_request_in_two_seconds_asks_it(
@@ -517,7 +386,7 @@ def test_a_log_that_redis_has_lost_counts_as_full(
     *,
     is_new: bool,
 ) -> None:
-    size: dict[str, Any] = {"requests": 6, "window": 1.5}
+    size: dict[str, Any] = {"requests": 6, "window": 0.8}
     one = caller(own_server.url, **size)
     assert one.at_once(5) == 5
     lose(own_server)
@@ -526,19 +395,12 @@ def test_a_log_that_redis_has_lost_counts_as_full(
         assert first.at_once(12) == 6  # what nobody can know: nothing shows that the budget was ever used
         return
     begun = time.monotonic()
-    assert first.reserve() == pytest.approx(1.5, abs=0.5)
+    assert first.reserve() == pytest.approx(0.8, abs=0.3)
     assert one.reserve(within=10.0) == 0.0
-    assert time.monotonic() - begun >= 1.4
+    assert time.monotonic() - begun >= 0.7
     assert one.at_once(6) + first.at_once(6) == 5
     warnings = [record.getMessage() for record in caplog.records if "has lost" in record.getMessage()]
-    assert warnings == ["Redis has lost the log of the rate budget: no request for 1.5 s"]
-
-
-def test_a_log_that_nobody_asks_for_stays(caller: MakeCaller, server: RedisServer, account_hash: str) -> None:
-    """If it expired, it would count as lost."""
-    caller(server.url).reserve()
-    with connect(server.url) as admin:
-        assert admin.ttl(f"momopay:budget:{account_hash}") == -1
+    assert warnings == ["Redis has lost the log of the rate budget: no request for 0.8 s"]
 
 
 def attack(server: RedisServer, seed: int, *, with_scripts: bool = False) -> int:
@@ -549,7 +411,7 @@ def attack(server: RedisServer, seed: int, *, with_scripts: bool = False) -> int
         return Caller(RedisRateBudget(server.url, requests=6, window=0.2), account)
 
     callers = [join() for _ in range(4)]
-    end = time.monotonic() + 3.0
+    end = time.monotonic() + (3.0 if with_scripts else 1.5)
     with connect(server.url) as admin:
         while time.monotonic() < end and not (with_scripts and most_in_a_window(slots, 0.2) > 6):
             if chance.random() < 0.02:
@@ -578,20 +440,6 @@ def test_with_its_scripts_flushed_too_redis_looks_new_to_a_new_process(own_serve
 # Before anything is sent.
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"requests": wrong} for wrong in (0, 58.5, True)),
-        *({"window": wrong} for wrong in (0.0, math.inf, "61")),
-        *({"sharers": wrong} for wrong in (0, 2.5, True)),
-        *({"timeout": wrong} for wrong in (0.0, math.nan, math.inf, "1")),
-    ],
-)
-def test_an_argument_out_of_range_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        RedisRateBudget("redis://127.0.0.1:1", **options)
-
-
 def test_the_password_is_shown_nowhere(caller: MakeCaller, caplog: pytest.LogCaptureFixture) -> None:
     url = "redis://user:topsecret@127.0.0.1:1/0"
     assert repr(RedisRateBudget(url)) == "RedisRateBudget(requests=58, window=61.0)"
@@ -599,11 +447,3 @@ def test_the_password_is_shown_nowhere(caller: MakeCaller, caplog: pytest.LogCap
         assert caller(locked.url.replace("//", "//:topsecret@")).reserve() == 0.0
     assert "AuthenticationError" in caplog.text
     assert "topsecret" not in caplog.text
-
-
-def test_a_client_without_a_shared_budget_loads_no_redis() -> None:
-    code = (
-        "import sys, momopay; momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1').wallet;"
-        "from momopay import RedisRateBudget; assert 'redis' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

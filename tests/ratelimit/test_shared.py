@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from momopay import Lane
-from momopay._ratelimit.shared import SharedState
+from momopay._ratelimit.file_budget import SharedState
 from momopay._ratelimit.slot_log import ALONE, Place, SlotLog
+from momopay.types import Lane
 
 REQUESTS = 4
 WINDOW = 60.0
@@ -155,15 +154,3 @@ def test_the_file_hands_out_the_slots_that_a_budget_of_one_process_would(
             log.reserve(now, lane, 0.0)
         assert state.reserve_now(now, lane, place, "me") == expected
         text = state.dump(now)
-
-
-def test_a_poll_that_goes_before_payments_reads_back() -> None:
-    state = SharedState(SlotLog(16, WINDOW))
-    assert [reserve(state, NOW - 1.0) for _ in range(13)] == [0.0] * 13
-    assert reserve(state, NOW, Lane.POLL, Place(queued=True, before=100)) == 0.0
-    assert read(state.dump(NOW)).log.polls == [NOW]
-
-
-def test_the_text_is_small() -> None:
-    state: Any = SharedState.full(58, 61.0, 1.79e9)
-    assert len(state.dump(1.79e9)) < 1500

@@ -35,11 +35,6 @@ def test_one_lane_alone_has_the_whole_of_every_window(lane: Lane) -> None:
     assert [delays.count(61.0 * number) for number in range(4)] == [58] * 4
 
 
-def test_a_window_may_be_a_whole_number() -> None:
-    log = SlotLog(1, 60)
-    assert [ahead(log, now, Lane.PAYMENT) for now in (0.5, 1.5, 61.0)] == [[0.0], [59.0], [59.5]]
-
-
 def test_slots_come_back_one_by_one_as_they_were_taken() -> None:
     log = SlotLog(2, 10.0)
     assert [ahead(log, now, Lane.PAYMENT) for now in (0.0, 4.0)] == [[0.0], [0.0]]
@@ -175,11 +170,6 @@ def test_a_call_expects_the_slot_that_those_before_it_leave() -> None:
     assert [log.expect(60.0, Lane.READ, Place(queued=True, before=before)) for before in (2, 3)] == [0.0, 60.0]
 
 
-def test_to_expect_takes_nothing() -> None:
-    log = SlotLog(1, 60.0)
-    assert [log.expect(0.0, Lane.PAYMENT) for _ in range(3)] == [0.0] * 3
-
-
 def test_those_before_a_call_keep_their_slots_even_if_they_are_free() -> None:
     log = SlotLog(4, 60.0)
     assert log.expect(0.0, Lane.READ, Place(queued=True, before=3)) == 0.0
@@ -215,13 +205,6 @@ def test_a_stop_holds_every_lane_back_and_revokes_the_slots_in_between() -> None
     log.stop(1.0, until=30.0)
     assert ahead(log, 2.0, Lane.PAYMENT, 3) == [28.0, 28.0, 38.0]
     assert [log.expect(2.0, lane) for lane in Lane] == [38.0] * 3
-
-
-def test_a_stop_clears_the_windows_behind_it() -> None:
-    log = SlotLog(2, 10.0)
-    ahead(log, 0.0, Lane.PAYMENT, 4)
-    log.stop(1.0, until=15.0)
-    assert ahead(log, 2.0, Lane.PAYMENT, 3) == [13.0, 13.0, 23.0]
 
 
 def test_a_stop_revokes_no_slot_that_was_used() -> None:

@@ -1,7 +1,5 @@
 """The packages as a release has them, built once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ The requirements are linked from the environment of the tests, found as pip find
 and from there on by that of each distribution. So there is nothing that the extra does not ask for, and no download.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

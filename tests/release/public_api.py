@@ -1,7 +1,5 @@
 """The public names with their signatures, one a line. As a script, it writes them to a file for a release."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator
@@ -17,13 +15,8 @@ from pydantic import BaseModel
 import momopay
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-MODULES = ("momopay", "momopay.events", "momopay.probe", "momopay.sandbox")
+MODULES = ("momopay", "momopay.types", "momopay.events", "momopay.probe", "momopay.sandbox")
 MORE = (
-    "momopay.resources.channels.Channels",
-    "momopay.resources.payouts.Payouts",
-    "momopay.resources.stk.Stk",
-    "momopay.resources.transactions.Transactions",
-    "momopay.resources.wallet.Wallet",
     "momopay.integrations.django.callback_endpoint",
     "momopay.integrations.fastapi.callback_endpoint",
     "momopay.integrations.flask.callback_endpoint",
@@ -37,8 +30,7 @@ def public_api() -> list[str]:
     for module_name in MODULES:
         module = import_module(module_name)
         for name in module.__all__:
-            if name != "__version__":
-                lines.update(_described(f"{module_name}.{name}", getattr(module, name)))
+            lines.update(_described(f"{module_name}.{name}", getattr(module, name)))
     for path in MORE:
         module_name, _, name = path.rpartition(".")
         lines.update(_described(path, getattr(import_module(module_name), name)))

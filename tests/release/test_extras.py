@@ -1,7 +1,5 @@
 """The wheel with each extra alone: it imports, does its main thing, and names the extra that something else needs."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -51,6 +49,21 @@ try:
     main()
 except SystemExit as ended:
     assert ended.code == 0
+""",
+    "django": """
+import django
+from django.conf import settings
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3"}},
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "momopay.integrations.django"],
+    MOMOPAY={"API_KEY": "pk_test_x", "BASE_URL": "http://127.0.0.1:1/v1"},
+    SECRET_KEY="a secret of this test, and of no other",
+)
+django.setup()
+from django.core.management import call_command
+from momopay.integrations.django import client
+call_command("migrate", verbosity=0)
+assert client.journal.unresolved() == []
 """,
     "journal": """
 with momopay.Journal("sqlite:///payouts.db") as journal:

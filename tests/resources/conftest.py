@@ -1,7 +1,5 @@
 """A client of either kind on a sandbox of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -9,7 +7,7 @@ import pytest
 
 from drivers import Driver
 from momopay.sandbox import Account, Sandbox
-from resources.sandbox_kit import prompt
+from resources.kit import prompt
 
 
 @pytest.fixture

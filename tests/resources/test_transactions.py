@@ -1,12 +1,8 @@
-"""Callbacks that are confirmed by the service's own record. Waits are tested in `polling`."""
+"""Transactions that are read, listed and walked; callbacks that are confirmed. Waits are tested in `polling`."""
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from threading import Barrier
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -14,36 +10,11 @@ import pytest
 
 import momopay
 from drivers import Driver
-from models.kit import ID, READ
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
-from momopay.sandbox import Account, Sandbox
+from momopay.sandbox import Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
-from resources.sandbox_kit import AT_ONCE, prompt
-
-
-def test_a_callback_is_confirmed_by_one_read(drive: Callable[..., Driver]) -> None:
-    service = Recorder(READ.camel)
-    transaction = drive(transport=service.transport)(lambda client: client.transactions.confirm(callback()))
-    assert len(service.requests) == 1
-    assert_sent(service.requests[0], "GET", f"/v1/transactions/{ID}")
-    assert type(transaction) is momopay.Transaction
-    assert_came_with_its_response(transaction)
-
-
-def test_a_callback_that_differs_from_the_record_is_a_mismatch(drive: Callable[..., Driver]) -> None:
-    service = Recorder({**READ.camel, "amount": 1, "status": "FAILED"})
-    with pytest.raises(momopay.CallbackMismatchError) as caught:
-        drive(transport=service.transport)(lambda client: client.transactions.confirm(callback()))
-    assert caught.value.fields == ("status", "amount")
-    assert caught.value.transaction_id == ID
-
-
-def test_a_callback_for_an_unknown_transaction_is_reported_as_such(drive: Callable[..., Driver]) -> None:
-    error: dict[str, Any] = {"message": "No such transaction", "code": "TRANSACTION_NOT_FOUND", "details": {}}
-    body: dict[str, Any] = {"success": False, "error": error, "requestId": "r-1"}
-    driver = drive(transport=httpx.MockTransport(lambda _request: httpx.Response(404, json=body)))
-    with pytest.raises(momopay.TransactionNotFoundError):
-        driver(lambda client: client.transactions.confirm(callback()))
+from virtual import envelope, transaction
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Callable[..., Driver]) -> None:
@@ -53,80 +24,146 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Callable[...,
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
 
 
-@pytest.mark.parametrize("call", ["notify", "wait_all"])
-def test_what_names_no_transaction_is_refused_at_once(drive: Callable[..., Driver], call: str) -> None:
+# Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+async def never(_: momopay.Transaction) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("wrong", [{"until": never}, {"until": True}, {"schedule": 60}])
+def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Callable[..., Driver], wrong: Any) -> None:
     service = Recorder(READ.camel)
+    with pytest.raises(momopay.ConfigurationError, match=f"{next(iter(wrong))} must be"):
+        drive(transport=service.transport)(lambda client: client.transactions.wait(ID, **wrong))
+    assert service.requests == []
+
+
+SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
+
+
+def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Callable[..., Driver]) -> None:
+    service = Recorder(READ.camel)
+    driver = drive(transport=service.transport)
+    read = driver(lambda client: client.transactions.get(ID))
+    driver(lambda client: client.transactions.get(read))
+    for request in service.requests:
+        assert_sent(request, "GET", f"/v1/transactions/{ID}")
+    assert type(read) is momopay.Transaction
+    assert_came_with_its_response(read)
+
+
+def test_a_page_is_listed_with_its_default_limit(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    page = drive(transport=service.transport)(lambda client: client.transactions.list())
+    assert_sent(service.requests[0], "GET", "/v1/transactions?limit=20")
+    assert type(page) is momopay.types.TransactionPage
+    for record in (page, page.overview, *page.items):
+        assert_came_with_its_response(record)
+
+
+FILTERS: dict[str, Any] = {
+    "status": "SUCCESS",
+    "type": momopay.TransactionType.B2C,
+    "from_": "2025-03-01",
+    "to": "2025-03-02",
+    "channel_id": parse(PAYBILL.kind, PAYBILL.camel),
+    "amount_min": 10,
+    "amount_max": Decimal("99.99"),
+    "q": "jane",
+}
+FILTERED = (
+    f"status=SUCCESS&type=B2C&from=2025-03-01&to=2025-03-02&channelId={CHANNEL}&amountMin=10&amountMax=99.99&q=jane"
+)
+
+
+def test_every_filter_reaches_the_service(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    drive(transport=service.transport)(lambda client: client.transactions.list(limit=50, cursor="c2", **FILTERS))
+    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=50&cursor=c2")
+
+
+def test_a_walk_carries_its_filters_to_every_page(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
+    driver = drive(transport=service.transport)
+
+    def walk(client: Any) -> Any:
+        service.requests.clear()
+        return client.transactions.iter(page_size=7, **FILTERS)
+
+    with pytest.raises(momopay.ProtocolError, match="cursor"):  # the page names itself as the next one
+        driver.collect(walk)
+    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=7")
+    assert_sent(service.requests[1], "GET", f"/v1/transactions?{FILTERED}&limit=7&cursor=c2")
+    service.data = {**PAGE, "nextCursor": None}
+    # The page has the same transaction twice.
+    assert [type(item) for item in driver.collect(walk)] == [momopay.types.TransactionSummary]
+
+
+def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Callable[..., Driver]) -> None:
+    service = Recorder({**PAGE, "items": [ITEM.camel], "nextCursor": None})
+    driver = drive(transport=service.transport)
+    found = driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
+    driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE, type="B2C"))
+    assert [item.transaction_id for item in found] == [ID]
+    for request in service.requests:  # a filter would hide what has the reference and another type
+        assert_sent(request, "GET", "/v1/transactions?limit=100")
+
+
+def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Callable[..., Driver]) -> None:
+    service = Recorder(PAGE)
     with pytest.raises(momopay.RequestValidationError) as caught:
-        getattr(drive(transport=service.transport).client.transactions, call)([".."])
-    assert set(caught.value.fields) == {"transaction_id"}
+        drive(transport=service.transport)(lambda client: client.transactions.iter(page_size=101, to=5))
+    assert set(caught.value.fields) == {"page_size", "to"}
     assert service.requests == []
 
 
 # Against the sandbox, whose ledger is the only witness of what was paid.
 
 
-def test_waits_for_many_share_their_reads(sdk: Driver, sandbox: Sandbox) -> None:
-    accepted = [sdk(partial(prompt, account_reference=f"INV-{number}")) for number in range(30)]
-    sandbox.advance(60)
+def test_the_list_is_walked_page_by_page(sdk: Driver, sandbox: Sandbox, listed: list[str]) -> None:
     before = len(sandbox.requests)
-    ended = sdk.collect(lambda client: client.transactions.wait_all(accepted, schedule=AT_ONCE))
-    assert {each.status for each in ended} == {"SUCCESS"}
-    assert len(ended) == 30
-    assert len(sandbox.requests) - before == 1
+    items = sdk.collect(lambda client: client.transactions.iter(page_size=10))
+    assert [item.transaction_id for item in items] == listed[::-1]
+    assert len(sandbox.requests) - before == 3
+    pages = sdk.collect(lambda client: client.transactions.iter(page_size=10).pages())
+    assert [len(page.items) for page in pages] == [10, 10, 5]
+    assert {page.overview.total for page in pages} == {25}
 
 
-def test_a_real_callback_parses_and_is_confirmed(sdk: Driver, sandbox: Sandbox) -> None:
-    sdk(lambda client: prompt(client, callback_url="http://127.0.0.1:9/momo"))
-    sandbox.advance(60)
-    delivery = sandbox.callbacks[0]
-    callback = momopay.parse_callback(delivery.payload)
-    assert callback.event_type == "transaction.success"
-    confirmed = sdk(lambda client: client.transactions.confirm(callback))
-    assert confirmed.status == "SUCCESS"
-    payload: Any = delivery.payload
-    payload["transaction"]["amount"] = 1
-    forged = momopay.parse_callback(payload)
-    with pytest.raises(momopay.CallbackMismatchError) as caught:
-        sdk(lambda client: client.transactions.confirm(forged))
-    assert caught.value.fields == ("amount",)
+def test_each_loop_walks_anew(sdk: Driver, listed: list[str]) -> None:
+    iterator = sdk(lambda client: client.transactions.iter(page_size=20))
+    for _ in range(2):
+        assert [item.transaction_id for item in sdk.collect(lambda _client: iterator)] == listed[::-1]
 
 
-@pytest.fixture
-def told(sandbox: Sandbox, account: Account, key: str) -> list[momopay.Callback]:
-    """60 callbacks that came at the same time."""
-    account.rate_limit = None
-    with momopay.Client(key, base_url=sandbox.base_url, budget=None) as client:
-        for number in range(60):
-            prompt(client, account_reference=f"INV-{number}", callback_url="http://127.0.0.1:9/momo")
-    sandbox.advance(60)
-    return list({each.transaction_id: momopay.parse_callback(each.payload) for each in sandbox.callbacks}.values())
+class Shifting:
+    """A service whose cursors are offsets, and to which transactions come while the list is read."""
+
+    def __init__(self, arrivals: int) -> None:
+        self.ids = [f"t-{number}" for number in range(10_000)]
+        self.arrivals = arrivals
+        self.arrived = 0
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        offset, limit = int(request.url.params.get("cursor", "0")), int(request.url.params["limit"])
+        shown = self.ids[offset : offset + limit]
+        self.ids[:0] = [f"new-{self.arrived + number}" for number in range(self.arrivals)]
+        self.arrived += self.arrivals
+        overview = dict.fromkeys(["total", "completed", "failed", "pending"], 0)
+        cursor = str(offset + limit) if offset + limit < len(self.ids) else None
+        data = {"overview": overview, "items": [transaction(each) for each in shown], "nextCursor": cursor}
+        return httpx.Response(200, json=envelope(data))
 
 
-def test_sixty_confirmations_in_threads_cost_few_requests(
-    told: list[momopay.Callback], sandbox: Sandbox, key: str
-) -> None:
-    before, together = len(sandbox.requests), Barrier(60)
-    with momopay.Client(key, base_url=sandbox.base_url, budget=None) as client, ThreadPoolExecutor(60) as threads:
+@pytest.mark.parametrize("arrivals", [0, 1, 19, 20, 50])
+def test_each_transaction_comes_once_though_the_list_shifts(drive: Callable[..., Driver], arrivals: int) -> None:
+    service = Shifting(arrivals)
+    old = service.ids = service.ids[:250]
+    driver = drive(transport=httpx.MockTransport(service.answer))
 
-        def confirm(each: momopay.Callback) -> momopay.Transaction:
-            together.wait()
-            return client.transactions.confirm(each)
+    def walk(client: Any) -> Any:
+        return client.transactions.iter(page_size=100)
 
-        confirmed = list(threads.map(confirm, told))
-    assert [each.transaction_id for each in confirmed] == [each.transaction_id for each in told]
-    assert {each.status for each in confirmed} == {"SUCCESS"}
-    assert len(sandbox.requests) - before <= 12
-
-
-def test_sixty_confirmations_in_tasks_cost_two_requests(
-    told: list[momopay.Callback], sandbox: Sandbox, key: str
-) -> None:
-    before = len(sandbox.requests)
-
-    async def confirm_all() -> list[momopay.Transaction]:
-        async with momopay.AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            return await asyncio.gather(*map(client.transactions.confirm, told))
-
-    confirmed = asyncio.run(confirm_all())
-    assert [each.transaction_id for each in confirmed] == [each.transaction_id for each in told]
-    assert len(sandbox.requests) - before == 2
+    old = list(old)
+    assert [item.transaction_id for item in driver.collect(walk)] == old

@@ -1,9 +1,8 @@
-"""A shop of either client's kind, over SQLite, on a sandbox whose time stands still between calls."""
+"""A shop with the blocking client, over SQLite, on a sandbox whose time stands still between calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,14 @@ import pytest
 from drivers import Driver
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
+from postgresql import PostgresqlServer
 from safety.kit import Between, DatabaseClock, Shop
-from safety.webhook import Webhook, make_webhook
+
+
+@pytest.fixture
+def client_kind() -> str:
+    """One of the two clients: they share the code of the durable calls. Tests name the other where that differs."""
+    return "blocking"
 
 
 @pytest.fixture
@@ -23,7 +28,10 @@ def database_clock() -> Iterator[DatabaseClock]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if getattr(request, "param", "sqlite") == "postgresql":
+        server: PostgresqlServer = request.getfixturevalue("postgresql")
+        return server.new_schema()
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
@@ -59,8 +67,3 @@ def shop(
 ) -> Shop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
     return Shop(sandbox, key, account, journal, database_clock, between, sdk)
-
-
-@pytest.fixture
-def serve(client_kind: str) -> Callable[..., Webhook]:
-    return partial(make_webhook, client_kind)

@@ -14,14 +14,15 @@ from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
+import pytest
 from sqlalchemy import Engine, event
 
 from drivers import Driver
 from momopay import Callback, EntryKind, Journal, JournalEntry, parse_callback
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
+from virtual import refusal
 
 TESTS = Path(__file__).parents[1]
 PHONE = "254712345678"
@@ -29,6 +30,9 @@ OTHER_PHONE = "254722000111"
 BY_HAND = phone_for(Outcome.by_hand)
 """A customer who does what the test says."""
 
+on_both_databases = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)], indirect=True
+)
 HOUR = 3600.0
 SEARCH_AGAIN = 11 * 60.0
 """Seconds after which a sweep looks once more at what had ended or was released."""
@@ -37,42 +41,26 @@ Call = Callable[[Any], Any]
 
 
 def pay(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
-    """Pay KES 100 once."""
     arguments = {"reference": reference, "amount": 100, "phone": PHONE, **fields}
     return lambda client: client.payouts.pay_once(journal=journal, **arguments)
 
 
 def collect(journal: Journal, reference: str = "O-1", **fields: Any) -> Call:
-    """Collect KES 100 once."""
     arguments = {"reference": reference, "amount": 100, "phone": BY_HAND, **fields}
     return lambda client: client.stk.collect_once(journal=journal, **arguments)
 
 
 def refund(journal: Journal, of: str = "O-1", **fields: Any) -> Call:
-    """Pay back what was paid of an order, or a part."""
     return lambda client: client.payouts.refund(journal=journal, of=of, **fields)
 
 
 def release(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
-    """Release a payout, as a person does."""
     arguments = {"reference": reference, "by": "Njeri", **fields}
     return lambda client: client.payouts.release(journal=journal, **arguments)
 
 
 def sweep(journal: Journal, handler: Any = None) -> Call:
-    """Make one pass over all that has not ended."""
     return lambda client: client.transactions.sweep(journal=journal, handler=handler)
-
-
-def entry_of(journal: Journal, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
-    """Return an entry that must be there."""
-    entry = journal.get(reference, kind=kind)
-    assert entry is not None, f"the journal has no {kind} {reference}"
-    return entry
-
-
-def order_of(journal: Journal, reference: str = "O-1") -> JournalEntry:
-    return entry_of(journal, reference, EntryKind.COLLECTION)
 
 
 def callback_for(identity: str, reference: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
@@ -127,7 +115,6 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._to_hold.append(answer)
 
     def deliver(self) -> None:
-        """Let what was held reach the service."""
         while self._held:
             assert self._held.pop(0)().status_code < 300
 
@@ -185,14 +172,9 @@ def records_of(data: Any, identity: str) -> list[dict[str, Any]]:
     return [each for each in _records(data) if each.get("transactionId") == identity]
 
 
-def refusal(code: str = "INSUFFICIENT_FUNDS", status: int = 409) -> httpx.Response:
+def refused(code: str = "INSUFFICIENT_FUNDS") -> httpx.Response:
     """Make a definite refusal."""
-    body: dict[str, Any] = {
-        "success": False,
-        "error": {"code": code, "message": "no", "details": {}},
-        "requestId": str(uuid4()),
-    }
-    return httpx.Response(status, json=body)
+    return httpx.Response(409, json=refusal(code))
 
 
 class DatabaseClock:
@@ -240,8 +222,39 @@ class Shop:
     def __call__(self, call: Call) -> Any:
         return self.sdk(call)
 
+    def pay(self, reference: str = "PAY-1", **fields: Any) -> Any:
+        return self(pay(self.journal, reference, **fields))
+
+    def collect(self, reference: str = "O-1", **fields: Any) -> Any:
+        return self(collect(self.journal, reference, **fields))
+
+    def made(self, kind: EntryKind, **fields: Any) -> tuple[str, Any, dict[str, Any]]:
+        """Make a payment; return its reference, it, and the body of its callback."""
+        if kind is EntryKind.PAYOUT:
+            payout = self.pay()
+            return "PAY-1", payout, callback_for(payout.transaction_id, "PAY-1", **fields)
+        prompt, fields = self.collect(), {"type": "STK", "phone_number": BY_HAND, **fields}
+        return "O-1", prompt, callback_for(prompt.transaction_id, "O-1", **fields)
+
+    def refund(self, of: str = "O-1", **fields: Any) -> Any:
+        return self(refund(self.journal, of, **fields))
+
+    def release(self, reference: str = "PAY-1", **fields: Any) -> JournalEntry:
+        entry: JournalEntry = self(release(self.journal, reference, **fields))
+        return entry
+
+    def sweep(self, handler: Any = None) -> Any:
+        return self(sweep(self.journal, handler))
+
+    def entry(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
+        entry = self.journal.get(reference, kind=kind)
+        assert entry is not None, f"the journal has no {kind} {reference}"
+        return entry
+
+    def order(self, reference: str = "O-1") -> JournalEntry:
+        return self.entry(reference, EntryKind.COLLECTION)
+
     def later(self, seconds: float) -> None:
-        """Let time pass, for the service and for the database."""
         self.sandbox.advance(seconds)
         self.clock.ahead += seconds
 
@@ -252,7 +265,6 @@ class Shop:
 
     @property
     def paid_out(self) -> Counter[str]:
-        """How much was paid out, by reference."""
         return moved(self.sandbox, "payout", self.account.tenant_id)
 
     @property
@@ -269,7 +281,6 @@ class Shop:
         return self.between.requests.count("POST /payments/stk")
 
     def newest(self) -> str:
-        """Return the id of the newest movement of a payment."""
         return next(each.transaction_id for each in reversed(self.sandbox.ledger) if str(each.kind) != "fee")
 
 

@@ -9,14 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from drivers import Driver
-from momopay import Journal, JournalState, OutcomeUnknownError
-from patience import until
-from safety.kit import HOUR, TESTS, Shop, entry_of, moved, pay, release
+from momopay import JournalState, OutcomeUnknownError
+from safety.kit import HOUR, TESTS, Shop, pay
 
 
 @contextmanager
@@ -35,7 +33,7 @@ def frozen_payer(shop: Shop, url: str, client_kind: str, deadline: float) -> Gen
         payer.stdout.close()
 
 
-@pytest.mark.parametrize("deadline", [30.0, 1.5])
+@pytest.mark.parametrize(("client_kind", "deadline"), [("blocking", 30.0), ("async", 0.8)])
 def test_a_payer_that_thawed_and_was_superseded_may_have_paid(
     shop: Shop, url: str, client_kind: str, deadline: float
 ) -> None:
@@ -45,9 +43,9 @@ def test_a_payer_that_thawed_and_was_superseded_may_have_paid(
     """
     with frozen_payer(shop, url, client_kind, deadline) as payer:
         shop.clock.ahead += HOUR
-        shop(release(shop.journal))
-        shop(pay(shop.journal))
-        time.sleep(1.6)  # past the shorter deadline, and its row is not one that was committed just now
+        shop.release()
+        shop.pay()
+        time.sleep(1.1)  # past the shorter deadline, and its row is not one that was committed just now
         payer.send_signal(signal.SIGCONT)
         said, _ = payer.communicate(timeout=60)
     assert said.split()[1:] == ["True"], said
@@ -61,7 +59,7 @@ def test_what_another_process_is_sending_is_not_unpaid(
     hasty = drive(api_key=shop.key, base_url=shop.sandbox.base_url, deadline=0.5)
     items = [{"reference": "PAY-1", "amount": 100, "phone": "254712345678"}]
     with frozen_payer(shop, url, client_kind, 30.0) as payer:
-        assert entry_of(shop.journal, "PAY-1").state is JournalState.SENDING
+        assert shop.entry("PAY-1").state is JournalState.SENDING
         with pytest.raises(OutcomeUnknownError) as caught:
             hasty(pay(shop.journal))
         assert caught.value.may_have_executed
@@ -71,33 +69,5 @@ def test_what_another_process_is_sending_is_not_unpaid(
         assert outcome.error.may_have_executed
         payer.send_signal(signal.SIGCONT)
         payer.communicate(timeout=60)
-    assert shop(pay(shop.journal)).transaction_id == shop.newest()
+    assert shop.pay().transaction_id == shop.newest()
     assert shop.paid_out == {"FIRST": 100, "PAY-1": 100}
-
-
-@pytest.mark.parametrize("client_kind", ["blocking"])
-def test_the_first_ctrl_c_ends_a_wait(shop: Shop, url: str, tmp_path: Path) -> None:
-    """`payouts run --wait` has paid and waits for minutes: one Ctrl-C is enough, and what was paid is kept."""
-    payroll = tmp_path / "salaries.csv"
-    payroll.write_text("reference,phone,amount,description\nPAY-1,0712345678,100,November\n")
-    environment = {**os.environ, "MOMOPAY_API_KEY": shop.key, "MOMOPAY_BASE_URL": shop.sandbox.base_url}
-    command = [sys.executable, "-m", "momopay", "payouts", "run", str(payroll), "--journal", url, "--yes", "--wait"]
-    run = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-    def is_accepted() -> bool:
-        with Journal(url) as journal:
-            entry = journal.get("PAY-1")
-        return entry is not None and entry.state is JournalState.ACCEPTED
-
-    try:
-        until(is_accepted, "the payout was accepted")
-        time.sleep(0.5)  # it waits now; if it does not yet, it ends even so
-        run.send_signal(signal.SIGINT)
-        out, error = run.communicate(timeout=10)
-    finally:
-        run.kill()
-        run.wait()
-    assert run.returncode == 130, f"{out}\n{error}"
-    assert moved(shop.sandbox, "payout") == {"PAY-1": 100}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,24 @@ import pytest
 import sqlalchemy.exc
 
 from drivers import Driver, unique_key
-from momopay import Client, EntryKind, Journal, MomoPayError, OutcomeUnknownError
-from momopay.sandbox import Account, Sandbox
-from safety.crasher import copy_tables, key_of, url_of
-from safety.kit import HOUR, TESTS, Call, DatabaseClock, collect, moved, order_of, pay, refund, sweep
-from safety.statements import Statements, each_moment
+from forked import forks, in_a_fork
+from momopay import Client, EntryKind, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
+from momopay.sandbox import Account, Fault, Sandbox
+from safety.kit import BY_HAND, HOUR, Call, DatabaseClock, collect, moved, pay, refund, sweep
+from safety.statements import Statements
 
 MOST = 120
 """More statements than any call has."""
+Make = Callable[[Journal], Call]
+
+
+def copy_tables(path: Path) -> None:
+    """Let a journal begin as a copy of an empty one: what happens while the tables are made is another matter."""
+    empty = path.with_name("empty.db")
+    if not empty.exists():
+        with Journal(f"sqlite:///{empty}") as journal:
+            journal.get("-", kind=EntryKind.PAYOUT)
+    shutil.copyfile(empty, path)
 
 
 class Moment:
@@ -34,8 +45,9 @@ class Moment:
         self.account: Account = sandbox.account(self.key)
         self.account.rate_limit = None
         self.path = folder / f"{number:03}.db"
+        self.url = f"sqlite:///{self.path}"
         copy_tables(self.path)
-        self.journal = Journal(f"sqlite:///{self.path}")
+        self.journal = Journal(self.url)
         self.journal.get("-", kind=EntryKind.PAYOUT)  # opens it: nobody else can, at the moment when this one does
         self.sdk = drive(api_key=self.key, base_url=sandbox.base_url, deadline=3.0)
 
@@ -59,17 +71,26 @@ class Moment:
             other.close()
         return True
 
-    def elsewhere(self, *calls: Callable[[Journal], Callable[[Any], Any]]) -> None:
+    def elsewhere(self, *calls: Make) -> None:
         """Make calls as another process does, unless this moment is within a transaction."""
         if not self.can_write():
             return
         with (
-            Journal(f"sqlite:///{self.path}") as journal,
+            Journal(self.url) as journal,
             Client(self.key, base_url=self.sandbox.base_url, budget=None, deadline=3.0) as client,
         ):
             for call in calls:
                 with suppress(MomoPayError):
                     call(journal)(client)
+
+    def struck(self, strike: Statements, call: Call) -> MomoPayError | None:
+        """Make a call while its statements are struck; return what it raised."""
+        try:
+            with strike.watched():
+                self.sdk(call)
+        except MomoPayError as error:
+            return error
+        return None
 
     def moved(self, kind: str) -> Counter[str]:
         return moved(self.sandbox, kind, self.account.tenant_id)
@@ -86,33 +107,36 @@ def moment(sandbox: Sandbox, drive: Callable[..., Driver], tmp_path: Path) -> Ca
     return make
 
 
-@pytest.mark.parametrize("amounts", [(100, 100), (60, 60), (50, 50)])
-def test_two_refunds_never_exceed_what_was_paid(
-    moment: Callable[[int], Moment], amounts: tuple[int, int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def at_each_moment(moment: Callable[[int], Moment], attempt: Callable[[Moment, int], bool]) -> None:
+    """Attempt a call with k = 1, 2, ..., each with a journal of its own, until it has no k-th statement."""
+    for number in range(1, MOST):
+        here = moment(number)
+        has_struck = attempt(here, number)
+        here.journal.close()
+        if not has_struck:
+            assert number > 1, "nothing was struck"
+            return
+    raise AssertionError(f"a call of more than {MOST} statements")
+
+
+@pytest.mark.parametrize("amounts", [pytest.param((60, 60), marks=pytest.mark.whole), (50, 50)])
+def test_two_refunds_never_exceed_what_was_paid(moment: Callable[[int], Moment], amounts: tuple[int, int]) -> None:
     """Another process refunds before the k-th statement. The control: 50 and 50 both go out, each order of the two."""
     sums: Counter[int] = Counter()
     winners: Counter[str] = Counter()
 
-    def attempt(number: int) -> bool:
-        here = moment(number)
+    def attempt(here: Moment, number: int) -> bool:
         here.pay_order()
-        strike = Statements(
-            number,
-            lambda: here.elsewhere(lambda journal: refund(journal, amount=amounts[1], reference="R-OTHER")),
-        )
-        with strike.watched(), suppress(MomoPayError):
-            here.sdk(refund(here.journal, amount=amounts[0], reference="R-OWN"))
+        other = partial(refund, amount=amounts[1], reference="R-OTHER")
+        strike = Statements(number, lambda: here.elsewhere(other))
+        here.struck(strike, refund(here.journal, amount=amounts[0], reference="R-OWN"))
         out = here.moved("payout")
         sums[out.total()] += strike.has_struck
         if strike.has_struck and len(out) == 1:
             winners.update(out.keys())
-        here.journal.close()
         return strike.has_struck
 
-    moments = each_moment(MOST, attempt)
-    sys.stdout.write(f"{moments} moments, {dict(sums)}, {dict(winners)}\n")
-    assert moments >= 3
+    at_each_moment(moment, attempt)
     if amounts == (50, 50):
         assert set(sums) <= {50, 100}
         assert sums[100] > 0, "no moment let both through: nothing came between"
@@ -121,36 +145,34 @@ def test_two_refunds_never_exceed_what_was_paid(
         assert set(winners) == {"R-OWN", "R-OTHER"}, "one of the two never came first: nothing was put to the test"
 
 
-def test_the_same_payout_elsewhere_is_sent_once(moment: Callable[[int], Moment]) -> None:
-    """Another process pays the same reference before the k-th statement."""
+both_kinds = pytest.mark.parametrize(
+    ("make", "path"), [(pay, "/b2c/payouts"), (collect, "/payments/stk")], ids=["payout", "order"]
+)
 
-    def attempt(number: int) -> bool:
-        here = moment(number)
-        strike = Statements(number, lambda: here.elsewhere(pay))
-        with strike.watched(), suppress(OutcomeUnknownError):
-            here.sdk(pay(here.journal))
-        assert here.moved("payout") == {"PAY-1": 100}, f"before statement {number}"
-        here.journal.close()
+
+@pytest.mark.parametrize(
+    ("client_kind", "make"),
+    [
+        ("async", collect),
+        *(
+            pytest.param(*each, marks=pytest.mark.whole)
+            for each in (("blocking", collect), ("async", pay), ("blocking", pay))
+        ),
+    ],
+)
+def test_the_same_payment_elsewhere_is_sent_once(moment: Callable[[int], Moment], make: Make) -> None:
+    """Another process pays, or collects, the same reference before the k-th statement: one is made, and it is known."""
+
+    def attempt(here: Moment, number: int) -> bool:
+        strike = Statements(number, lambda: here.elsewhere(make))
+        error = here.struck(strike, make(here.journal))
+        assert error is None or isinstance(error, OutcomeUnknownError)
+        (made,) = here.sdk(lambda client: client.transactions.list()).items
+        (entry,) = here.journal.entries()
+        assert entry.transaction_ids == (made.transaction_id,), f"before statement {number}"
         return strike.has_struck
 
-    assert each_moment(MOST, attempt) >= 3
-
-
-def test_a_prompt_elsewhere_is_the_only_one(moment: Callable[[int], Moment]) -> None:
-    """Another process collects the same order before the k-th statement: one prompt is open, and it is known."""
-
-    def attempt(number: int) -> bool:
-        here = moment(number)
-        strike = Statements(number, lambda: here.elsewhere(collect))
-        with strike.watched(), suppress(OutcomeUnknownError):
-            here.sdk(collect(here.journal))
-        open_prompts = here.sdk(lambda client: client.transactions.list(type="STK")).items
-        assert len(open_prompts) == 1, f"before statement {number}"
-        assert order_of(here.journal).transaction_ids == (open_prompts[0].transaction_id,)
-        here.journal.close()
-        return strike.has_struck
-
-    assert each_moment(MOST, attempt) >= 3
+    at_each_moment(moment, attempt)
 
 
 class _Away(sqlite3.OperationalError):
@@ -162,50 +184,23 @@ def _fail() -> None:
     raise sqlalchemy.exc.OperationalError(statement, parameters, _Away("disk I/O error"))
 
 
-def error_of(strike: Statements, here: Moment, call: Call) -> MomoPayError | None:
-    """Make a call while its statements are struck; return what it raised."""
-    try:
-        with strike.watched():
-            here.sdk(call)
-    except MomoPayError as error:
-        return error
-    return None
+@both_kinds
+@pytest.mark.parametrize("sent", ["never", pytest.param("meanwhile", marks=pytest.mark.whole), "before"])
+def test_no_error_says_that_nothing_was_sent_when_it_was(
+    moment: Callable[[int], Moment], make: Make, path: str, sent: str
+) -> None:
+    """The database fails at the k-th statement and stays away.
 
-
-@pytest.mark.parametrize("name", ["payout", "order"])
-def test_no_error_says_that_nothing_was_sent_when_it_was(moment: Callable[[int], Moment], name: str) -> None:
-    """The database fails at the k-th statement and stays away, for a new reference."""
-    make, path = (pay, "/b2c/payouts") if name == "payout" else (collect, "/payments/stk")
+    The reference is new, or another process sends it just then, or the same call was accepted before.
+    """
     said: Counter[bool] = Counter()
+    requests: Counter[int] = Counter()
 
-    def attempt(number: int) -> bool:
-        here = moment(number)
-        strike = Statements(number, _fail, stays=True)
+    def attempt(here: Moment, number: int) -> bool:
         before = len(here.sandbox.requests)
-        error = error_of(strike, here, make(here.journal))
-        if error is not None:
-            said[error.may_have_executed] += 1
-            sent = [each.path for each in here.sandbox.requests[before:]].count(path)
-            assert error.may_have_executed or not sent, f"statement {number}: {error!r}"
-        here.journal.close()
-        return strike.has_struck
-
-    moments = each_moment(MOST, attempt)
-    sys.stdout.write(f"{moments} moments, may_have_executed: {dict(said)}\n")
-    assert moments >= 3
-    assert said[True] > 0
-
-
-@pytest.mark.parametrize("name", ["payout", "order"])
-def test_what_another_process_sent_meanwhile_may_have_executed(moment: Callable[[int], Moment], name: str) -> None:
-    """Another process sends before the k-th statement, and there the database fails and stays away."""
-    make, path = (pay, "/b2c/payouts") if name == "payout" else (collect, "/payments/stk")
-    by_others = 0
-
-    def attempt(number: int) -> bool:
-        nonlocal by_others
-        here = moment(number)
-        others: list[Callable[[Journal], Call]] = [make]
+        others = [make] if sent == "meanwhile" else []
+        if sent == "before":
+            here.sdk(make(here.journal))
 
         def send_and_fail() -> None:
             if others:
@@ -213,107 +208,104 @@ def test_what_another_process_sent_meanwhile_may_have_executed(moment: Callable[
             _fail()
 
         strike = Statements(number, send_and_fail, stays=True)
-        before = len(here.sandbox.requests)
-        error = error_of(strike, here, make(here.journal))
-        sent = [each.path for each in here.sandbox.requests[before:]].count(path)
-        by_others += sent
-        assert sent <= 1, f"statement {number}"
-        assert error is None or error.may_have_executed or not sent, f"statement {number}: {error!r}"
-        here.journal.close()
-        return strike.has_struck
-
-    assert each_moment(MOST, attempt) >= 3
-    assert by_others >= 2
-
-
-@pytest.mark.parametrize("name", ["payout", "order"])
-def test_what_was_sent_before_may_have_executed_whatever_fails(moment: Callable[[int], Moment], name: str) -> None:
-    """The same call was accepted an hour ago; the database fails at the k-th statement now, and stays away."""
-    make = pay if name == "payout" else collect
-    raised: list[bool] = []
-
-    def attempt(number: int) -> bool:
-        here = moment(number)
-        here.sdk(make(here.journal))
-        strike = Statements(number, _fail, stays=True)
-        error = error_of(strike, here, make(here.journal))
+        error = here.struck(strike, make(here.journal))
+        made = [each.path for each in here.sandbox.requests[before:]].count(path)
+        requests[made] += 1
+        assert made <= 1, f"statement {number}"
         if error is not None:
-            raised.append(error.may_have_executed)
-            assert error.may_have_executed, f"statement {number}: {error!r}"
-        here.journal.close()
+            said[error.may_have_executed] += 1
+            assert error.may_have_executed or not made, f"statement {number}: {error!r}"
         return strike.has_struck
 
-    each_moment(MOST, attempt)
-    assert raised
+    at_each_moment(moment, attempt)
+    assert said[True] > 0
+    assert requests[1] >= 2
+    assert (requests[0] > 0) is (sent != "before")
 
 
-@pytest.mark.parametrize(
-    ("client_kind", "scenario"),
-    [
-        ("blocking", "pay"),
-        ("async", "pay"),
-        ("blocking", "collect"),
-        ("blocking", "another"),
-        ("blocking", "another's id"),
-        ("async", "nobody's id"),
-        *(pytest.param("async", name, marks=pytest.mark.whole) for name in ("collect", "another", "another's id")),
-    ],
-)
+def prompts_of(journal: Journal, reference: str) -> tuple[str, ...]:
+    entry = journal.get(reference, kind=EntryKind.COLLECTION)
+    return () if entry is None else entry.transaction_ids
+
+
+def prepare(here: Moment, scenario: str) -> None:
+    here.sandbox.clear_planned()  # a call that died before it sent has left its fault
+    if scenario == "another":
+        here.sandbox.cancel(here.sdk(collect(here.journal)).transaction_id)
+    if scenario == "another's id":
+        here.sdk(collect(here.journal, "O-0"))
+    if scenario == "nobody's id":
+        here.sdk(lambda client: client.stk.initiate(amount=100, phone=BY_HAND, account_reference="O-0"))
+    if scenario.endswith("id"):
+        here.sandbox.fail_next("POST", "/payments/stk", Fault.other_transaction)
+    if scenario == "nobody's id":
+        here.sdk(collect(here.journal))  # it is believed until it is read
+    here.journal.close()
+
+
+@pytest.mark.whole
+@forks
+@pytest.mark.parametrize("client_kind", ["blocking", "async"])
+@pytest.mark.parametrize("scenario", ["pay", "collect", "another", "another's id", "nobody's id"])
 def test_a_crash_between_two_statements_loses_and_doubles_nothing(
-    sandbox: Sandbox,
-    drive: Callable[..., Driver],
-    client_kind: str,
-    tmp_path: Path,
-    scenario: str,
-    database_clock: DatabaseClock,
+    moment: Callable[[int], Moment], sandbox: Sandbox, client_kind: str, scenario: str, database_clock: DatabaseClock
 ) -> None:
     """The process dies before the k-th statement; hours later another one goes on.
 
     "another": an earlier prompt was cancelled. "another's id": the answer names the transaction of another order.
     "nobody's id": it names one that is in no journal, and the call that reads it is cut short.
     """
-    prefix = unique_key()
-    arguments = [sys.executable, "-m", "safety.crasher", client_kind, scenario, sandbox.base_url, prefix, str(tmp_path)]
-    done = subprocess.run(arguments, cwd=TESTS, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    sandbox.clear_planned()
-    moments = int(done.stdout)
+    make = pay if scenario == "pay" else collect
     path = "/b2c/payouts" if scenario == "pay" else "/payments/stk"
-    tenants = {sandbox.account(key_of(prefix, number)).tenant_id for number in range(1, moments + 1)}
+    crashed: list[Moment] = []
+
+    def call_and_die(here: Moment, number: int) -> None:
+        sdk = Driver(client_kind, api_key=here.key, base_url=sandbox.base_url, deadline=3.0)
+        with Journal(here.url) as journal, Statements(number, lambda: os._exit(9)).watched(), suppress(MomoPayError):
+            sdk(make(journal))
+        os._exit(0)
+
+    for number in range(1, MOST):
+        here = moment(number)
+        prepare(here, scenario)
+        code = in_a_fork(partial(call_and_die, here, number))
+        if code == 0:
+            break
+        assert code == 9, f"the child of statement {number} ended with {code}"
+        crashed.append(here)
+    sandbox.clear_planned()
+    tenants = {here.account.tenant_id for here in crashed}
     sent = sum(each.tenant_id in tenants and each.path == path for each in sandbox.requests)
-    sys.stdout.write(f"{scenario}: {moments} moments, {sent} requests before the crashes\n")
     if scenario in {"pay", "collect"}:  # the control: they died before and after their request
-        assert 0 < sent < moments
+        assert 0 < sent < len(crashed) < MOST - 1
     sandbox.advance(HOUR)
     database_clock.ahead += HOUR
-    for number in range(1, moments + 1):
-        moment = f"{scenario}, statement {number}"
-        key = key_of(prefix, number)
-        tenant = sandbox.account(key).tenant_id
-        sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
-        with Journal(url_of(tmp_path, number)) as journal:
-            call = pay(journal) if scenario == "pay" else collect(journal)
+    for number, here in enumerate(crashed, start=1):
+        moment_of = f"{scenario}, statement {number}"
+        with Journal(here.url) as journal:
             for _ in range(2):
-                sdk(sweep(journal))
+                here.sdk(sweep(journal))
                 with suppress(OutcomeUnknownError):
-                    sdk(call)
-            made = [each.transaction_id for each in sdk(lambda client: client.transactions.list(limit=100)).items]
+                    here.sdk(make(journal))
+            listed = here.sdk(lambda client: client.transactions.list(limit=100)).items
+            made = [each.transaction_id for each in listed]
             if scenario == "pay":
                 # One that died before it sent anything is UNKNOWN, for a person to decide: never two.
                 known = journal.get("PAY-1", kind=EntryKind.PAYOUT)
-                assert len(made) <= 1, moment
-                assert not made or (known is not None and known.transaction_id == made[0]), moment
+                assert len(made) <= 1, moment_of
+                assert not made or (known is not None and known.transaction_id == made[0]), moment_of
                 continue
             first = made.pop() if scenario != "collect" else None
-            entry = journal.get("O-1", kind=EntryKind.COLLECTION)
-            ids = entry.transaction_ids if entry is not None else ()
-            assert len(made) <= 1, f"{moment}: two prompts"
-            assert set(ids) >= set(made), f"{moment}: the journal has lost a prompt"
-            assert scenario == "another" or first not in ids, moment
-            assert scenario != "another's id" or order_of(journal, "O-0").transaction_ids == (first,), moment
+            ids = prompts_of(journal, "O-1")
+            assert len(made) <= 1, f"{moment_of}: two prompts"
+            assert set(ids) >= set(made), f"{moment_of}: the journal has lost a prompt"
+            assert scenario == "another" or first not in ids, moment_of
+            assert scenario != "another's id" or prompts_of(journal, "O-0") == (first,), moment_of
             for identity in made:  # what the customer pays is seen
                 sandbox.enter_pin(identity)
                 sandbox.advance(60)
-                sdk(sweep(journal))
-                assert order_of(journal).status == "SUCCESS", moment
-                assert moved(sandbox, "stk", tenant) == {"O-1": 100}, moment
+                here.sdk(sweep(journal))
+                assert [each.reference for each in journal.entries(status=TransactionStatus.SUCCESS)] == ["O-1"], (
+                    moment_of
+                )
+                assert here.moved("stk") == {"O-1": 100}, moment_of

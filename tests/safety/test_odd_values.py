@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from momopay import EntryKind, JournalState
-from postgresql import PostgresqlServer
-from safety.kit import BY_HAND, Shop, callback_for, collect, entry_of, order_of, parsed, pay, records_of, sweep
-from safety.webhook import SIGNER, Webhook
+from safety.kit import (
+    Shop,
+    on_both_databases,
+    parsed,
+    records_of,
+)
+from safety.webhook import SIGNER, serve
 
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'journal.db'}"
-    server: PostgresqlServer = request.getfixturevalue("postgresql")
-    return server.new_schema()
-
-
+pytestmark = on_both_databases
 FIRST_DAY, LAST_DAY = "0001-01-01T00:00:00+03:00", "9999-12-31T23:59:59.999999-03:00"
 NUL, SURROGATE = "A\u0000B", "A\ud800B"
 ODD: list[dict[str, str]] = [
@@ -62,7 +56,7 @@ def test_a_sweep_settles_everything_else(
     shop: Shop, url: str, odd: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Three payouts are paid, and the record of one of them has a value that cannot be kept."""
-    made = {name: shop(pay(shop.journal, name)).transaction_id for name in ("BEFORE", "ODD", "AFTER")}
+    made = {name: shop.pay(name).transaction_id for name in ("BEFORE", "ODD", "AFTER")}
     shop.later(60)
 
     def edit(_path: str, data: Any) -> None:
@@ -76,14 +70,14 @@ def test_a_sweep_settles_everything_else(
         handled.append(transaction.transaction_id)
 
     for _ in range(2):
-        shop(sweep(shop.journal, handle))
+        shop.sweep(handle)
     assert sorted(handled) == sorted(made.values())
-    assert {name: str(entry_of(shop.journal, name).status) for name in made} == dict.fromkeys(made, "SUCCESS")
+    assert {name: str(shop.entry(name).status) for name in made} == dict.fromkeys(made, "SUCCESS")
     assert shop.journal.open() == []
     if is_lost(odd, url) and "resultCode" not in odd:  # a page of the list has none that could be kept
         assert warnings_in(caplog)
     for name, identity in made.items():
-        assert shop(pay(shop.journal, name)).transaction_id == identity
+        assert shop.pay(name).transaction_id == identity
     assert shop.payouts == 3
     assert len(list(shop.journal.entries())) == 3
 
@@ -97,10 +91,10 @@ def test_an_answer_with_an_odd_value_is_an_answer(shop: Shop, odd: dict[str, str
             data.update(odd)
 
     shop.between.edit = edit
-    paid = [shop(pay(shop.journal)).transaction_id for _ in range(2)]
-    prompted = [shop(collect(shop.journal)).transaction_id for _ in range(2)]
+    paid = [shop.pay().transaction_id for _ in range(2)]
+    prompted = [shop.collect().transaction_id for _ in range(2)]
     assert (len(set(paid)), len(set(prompted))) == (1, 1)
-    assert [entry_of(shop.journal, "PAY-1").state, order_of(shop.journal).state] == [JournalState.ACCEPTED] * 2
+    assert [shop.entry("PAY-1").state, shop.order().state] == [JournalState.ACCEPTED] * 2
     assert (shop.payouts, shop.prompts) == (1, 1)
 
 
@@ -109,22 +103,16 @@ def test_an_answer_with_an_odd_value_is_an_answer(shop: Shop, odd: dict[str, str
 def test_a_callback_with_an_odd_value_is_recorded(
     shop: Shop,
     url: str,
-    serve: Callable[..., Webhook],
     kind: EntryKind,
     odd: dict[str, str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is acknowledged with 200 once, settles its entry, and comes to the handler once."""
     webhook = serve(signer=SIGNER, journal=shop.journal)
-    if kind is EntryKind.PAYOUT:
-        reference, identity = "PAY-1", shop(pay(shop.journal)).transaction_id
-        body = callback_for(identity, reference, **in_callback(odd))
-    else:
-        reference, identity = "O-1", shop(collect(shop.journal)).transaction_id
-        body = callback_for(identity, reference, type="STK", phone_number=BY_HAND, **in_callback(odd))
+    reference, made, body = shop.made(kind, **in_callback(odd))
     assert [webhook.signed(reference, body) for _ in range(2)] == [200, 200]
-    assert webhook.handled == [(identity, "SUCCESS")]
-    assert entry_of(shop.journal, reference, kind).status == "SUCCESS"
+    assert webhook.handled == [(made.transaction_id, "SUCCESS")]
+    assert shop.entry(reference, kind).status == "SUCCESS"
     shop.journal.record(parsed(body))
     if is_lost(odd, url, of_callback=True):
         assert warnings_in(caplog)
@@ -133,7 +121,7 @@ def test_a_callback_with_an_odd_value_is_recorded(
 
 def test_a_reference_that_no_database_holds_hides_nothing(shop: Shop) -> None:
     """Foreign records in the list, whose texts cannot be kept, do not stop the search beside them."""
-    made = shop(pay(shop.journal)).transaction_id
+    made = shop.pay().transaction_id
     shop.later(60)
 
     def edit(path: str, data: Any) -> None:
@@ -142,6 +130,6 @@ def test_a_reference_that_no_database_holds_hides_nothing(shop: Shop) -> None:
             data["items"].insert(0, foreign)
 
     shop.between.edit = edit
-    shop(sweep(shop.journal))
-    entry = entry_of(shop.journal, "PAY-1")
+    shop.sweep()
+    entry = shop.entry("PAY-1")
     assert (entry.status, entry.transaction_id) == ("SUCCESS", made)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from momopay import DuplicatePayoutError, JournalEntry
-from safety.kit import SEARCH_AGAIN, Shop, collect, order_of, refund, sweep
+from momopay import DuplicatePayoutError
+from safety.kit import SEARCH_AGAIN, Shop
 
 _CALL = re.compile(r"client\.payouts\.refund\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 
@@ -19,9 +19,9 @@ _CALL = re.compile(r"client\.payouts\.refund\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 def two_prompts(shop: Shop) -> tuple[str, str]:
     """Send a prompt that the customer cancels, and another one that is paid; return their ids."""
     shop.account.switches.late_pin = True
-    first = shop(collect(shop.journal))
+    first = shop.collect()
     shop.sandbox.cancel(first.transaction_id)
-    second = shop(collect(shop.journal))
+    second = shop.collect()
     shop.settle(second)
     return first.transaction_id, second.transaction_id
 
@@ -45,59 +45,40 @@ def critical_calls(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return found
 
 
-def is_paid_twice(shop: Shop) -> bool:
-    entry: JournalEntry = order_of(shop.journal)
-    return entry.paid_twice
-
-
-def test_the_call_in_the_message_pays_back(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """The second payment was refunded as O-1-R1 before the first came late: the call needs another reference."""
+@pytest.mark.parametrize("refunded", [True, False])
+def test_the_call_in_the_message_pays_back(shop: Shop, caplog: pytest.LogCaptureFixture, refunded: bool) -> None:
+    """Also if the second payment was refunded as O-1-R1 before the first came late: it needs another reference."""
     first, second = two_prompts(shop)
-    shop(sweep(shop.journal))
-    shop(refund(shop.journal))
-    assert shop.paid_out == {"O-1-R1": 100}
+    shop.sweep()
+    if refunded:
+        shop.refund()
     assert critical_calls(caplog) == []
     pay_late(shop, first)
     shop.later(SEARCH_AGAIN)
-    shop(sweep(shop.journal))
-    assert set(order_of(shop.journal).transaction_ids) == {first, second}
-    assert is_paid_twice(shop)
+    shop.sweep()
+    assert set(shop.order().transaction_ids) == {first, second}
+    assert shop.order().paid_twice
     assert shop.journal.check().paid_twice == ("O-1",)
     (call,) = critical_calls(caplog)
     assert call["of"] == "O-1"
-    shop(refund(shop.journal, **call))
-    assert shop.paid_in == {"O-1": 200}
-    assert sum(shop.paid_out.values()) == 200
-    shop(refund(shop.journal, **call))
-    assert sum(shop.paid_out.values()) == 200
-    assert shop.journal.check().paid_twice == ()
-
-
-def test_what_was_not_refunded_is_paid_back_by_the_call_too(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    first, _second = two_prompts(shop)
-    pay_late(shop, first)
-    shop.later(SEARCH_AGAIN)
-    shop(sweep(shop.journal))
-    (call,) = critical_calls(caplog)
-    shop(refund(shop.journal, **call))
-    assert shop.paid_out.total() == 100
+    for _ in range(2):
+        shop.refund(**call)
+    assert (shop.paid_in, shop.paid_out.total()) == ({"O-1": 200}, 200 if refunded else 100)
     assert shop.journal.check().paid_twice == ()
 
 
 def test_an_old_refund_is_not_returned_while_more_is_to_be_paid_back(shop: Shop) -> None:
     """`refund(of=...)` names the free reference, and does not call the old refund a success."""
     first, _second = two_prompts(shop)
-    shop(sweep(shop.journal))
-    old = shop(refund(shop.journal))
-    assert (
-        shop(refund(shop.journal)).transaction_id == old.transaction_id
-    )  # the control: nothing more is to be paid back yet
+    shop.sweep()
+    old = shop.refund()
+    assert shop.refund().transaction_id == old.transaction_id  # the control: nothing more is to be paid back yet
     pay_late(shop, first)
     shop.later(SEARCH_AGAIN)
-    shop(sweep(shop.journal))
+    shop.sweep()
     with pytest.raises(DuplicatePayoutError, match="O-1-R2"):
-        shop(refund(shop.journal))
-    shop(refund(shop.journal, reference="O-1-R2"))
+        shop.refund()
+    shop.refund(reference="O-1-R2")
     assert shop.paid_out == {"O-1-R1": 100, "O-1-R2": 100}
 
 
@@ -113,28 +94,19 @@ CLOCKS: dict[str, tuple[timedelta | None, timedelta]] = {
 
 @pytest.mark.parametrize(("date", "times"), CLOCKS.values(), ids=CLOCKS.keys())
 def test_the_second_look_comes_late_enough_by_every_clock(shop: Shop, date: timedelta | None, times: timedelta) -> None:
-    """A sweep at once after the end must not use up the second look at the prompt that ended."""
+    """A sweep at once after the end must not use up the second look at the prompt that ended; there is no third."""
     shop.between.date_shift, shop.between.time_shift = date, times
     first, second = two_prompts(shop)
     for _ in range(2):
-        shop(sweep(shop.journal))
-    assert not is_paid_twice(shop)
+        shop.sweep()
+    assert not shop.order().paid_twice
     pay_late(shop, first)
     shop.later(2 * SEARCH_AGAIN)
     for _ in range(2):
-        shop(sweep(shop.journal))
-    assert is_paid_twice(shop)
-    assert set(order_of(shop.journal).transaction_ids) == {first, second}
-
-
-def test_an_end_is_read_once_more_and_not_for_ever(shop: Shop) -> None:
-    """The control of the second look: an order that was paid once is left alone after it."""
-    two_prompts(shop)
-    shop(sweep(shop.journal))
-    shop.later(SEARCH_AGAIN)
-    shop(sweep(shop.journal))
+        shop.sweep()
+    assert shop.order().paid_twice
+    assert set(shop.order().transaction_ids) == {first, second}
     before = len(shop.between.requests)
     shop.later(SEARCH_AGAIN)
-    shop(sweep(shop.journal))
+    shop.sweep()
     assert len(shop.between.requests) == before
-    assert not is_paid_twice(shop)

@@ -1,4 +1,4 @@
-// Run in the page by test_page_access.py: what can have the focus, where it is, and how well text can be read.
+// Run in the page by test_page.py: what can have the focus, where it is, and how well text can be read.
 
 const seen = (node) => node.checkVisibility({ visibilityProperty: true });
 

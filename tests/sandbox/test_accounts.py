@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Refusal, Sandbox, Switches
 from momopay.sandbox._accounts import key_of, mask_key, tenant_id_of
 from sandbox.kit import KEY, Service, client, data, refusal
@@ -21,6 +22,9 @@ def test_an_id_is_derived_from_the_key() -> None:
 
 def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) -> None:
     account = sandbox.account(KEY)
+    for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
+        with pytest.raises(ValueError, match=name):
+            setattr(target, name, value)
     account.kyc_approved, account.channels, account.fee = False, [], account.fee + 1
     account.switches.naming = "snake_case"
     sandbox.fail_next("POST", "/payments/stk", "html_502")
@@ -32,13 +36,6 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
     assert account.fee == 1
     data(service.stk())
     assert len(sandbox.requests) == 1
-
-
-def test_a_wrong_value_cannot_be_assigned(sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
-    for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
-        with pytest.raises(ValueError, match=name):
-            setattr(target, name, value)
 
 
 def test_an_account_is_read_and_changed(control: httpx.Client, sandbox: Sandbox) -> None:
@@ -61,30 +58,15 @@ def test_an_account_is_read_and_changed(control: httpx.Client, sandbox: Sandbox)
     assert [channel.name for channel in mine.channels] == ["Till"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        [],
-        {},
-        {"key": 5},
-        {"tenant_id": "nope"},
-        {"key": KEY, "change": []},
-        {"key": KEY, "change": {"tenant_id": "x"}},
-        {"key": KEY, "change": {"kyc_approved": False, "fee": -1}},
-        {"key": KEY, "change": {"kyc_approved": False, "switches": {"naming": "kebab"}}},
-        {"key": KEY, "change": {"kyc_approved": False, "switches": {"nope": 1}}},
-        {"key": KEY, "change": {"kyc_approved": False, "switches": {"\ud800": 1}}},
-        {"key": KEY, "change": {"kyc_approved": False, "switches": 1}},
-        {"key": KEY, "change": {"b2c_balance": 1.001}},
-    ],
-)
-def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox, body: Any) -> None:
+def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox) -> None:
     before = sandbox.account(KEY).model_dump()
-    assert refusal(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
-    assert sandbox.account(KEY).model_dump() == before
-
-
-def test_a_live_key_has_no_account(control: httpx.Client) -> None:
+    changes: list[Any] = [[], {"tenant_id": "x"}, {"kyc_approved": False, "fee": -1}, {"b2c_balance": 1.001}]
+    switches: list[Any] = [{"naming": "kebab"}, {"nope": 1}, {"\ud800": 1}, 1]
+    changes += [{"kyc_approved": False, "switches": each} for each in switches]
+    bodies: list[Any] = [[], {}, {"key": 5}, {"tenant_id": "nope"}, *({"key": KEY, "change": each} for each in changes)]
+    for body in bodies:
+        assert refusal(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
+        assert sandbox.account(KEY).model_dump() == before
     assert refusal(control.post("/sandbox/account", json={"key": "pk_live_a"})) == (401, "INVALID_API_KEY")
 
 
@@ -101,32 +83,19 @@ rate_limit = 60
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "service.toml"
+def test_every_account_has_the_switches_those_of_a_state_file_too(tmp_path: Path) -> None:
+    path, state = tmp_path / "service.toml", tmp_path / "state.db"
     path.write_text(TEXT)
-    return path
-
-
-def test_every_account_has_the_switches(path: Path) -> None:
+    with Sandbox(state=state) as sandbox:
+        sandbox.account("pk_test_first").fee = Decimal(5)
     expected = Switches(naming="snake_case", created_status=201, late_pin=True)
-    with Sandbox(profile=path) as sandbox:
+    with Sandbox(state=state, profile=path) as sandbox:
         first = sandbox.account("pk_test_first")
-        assert first.switches == expected
+        assert (first.switches, first.fee) == (expected, Decimal(5))
         first.switches.naming = "camelCase"
         assert sandbox.account("pk_test_second").switches == expected
         sandbox.reset()
         assert first.switches == expected
-
-
-def test_accounts_of_a_state_file_have_them_too(path: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state.db"
-    with Sandbox(state=state) as sandbox:
-        sandbox.account("pk_test_first").fee = Decimal(5)
-    with Sandbox(state=state, profile=path) as sandbox:
-        account = sandbox.account("pk_test_first")
-        assert account.fee == Decimal(5)
-        assert account.switches.created_status == 201
 
 
 @pytest.mark.parametrize(
@@ -139,51 +108,29 @@ def test_accounts_of_a_state_file_have_them_too(path: Path, tmp_path: Path) -> N
         ("[switches]\nnaming = 'kebab-case'\n", "naming"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused(path: Path, text: str, reason: str) -> None:
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "service.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=reason):
         Sandbox(profile=path)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nowhere"):
-        Sandbox(profile=tmp_path / "nowhere.toml")
+def test_a_key_is_the_user_name_and_shown_by_its_last_four_characters_at_most() -> None:
+    def basic(text: str) -> str:
+        return f"Basic {b64encode(text.encode()).decode()}"
+
+    assert [key_of(basic("pk_test_a:")), key_of(basic("k:some:password").replace("Basic", "bASIC"))] == [
+        "pk_test_a",
+        "k",
+    ]
+    for authorization in (None, "", "Basic", "Basic ???", "Bearer pk_test_a", basic("pk_test_a"), "Basic /w=="):
+        with pytest.raises(Refusal, match="INVALID_API_KEY"):
+            key_of(authorization)
+    shown = [mask_key(key) for key in ("pk_test_abcdefgh", "pk_test_abcd", "pk_live_abcdefgh", "hunter2-hunter2")]
+    assert shown == ["pk_test_…efgh", "pk_test_abcd", "pk_live_…", "…"]
 
 
-def basic(text: str) -> str:
-    return f"Basic {b64encode(text.encode()).decode()}"
-
-
-@pytest.mark.parametrize(
-    ("key", "shown"),
-    [
-        ("pk_test_abcdefgh", "pk_test_…efgh"),
-        ("pk_test_abcd", "pk_test_abcd"),
-        ("pk_live_abcdefgh", "pk_live_…"),
-        ("hunter2-hunter2", "…"),
-    ],
-)
-def test_a_key_is_shown_by_its_last_four_characters_at_most(key: str, shown: str) -> None:
-    assert mask_key(key) == shown
-
-
-@pytest.mark.parametrize(
-    ("authorization", "key"),
-    [(basic("pk_test_a:"), "pk_test_a"), (basic("k:some:password"), "k"), (basic("k:").replace("Basic", "bASIC"), "k")],
-)
-def test_the_user_name_is_the_key_and_the_password_is_ignored(authorization: str, key: str) -> None:
-    assert key_of(authorization) == key
-
-
-@pytest.mark.parametrize(
-    "authorization", [None, "", "Basic", "Basic ???", "Bearer pk_test_a", basic("pk_test_a"), "Basic /w=="]
-)
-def test_no_readable_key(authorization: str | None) -> None:
-    with pytest.raises(Refusal, match="INVALID_API_KEY"):
-        key_of(authorization)
-
-
-@pytest.mark.parametrize("key", ["", "pk_test_", "pk_live_a", "sk_test_a"])
+@in_turn("key", ["", "pk_test_", "pk_live_a", "sk_test_a"])
 def test_any_other_key_than_a_test_key_is_refused(sandbox: Sandbox, key: str) -> None:
     with client(sandbox.base_url, key) as api:
         assert refusal(api.post("/payments/stk")) == (401, "INVALID_API_KEY")

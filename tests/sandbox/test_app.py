@@ -3,16 +3,15 @@
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Sandbox
-from sandbox.kit import KEY, Service, data, refusal
+from momopay.sandbox._control_api import ACTIONS, VIEWS
+from sandbox.kit import data, refusal
 
 
 def test_unknown_paths_and_methods_get_an_envelope(api: httpx.Client, control: httpx.Client) -> None:
     for client, path in ((api, "/nope"), (control, "/nope"), (control, "/v1"), (api, "/transactions/")):
         assert refusal(client.get(path)) == (404, "NOT_FOUND")
-    response = api.put("/payments/stk")
-    assert refusal(response) == (405, "METHOD_NOT_ALLOWED")
-    assert response.headers["allow"] == "POST"
     assert api.head("/transactions").status_code == 405
 
 
@@ -29,21 +28,6 @@ def test_every_request_has_an_id_of_its_own(api: httpx.Client) -> None:
     assert len(ids) == 6
 
 
-def test_the_status_of_a_creation_is_a_switch(service: Service, sandbox: Sandbox) -> None:
-    sandbox.account(KEY).switches.created_status = 201
-    for response in (service.stk(), service.payout(), service.top_up(), service.channel()):
-        assert response.status_code == 201
-    assert service.api.get("/transactions").status_code == 200
-
-
-def test_the_answer_to_a_deletion_is_a_switch(service: Service, sandbox: Sandbox) -> None:
-    path = "/payment-wallet/channels/"
-    assert data(service.api.delete(path + data(service.channel())["id"])) == {}
-    sandbox.account(KEY).switches.delete_answer = "empty"
-    response = service.api.delete(path + data(service.channel())["id"])
-    assert (response.status_code, response.content) == (204, b"")
-
-
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_a_page_may_run_its_own_script_only(control: httpx.Client, path: str) -> None:
     response = control.get(path)
@@ -54,3 +38,57 @@ def test_a_page_may_run_its_own_script_only(control: httpx.Client, path: str) ->
     assert "frame-ancestors 'none'" in policy
     assert "https://" not in response.text
     assert "innerHTML" not in response.text
+
+
+# Under which names it answers, and to whose pages.
+
+
+@in_turn(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8787"},
+        {"Host": "[oops"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_other_sites_are_refused(control: httpx.Client, sandbox: Sandbox, headers: dict[str, str]) -> None:
+    sandbox.clear_planned()
+    sandbox.end_next("cancelled")
+    routes = [("POST", f"/sandbox/{name}") for name in ACTIONS]
+    routes += [("GET", f"/sandbox/{name}") for name in (*VIEWS, "events")]
+    for method, path in routes:
+        assert refusal(control.request(method, path, headers=headers)) == (403, "FORBIDDEN")
+    assert len(data(control.get("/sandbox/state"))["outcomes"]) == 1
+
+
+def test_a_link_may_lead_to_a_page_but_not_under_another_name(control: httpx.Client) -> None:
+    for path in ("/", "/docs"):
+        assert control.get(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+        assert refusal(control.get(path, headers={"Host": "evil.example"})) == (403, "FORBIDDEN")
+
+
+def test_its_own_page_is_let_in(control: httpx.Client) -> None:
+    origin = str(control.base_url).rstrip("/")
+    data(control.post("/sandbox/reset", headers={"Origin": origin, "Sec-Fetch-Site": "same-origin"}))
+    data(control.get("/sandbox/state", headers={"Host": f"localhost:{control.base_url.port}"}))
+
+
+def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_another() -> None:
+    with Sandbox(allow_hosts=["Sandbox"]) as sandbox, httpx.Client(base_url=sandbox.url, trust_env=False) as control:
+        named = f"sandbox:{control.base_url.port}"
+        data(control.get("/sandbox/state", headers={"Host": named, "Origin": f"http://{named}"}))
+        data(control.get("/sandbox/state", headers={"Host": "SANDBOX"}))
+        assert control.get("/", headers={"Host": named}).status_code == 200
+        for headers in (
+            {"Host": "other"},
+            {"Host": f"evil.{named}"},
+            {"Host": named, "Origin": "https://evil.example"},
+            {"Host": named, "Origin": "http://sandbox:1"},
+            {"Host": named, "Sec-Fetch-Site": "cross-site"},
+        ):
+            assert refusal(control.get("/sandbox/state", headers=headers)) == (403, "FORBIDDEN")

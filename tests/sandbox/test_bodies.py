@@ -1,4 +1,4 @@
-"""Request bodies: exact amounts, phone numbers, and what is refused."""
+"""Request bodies: exact amounts, phone numbers, callback URLs, and what is refused."""
 
 import json
 from decimal import Decimal
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from in_turn import in_turn
 from momopay.sandbox import Refusal, Sandbox
 from momopay.sandbox._bodies import (
     Body,
@@ -17,6 +18,10 @@ from momopay.sandbox._bodies import (
     PayoutBody,
     StkBody,
     TopUpBody,
+    check_callback_url,
+    host_names,
+    is_loopback,
+    may_be_sent,
     normalise_phone,
     parse_json,
     read_body,
@@ -37,27 +42,20 @@ def read(model: type[Body], **changes: Any) -> Body:
     return read_body(model, json.dumps({**VALID[model], **changes}).encode())
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [b"", b"{", b"NaN", b"[Infinity]", b"\xff", b"[" * 100_000, b"1e99999999999999999999999"],
-    ids=["empty", "cut", "nan", "infinity", "bytes", "deep", "huge"],
-)
+@in_turn("raw", [b"", b"{", b"NaN", b"[Infinity]", b"\xff", b"[" * 100_000, b"1e99999999999999999999999"])
 def test_what_is_not_json_is_refused(raw: bytes) -> None:
     with pytest.raises(Refusal, match="VALIDATION_ERROR"):
         parse_json(raw)
 
 
-@pytest.mark.parametrize("raw", [b"[]", b'"x"', b"1", b"null"])
-def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
-    with pytest.raises(Refusal, match="not a JSON object"):
-        read_body(StkBody, raw)
-
-
-def test_numbers_are_exact() -> None:
+def test_numbers_are_exact_and_only_an_object_is_a_body() -> None:
     assert parse_json(b'{"a": [0.1, 1]}') == {"a": [Decimal("0.1"), Decimal(1)]}
+    for raw in (b"[]", b'"x"', b"1", b"null"):
+        with pytest.raises(Refusal, match="not a JSON object"):
+            read_body(StkBody, raw)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("model", "field", "value"),
     [
         *((StkBody, "amount", value) for value in (0, 0.99, -5, 1.001, "100", True, None, 1e300)),
@@ -94,14 +92,13 @@ def test_limits_are_inclusive() -> None:
     read(StkBody, amount=999999999.99, credential_id="5b0f1c1e-0000-4000-8000-000000000001")
     read(PayoutBody, amount=10, currency="KES")
     read(TopUpBody, amount=1, accountReference="x" * 120, transactionDesc="x" * 255)
-
-
-@pytest.mark.parametrize("model", [StkBody, PayoutBody, TopUpBody, NewChannelBody])
-def test_a_required_field_cannot_be_left_out(model: type[Body]) -> None:
-    for field in VALID[model]:
-        body = {name: value for name, value in VALID[model].items() if name != field}
-        with pytest.raises(Refusal, match="VALIDATION_ERROR"):
-            read_body(model, json.dumps(body).encode())
+    # Null is the same as nothing, and unknown fields do not matter.
+    read(StkBody, accountReference=None, transactionDesc=None, callbackUrl=None, channelId=None, more=1)
+    for model in (StkBody, PayoutBody, TopUpBody, NewChannelBody):
+        for field in VALID[model]:
+            body = {name: value for name, value in VALID[model].items() if name != field}
+            with pytest.raises(Refusal, match="VALIDATION_ERROR"):
+                read_body(model, json.dumps(body).encode())
 
 
 def test_a_fault_is_answered_and_moves_no_money(service: Service, sandbox: Sandbox) -> None:
@@ -110,11 +107,6 @@ def test_a_fault_is_answered_and_moves_no_money(service: Service, sandbox: Sandb
         assert list(answer.json()["error"]["details"]["fields"]) == ["amount"]
     assert data(service.api.get("/transactions"))["items"] == []
     assert sandbox.ledger == []
-
-
-def test_null_is_the_same_as_nothing_and_unknown_fields_do_not_matter(service: Service) -> None:
-    sent = service.stk(accountReference=None, transactionDesc=None, callbackUrl=None, channelId=None, more=1)
-    assert data(sent)["accountReference"] == ""
 
 
 def test_with_strict_fields_everything_not_called_optional_is_required(service: Service, sandbox: Sandbox) -> None:
@@ -134,7 +126,7 @@ def test_a_body_over_1_mib_is_refused(api: httpx.Client, sandbox: Sandbox) -> No
     assert len(sandbox.requests[0].body) == (1 << 20) + 1
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("amount", "text"),
     [("1", "1"), ("100.00", "100"), ("0.10", "0.1"), ("250.5", "250.5"), ("999999999.99", "999999999.99")],
 )
@@ -142,41 +134,16 @@ def test_money_is_a_json_number_exact_to_the_cent(amount: str, text: str) -> Non
     assert repr(json_number(Decimal(amount))) == text
 
 
-@pytest.mark.parametrize(
-    ("phone", "normal"),
-    [
-        ("0712345678", "254712345678"),
-        ("0112345678", "254112345678"),
-        ("+254712345678", "254712345678"),
-        ("254712345678", "254712345678"),
-    ],
-)
-def test_the_four_forms_become_one(phone: str, normal: str) -> None:
-    assert normalise_phone(phone) == normal
-
-
-@pytest.mark.parametrize(
-    "phone",
-    [
-        "",
-        "712345678",
-        "0812345678",
-        "07123456789",
-        "071234567",
-        "0712 345 678",
-        "0712-345-678",
-        "(0712)345678",
-        "+2540712345678",
-        "00254712345678",
-        "+255712345678",
-        "0712345678\n",
-        "071234567\u0668",
-        "\u0660712345678",
-    ],
-)
-def test_any_other_text_is_refused(phone: str) -> None:
-    with pytest.raises(Refusal, match="INVALID_PHONE"):
-        normalise_phone(phone)
+def test_four_forms_of_a_phone_become_one_and_any_other_text_is_refused() -> None:
+    for phone in ("0712345678", "+254712345678", "254712345678"):
+        assert normalise_phone(phone) == "254712345678"
+    assert normalise_phone("0112345678") == "254112345678"
+    for phone in (
+        *("", "712345678", "0812345678", "07123456789", "071234567", "0712 345 678", "0712-345-678", "(0712)345678"),
+        *("+2540712345678", "00254712345678", "+255712345678", "0712345678\n", "071234567\u0668", "\u0660712345678"),
+    ):
+        with pytest.raises(Refusal, match="INVALID_PHONE"):
+            normalise_phone(phone)
 
 
 @given(st.text(max_size=16))
@@ -189,3 +156,60 @@ def test_no_text_becomes_anything_but_a_whole_number(phone: str) -> None:
     assert normal.isascii()
     assert normal.isdigit()
     assert normal.startswith("254")
+
+
+# Where callbacks may go.
+
+
+LOOPBACK = ["http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/x"]
+PUBLIC = ["https://shop.example/momo", "https://8.8.8.8/momo", "https://shop.example.:8443/momo"]
+
+
+def test_public_https_and_loopback_are_accepted_and_loopback_alone_is_sent_to() -> None:
+    for url in [*LOOPBACK, *PUBLIC]:
+        assert check_callback_url(url, strict=False) == url
+    for url in [*LOOPBACK, "https://a.localhost/x"]:
+        with pytest.raises(Refusal, match="public host"):
+            check_callback_url(url, strict=True)
+    assert check_callback_url(PUBLIC[0], strict=True) == PUBLIC[0]
+    assert all(map(may_be_sent, LOOPBACK))
+    assert not any(map(may_be_sent, [*PUBLIC, "https://192.168.1.5/x", "ftp://127.0.0.1/x"]))
+    assert is_loopback("127.8.8.8")
+    assert not is_loopback("localhost.evil.example")
+
+
+@in_turn(
+    "url",
+    [
+        *("not a url", "ftp://shop.example/momo", "http://shop.example/momo", "https://shop.example/mo mo"),
+        *("https://shop.example/\u00e9", "https://shop.example\t/momo", "https://10.0.0.5/momo"),
+        *("https://192.168.1.5/momo", "https://224.0.0.1/momo", "https://intranet/momo"),
+        *("https://printer.local/momo", "https://shop.example:99999/momo", "https://[oops/momo", "https:///momo"),
+        *("https://10.1/momo", "https://127.1/momo", "https://0x7f.1/momo", "https://10.0.0.0x1/momo"),
+        *("https://localhost./momo", "https://./momo"),
+    ],
+)
+def test_anything_else_is_refused(url: str) -> None:
+    with pytest.raises(Refusal, match="callbackUrl"):
+        check_callback_url(url, strict=False)
+
+
+def test_a_host_that_was_named_is_accepted_and_sent_to_and_no_other() -> None:
+    hosts = host_names(["App", "10.0.0.5", "fd00::5"])
+    for url in ("http://app:3000/momo", "https://APP/momo", "http://10.0.0.5/x", "http://[fd00::5]:9/x"):
+        assert check_callback_url(url, strict=False, hosts=hosts) == url
+        assert may_be_sent(url, hosts)
+    for url in ("http://db:3000/momo", "http://app.example/momo", "http://my-app/momo", "http://10.0.0.6/x"):
+        assert not may_be_sent(url, hosts)
+        with pytest.raises(Refusal, match="public host"):
+            check_callback_url(url, strict=False, hosts=hosts)
+    with pytest.raises(Refusal, match="public host"):
+        check_callback_url("http://app:3000/momo", strict=True, hosts=hosts)
+
+
+@in_turn("name", ["*", "", "http://app", "app:80", "a b", "app/x", "*.example"])
+def test_a_host_is_named_alone(name: str) -> None:
+    for option in ("allow_hosts", "callback_hosts"):
+        options: Any = {option: [name]}
+        with pytest.raises(ValueError, match="not a host name or address alone"):
+            Sandbox(**options).start()

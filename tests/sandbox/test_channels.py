@@ -10,20 +10,10 @@ PATH = "/payment-wallet/channels"
 
 def test_a_channel_as_it_is_answered(service: Service, api: httpx.Client) -> None:
     record = data(service.channel())
-    assert set(record) == {
-        "id",
-        "tenantId",
-        "category",
-        "type",
-        "shortcode",
-        "name",
-        "accountNumber",
-        "isDefault",
-        "createdAt",
-    }
-    assert record["category"] == "PAYMENT_WALLET"
-    assert record["accountNumber"] is None
-    assert record["isDefault"] is False
+    assert {"id", "tenantId", "createdAt"} <= set(record)
+    named = {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345", "category": "PAYMENT_WALLET"}
+    assert record.items() >= {**named, "accountNumber": None, "isDefault": False}.items()
+    assert len(record) == 9
     assert data(api.get(f"{PATH}/{record['id']}")) == record
 
 
@@ -99,9 +89,3 @@ def test_another_accounts_channel_is_unknown(service: Service, sandbox: Sandbox)
     with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False) as other:
         assert refusal(other.get(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
         assert refusal(other.delete(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
-
-
-def test_the_code_of_an_unknown_channel_is_a_switch(api: httpx.Client, sandbox: Sandbox) -> None:
-    assert refusal(api.patch(f"{PATH}/nope", json={})) == (404, "CHANNEL_NOT_FOUND")
-    sandbox.account(KEY).switches.patch_unknown_channel = "TRANSACTION_NOT_FOUND"
-    assert refusal(api.patch(f"{PATH}/nope", json={})) == (404, "TRANSACTION_NOT_FOUND")

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
 from patience import until
 from sandbox.kit import KEY, Receiver, Service, client, data, own_sandbox, refusal, transaction_id
@@ -39,9 +40,7 @@ def connected(sandbox: Sandbox) -> socket.socket:
         (Fault.truncated, httpx.RemoteProtocolError, 1),
     ],
 )
-def test_faults_that_break_the_connection(
-    service: Service, sandbox: Sandbox, fault: Fault, error: Any, committed: int
-) -> None:
+def test_faults_that_disconnect(service: Service, sandbox: Sandbox, fault: Fault, error: Any, committed: int) -> None:
     sandbox.fail_next(*PAYOUT, fault)
     with pytest.raises(error):
         service.payout()
@@ -61,25 +60,20 @@ def test_a_reset_is_a_reset(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "status", "committed"),
-    [(Fault.error_before_commit, 500, 0), (Fault.error_after_commit, 500, 1), (Fault.html_502, 502, 0)],
+    [
+        *((Fault.error_before_commit, 500, 0), (Fault.error_after_commit, 500, 1), (Fault.html_502, 502, 0)),
+        *((Fault.refused_after_commit, status, 1) for status in (200, 409, 499)),
+    ],
 )
 def test_faults_that_answer(service: Service, sandbox: Sandbox, fault: Fault, status: int, committed: int) -> None:
-    sandbox.fail_next(*PAYOUT, fault)
+    sandbox.fail_next(*PAYOUT, fault, status=status)  # which the other faults do without
     response = service.payout()
     assert response.status_code == status
-    if status == 500:
-        assert refusal(response) == (500, "INTERNAL_ERROR")
-    else:
+    if fault is Fault.html_502:
         assert response.headers["content-type"] == "text/html"
+    else:
+        assert refusal(response) == (status, "INTERNAL_ERROR" if status == 500 else "REQUEST_CONFLICT")
     assert payouts(sandbox) == committed
-    assert sandbox.requests[-1].status == status
-
-
-@pytest.mark.parametrize("status", [200, 409, 425, 499])
-def test_a_refusal_with_an_unknown_code_after_the_commit(service: Service, sandbox: Sandbox, status: int) -> None:
-    sandbox.fail_next(*PAYOUT, Fault.refused_after_commit, status=status)
-    assert refusal(service.payout()) == (status, "REQUEST_CONFLICT")
-    assert payouts(sandbox) == 1
     assert sandbox.requests[-1].status == status
 
 
@@ -92,9 +86,7 @@ def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Ser
         assert answer.headers.get_list("date") == [format_datetime(sandbox.now, usegmt=True)]
 
 
-def test_truncated_without_content_length_is_a_whole_answer_with_broken_json(
-    service: Service, sandbox: Sandbox
-) -> None:
+def test_truncated_without_length_is_a_whole_answer_with_broken_json(service: Service, sandbox: Sandbox) -> None:
     sandbox.fail_next(*PAYOUT, Fault.truncated, content_length=False)
     response = service.payout()
     assert response.status_code == 200
@@ -121,10 +113,13 @@ def test_a_slow_drip_is_a_whole_answer(api: httpx.Client, sandbox: Sandbox, monk
     assert refusal(api.delete("/payment-wallet/channels/nope")) == (404, "CHANNEL_NOT_FOUND")
 
 
-@pytest.mark.parametrize("fault", [Fault.hang_after_commit, Fault.slow_drip])
-def test_closing_waits_for_no_fault(fault: Fault) -> None:
+@in_turn("fault", [Fault.hang_after_commit, Fault.slow_drip])
+def test_closing_waits_for_no_fault_and_no_rest_of_a_request(caplog: pytest.LogCaptureFixture, fault: Fault) -> None:
     failed = threading.Event()
     with own_sandbox(speed=0) as (sandbox, service):
+        half = connected(sandbox)
+        half.sendall(HALF_A_PAYOUT)
+        until(lambda: sandbox.requests, "the request is being read")
         sandbox.fail_next("GET", "/transactions", fault)
 
         def read() -> None:
@@ -134,10 +129,12 @@ def test_closing_waits_for_no_fault(fault: Fault) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(lambda: sandbox.requests, "the request is under way")
+        until(lambda: len(sandbox.requests) == 2, "the request is under way")
         sandbox.close()
         thread.join()
+    half.close()
     assert failed.is_set()
+    assert (caplog.records, sandbox.ledger) == ([], [])
 
 
 def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, sandbox: Sandbox) -> None:
@@ -180,16 +177,6 @@ def test_half_a_request_moves_no_money(sandbox: Sandbox, service: Service) -> No
     assert sandbox.ledger == []
 
 
-def test_close_does_not_wait_for_the_rest_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
-    with Sandbox() as sandbox:
-        half = connected(sandbox)
-        half.sendall(HALF_A_PAYOUT)
-        until(lambda: sandbox.requests, "the request is being read")
-    half.close()
-    assert caplog.records == []
-    assert sandbox.ledger == []
-
-
 NAMED = {
     Fault.other_transaction: {"transactionId", "transaction_id"},
     Fault.other_amount: {"amount"},
@@ -203,9 +190,7 @@ def difference(shown: dict[str, Any], true: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_an_acceptance_that_names_another_was_executed_as_asked(
-    service: Service, sandbox: Sandbox, fault: Fault
-) -> None:
+def test_an_acceptance_of_another_was_executed_as_asked(service: Service, sandbox: Sandbox, fault: Fault) -> None:
     earlier = transaction_id(service.payout(reference="SAL-1"))
     sandbox.fail_next("POST", "/b2c/payouts", fault)
     shown = data(service.payout())
@@ -216,29 +201,24 @@ def test_an_acceptance_that_names_another_was_executed_as_asked(
     assert difference(shown, true) <= NAMED[fault]
     if fault is Fault.other_transaction:
         assert shown["transactionId"] == earlier
-
-
-@pytest.mark.parametrize("naming", ["camelCase", "snake_case"])
-@pytest.mark.parametrize("fault", NAMED)
-def test_so_may_a_read(service: Service, sandbox: Sandbox, fault: Fault, naming: Any) -> None:
-    sandbox.account(KEY).switches.naming = naming
-    initiated = service.payout()
-    true = service.read(initiated)
-    sandbox.fail_next("GET", "/transactions/{id}", fault)
-    changed = difference(service.read(initiated), true)
-    assert len(changed) == 1
-    assert changed <= NAMED[fault]
-    assert service.read(initiated) == true
-
-
-def test_the_only_transaction_of_an_account_gets_an_id_that_nobody_has(service: Service, sandbox: Sandbox) -> None:
-    sandbox.fail_next("POST", "/b2c/payouts", Fault.other_transaction)
-    assert transaction_id(service.payout()) != sandbox.ledger[0].transaction_id
+    # So may a read, in both styles.
+    styles: list[Any] = ["camelCase", "snake_case"]
+    for naming in styles:
+        sandbox.account(KEY).switches.naming = naming
+        initiated = service.payout()
+        read = service.read(initiated)
+        sandbox.fail_next("GET", "/transactions/{id}", fault)
+        changed = difference(service.read(initiated), read)
+        assert len(changed) == 1
+        assert changed <= NAMED[fault]
+        assert service.read(initiated) == read
 
 
 def test_what_shows_no_transaction_stays_as_it_is(service: Service, sandbox: Sandbox) -> None:
-    for _ in range(2):
-        sandbox.fail_next("POST", "/b2c/payouts", Fault.other_amount)
-        assert service.payout(amount=1).status_code == 400
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.other_amount)
+    assert service.payout(amount=1).status_code == 400
     sandbox.fail_next("GET", "/transactions", Fault.other_amount)
     assert data(service.api.get("/transactions"))["items"] == []
+    # The only transaction of an account gets an id that nobody has.
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.other_transaction)
+    assert transaction_id(service.payout()) != sandbox.ledger[0].transaction_id

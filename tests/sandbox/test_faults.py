@@ -2,6 +2,7 @@
 
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox
 from momopay.sandbox._faults import FaultPlan, PlannedFault
 
@@ -10,7 +11,7 @@ def plan_for(path: str, times: int = 1) -> FaultPlan:
     return FaultPlan([PlannedFault("get", path, Fault.html_502, times)])
 
 
-@pytest.mark.parametrize("path", ["/transactions/*", "transactions/{id}", "transactions/*", "/transactions/{}"])
+@in_turn("path", ["/transactions/*", "transactions/{id}", "transactions/*", "/transactions/{}"])
 def test_a_star_or_braces_match_one_segment(path: str) -> None:
     for other in ("/transactions", "/transactions/a/b", "/transactions/", "/wallets/service/balance"):
         assert plan_for(path).take("GET", other) is None
@@ -31,7 +32,7 @@ def test_first_planned_first_applied_and_as_often_as_planned() -> None:
     assert [planned and planned.fault for planned in taken] == ["html_502", "html_502", "refuse", None]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("method", "path", "fault", "times"),
     [
         ("GET", "/transactions", "nope", 1),
@@ -49,7 +50,7 @@ def test_a_fault_that_could_never_apply_is_refused(
         sandbox.fail_next(method, path, fault, times)
 
 
-@pytest.mark.parametrize("status", [100, 199, 204, 304, 600])
+@in_turn("status", [100, 199, 204, 304, 600])
 def test_a_refusal_needs_a_status_that_has_a_body(sandbox: Sandbox, status: int) -> None:
     with pytest.raises(ValueError, match="status"):
         sandbox.fail_next("POST", "/b2c/payouts", Fault.refused_after_commit, status=status)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from momopay.sandbox import MovementKind, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox import _lifecycle as lifecycle
 from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody
-from momopay.sandbox._payments import initiate_payout, initiate_stk, initiate_top_up
+from momopay.sandbox._payments import Call, initiate_payout, initiate_stk, initiate_top_up
 from momopay.sandbox._records import PostResult, Status, Transaction
 from momopay.sandbox._state import AccountState, ServiceState
 from sandbox.kit import KEY, Receiver, Service, transaction_id
@@ -48,13 +48,14 @@ def run_until(state: ServiceState, until: datetime) -> None:
 def act(state: ServiceState, account_state: AccountState, step: tuple[str, Outcome, Decimal], now: datetime) -> None:
     name, outcome, amount = step
     body = {"amount": amount, "phone": phone_for(outcome), "callbackUrl": "https://shop.example/momo"}
+    call = Call(state, account_state, now)
     match name:
         case "stk":
-            initiate_stk(state, account_state, StkBody.model_validate(body), now)
+            initiate_stk(call, StkBody.model_validate(body))
         case "payout":
-            initiate_payout(state, account_state, PayoutBody.model_validate(body), now)
+            initiate_payout(call, PayoutBody.model_validate(body))
         case "top_up":
-            initiate_top_up(state, account_state, TopUpBody.model_validate(body), now)
+            initiate_top_up(call, TopUpBody.model_validate(body))
         case _:
             newest = account_state.history[-1].id if account_state.history else "none"
             getattr(lifecycle, name)(state, newest, now)
@@ -88,9 +89,6 @@ def test_money_adds_up_and_states_follow_the_arrows(steps: list[tuple[str, Outco
     assert account.b2c_balance >= 0
     reversals = [entry.transaction_id for entry in state.ledger if entry.kind is MovementKind.reversal]
     assert sorted(reversals) == sorted(one.id for one in account_state.history if one.status is Status.REVERSED)
-    assert sum(account_state.counts.values()) == len(account_state.history)
-    for (kind, status), count in account_state.counts.items():
-        assert count == sum(one.kind is kind and one.status is status for one in account_state.history)
     assert not state.deliveries
 
 
@@ -157,9 +155,7 @@ def test_an_action_needs_an_open_prompt(service: Service, sandbox: Sandbox) -> N
 
 
 @pytest.mark.parametrize("outcome", [Outcome.cancelled, Outcome.expired, Outcome.timeout])
-def test_a_late_pin_pays_what_has_ended_only_where_the_switch_says_so(
-    service: Service, sandbox: Sandbox, outcome: Outcome
-) -> None:
+def test_a_late_pin_pays_what_has_ended_only_by_a_switch(service: Service, sandbox: Sandbox, outcome: Outcome) -> None:
     prompt = service.stk(phone=phone_for(outcome))
     sandbox.advance(90)
     with pytest.raises(Refusal, match="NOT_PENDING"):

@@ -74,11 +74,6 @@ def contradictions(sandbox: Sandbox, folder: Path, profile: str, *options: str) 
     return [part for part in ran.stdout.split("Test Case ID: ")[1:] if not any(code in part for code in UNKNOWN_ID)]
 
 
-@pytest.mark.parametrize("profile", ["default", "snake"])
-def test_every_answer_is_the_one_described(sandbox: Sandbox, tmp_path: Path, profile: str) -> None:
-    assert contradictions(sandbox, tmp_path, profile, "--max-examples", "2", "--phases", "examples,fuzzing") == []
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("profile", PROFILES)
 def test_many_answers_are_those_described(sandbox: Sandbox, tmp_path: Path, profile: str) -> None:

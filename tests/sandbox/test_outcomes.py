@@ -3,10 +3,11 @@
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Outcome, Sandbox, phone_for
 from momopay.sandbox._outcomes import outcome_of, plan
 from momopay.sandbox._records import Kind
-from sandbox.kit import KEY, Receiver, Service, refusal, transaction_id
+from sandbox.kit import KEY, Service, refusal
 
 PENDING_FOR_EVER = list[str]()
 TAKEN = ["PROCESSING+5"]
@@ -31,19 +32,14 @@ def steps(kind: Kind, outcome: Outcome) -> list[str]:
     return [f"{step.status}+{step.after:g} {step.code or ''}".strip() for step in plan(kind, outcome)]
 
 
-@pytest.mark.parametrize("outcome", Outcome)
+@in_turn("outcome", Outcome)
 def test_the_steps_of_each_outcome(outcome: Outcome) -> None:
     prompt, payout = TABLE[outcome]
     assert steps(Kind.STK, outcome) == prompt
     assert steps(Kind.B2C, outcome) == payout
+    assert (outcome_of(phone_for(outcome)), len(phone_for(outcome))) == (outcome, 12)
     # A top-up is a prompt whose confirmation takes longer.
     assert steps(Kind.WALLET_TOPUP, outcome) == [step.replace("SUCCESS+30", "SUCCESS+60") for step in prompt]
-
-
-@pytest.mark.parametrize("outcome", Outcome)
-def test_a_number_for_each_outcome(outcome: Outcome) -> None:
-    assert outcome_of(phone_for(outcome)) is outcome
-    assert len(phone_for(outcome)) == 12
 
 
 def test_the_next_prompt_ends_as_planned_and_the_one_after_it_by_its_number(service: Service, sandbox: Sandbox) -> None:
@@ -70,18 +66,6 @@ def test_payouts_and_prompts_have_plans_of_their_own(service: Service, sandbox: 
     assert [service.read(each)["status"] for each in (topped_up, first, second)] == ["FAILED", "REVERSED", "SUCCESS"]
 
 
-def test_a_planned_outcome_decides_about_the_callback_too(
-    service: Service, sandbox: Sandbox, receiver: Receiver
-) -> None:
-    sandbox.end_next(Outcome.callback_lost)
-    lost, sent = (transaction_id(service.stk(callbackUrl=receiver.url)) for _ in range(2))
-    sandbox.advance(40)
-    assert [body["transaction"]["id"] for body in receiver.bodies] == [sent]
-    assert [record.error for record in sandbox.callbacks if record.transaction_id == lost] == [
-        "lost on purpose: never sent"
-    ]
-
-
 def test_a_refused_payment_uses_up_nothing(service: Service, sandbox: Sandbox) -> None:
     sandbox.end_next(Outcome.by_hand)
     account = sandbox.account(KEY)
@@ -103,7 +87,7 @@ def test_what_is_planned_can_be_forgotten(service: Service, sandbox: Sandbox, ap
         assert service.read(sent)["status"] == "SUCCESS"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("plan", "message"),
     [
         ({"outcome": "nope"}, "nope"),

@@ -1,13 +1,17 @@
 """The class `Sandbox`: start, close and what it refuses."""
 
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import httpx
 import pytest
 
+import momopay.sandbox
 from momopay.sandbox import Sandbox
 from sandbox.kit import client, data, own_sandbox, refusal
 
@@ -52,11 +56,6 @@ def test_a_failed_start_leaves_the_state_file_free(tmp_path: Path, still_sandbox
         pass
 
 
-def test_only_test_keys_have_accounts(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="pk_test_"):
-        sandbox.account("pk_live_a")
-
-
 def test_both_pauses_of_stk_begin_at_will_for_one_account(sandbox: Sandbox) -> None:
     with client(sandbox.base_url, "pk_test_paused") as paused, client(sandbox.base_url, "pk_test_free") as free:
         body = {"amount": 1, "phone": "0712345678"}
@@ -67,3 +66,17 @@ def test_both_pauses_of_stk_begin_at_will_for_one_account(sandbox: Sandbox) -> N
         data(free.post("/payments/stk", json=body))
         sandbox.reset()
         data(paused.post("/payments/stk", json=body))
+    with pytest.raises(ValueError, match="pk_test_"):
+        sandbox.account("pk_live_a")
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['uvicorn'] = None; import momopay.sandbox"
+    program = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(momopay.sandbox.__file__).parents[2])},
+        check=False,
+    )
+    assert program.stderr.rstrip().endswith("pip install 'momopay[sandbox]'")

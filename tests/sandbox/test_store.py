@@ -1,6 +1,7 @@
 """The state file: restarts, kills, and files that are something else."""
 
 import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -51,60 +52,28 @@ def test_a_restart_continues_where_the_last_run_stopped(tmp_path: Path, receiver
         assert sandbox.account(KEY).fee == 1
 
 
-def test_a_file_that_is_not_a_database_is_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / "notes.txt"
-    other.write_text("not a database, but long enough to look at " * 50)
-    before = other.read_bytes()
-    with pytest.raises(ValueError, match=r"notes\.txt is no sandbox state"):
-        Sandbox(state=other).start()
-    assert other.read_bytes() == before
-
-
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    shop = tmp_path / "shop.db"
-    connection = sqlite3.connect(shop)
-    with connection:
-        connection.execute("create table customers (name text)")
-    connection.close()
-    before = shop.read_bytes()
-    with pytest.raises(ValueError, match="belongs to another program"):
-        Store(shop)
-    assert shop.read_bytes() == before
-
-
-def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
-    state = tmp_path / "state.db"
-    Store(state).close()
-    connection = sqlite3.connect(state)
-    with connection:
-        connection.execute("update meta set value = '99' where name = 'version'")
-    connection.close()
-    with pytest.raises(ValueError, match="another version"):
-        Store(state)
-
-
-def test_a_path_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be opened"):
-        Store(tmp_path / "missing" / "state.db")
-
-
-def test_one_state_serves_one_sandbox_at_a_time(tmp_path: Path) -> None:
-    state = tmp_path / "state.db"
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    notes, shop, state = tmp_path / "notes.txt", tmp_path / "shop.db", tmp_path / "state.db"
+    notes.write_text("not a database, but long enough to look at " * 50)
+    execute(shop, "create table customers (name text)")
+    for other, reason in ((notes, r"notes\.txt is no sandbox state"), (shop, "belongs to another program")):
+        before = other.read_bytes()
+        with pytest.raises(ValueError, match=reason):
+            Sandbox(state=other).start()
+        assert other.read_bytes() == before
     store = Store(state)
     with pytest.raises(ValueError, match="in use by another sandbox"):
         Store(state)
     store.close()
-    Store(state).close()
+    execute(state, "update meta set value = '99' where name = 'version'")
+    for path, reason in ((state, "another version"), (tmp_path / "missing" / "state.db", "cannot be opened")):
+        with pytest.raises(ValueError, match=reason):
+            Store(path)
 
 
-def test_what_an_answer_said_survives_a_kill(tmp_path: Path) -> None:
-    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
-    with own_sandbox(speed=0, state=state) as (_, service):
-        sent = service.payout()
-        copy.write_bytes(state.read_bytes())
-    with own_sandbox(speed=0, state=copy) as (sandbox, service):
-        assert service.read(sent)["status"] == "PENDING"
-        assert len(sandbox.ledger) == 2
+def execute(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
 
 
 def test_what_a_callback_said_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:
@@ -126,7 +95,7 @@ def test_what_a_callback_said_survives_a_kill(tmp_path: Path, receiver: Receiver
     assert first == again
 
 
-def test_time_a_ban_and_a_pause_survive_a_kill(tmp_path: Path) -> None:
+def test_time_a_payout_a_ban_and_a_pause_survive_a_kill(tmp_path: Path) -> None:
     state, copy = tmp_path / "state.db", tmp_path / "copy.db"
     with own_sandbox(speed=0, state=state) as (sandbox, service):
         switches = sandbox.account(KEY).switches
@@ -136,10 +105,11 @@ def test_time_a_ban_and_a_pause_survive_a_kill(tmp_path: Path) -> None:
         assert service.stk().json()["error"]["code"] == "STK_TEMP_BANNED"
         sandbox.block_stk("pk_test_other")
         sandbox.advance(500)
+        sent = service.payout()
         now = sandbox.now
         copy.write_bytes(state.read_bytes())
     with own_sandbox(speed=0, state=copy) as (sandbox, service):
-        assert sandbox.now == now
+        assert (sandbox.now, service.read(sent)["status"]) == (now, "PENDING")
         assert service.stk().json()["error"]["details"] == {"retryAfterSeconds": 3100}
         service.api.auth = ("pk_test_other", "")
         assert service.stk().json()["error"]["details"]["retryAfterSeconds"] == 1300

@@ -14,9 +14,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -54,8 +54,6 @@ class Plan:
 
 @dataclass
 class Report:
-    """What a run measured."""
-
     plan: Plan
     settled: Counter[str] = field(default_factory=Counter[str])
     """Payouts that were seen to end in the measured windows, by account."""
@@ -69,67 +67,56 @@ class Report:
         return self.settled.total() / (self.plan.windows * self.plan.window) * 60.0
 
 
-class Payers:
-    """The payers of all keys, over one sandbox."""
-
-    def __init__(self, plan: Plan, sandbox: Sandbox) -> None:
-        self.plan = plan
-        self.sandbox = sandbox
-        self.report = Report(plan)
-        self.begun = sandbox.now
-        self.one_budget = plan.budget()
-
-    def now(self) -> float:
-        return (self.sandbox.now - self.begun).total_seconds()
-
-    async def pay(self, name: str) -> None:
-        """Pay from one key until the run is over, and see each payout to its end."""
-        plan = self.plan
-        account = self.sandbox.account(f"pk_test_{name}")
-        account.switches.rate_window = "sliding"
-        account.service_balance = account.b2c_balance = Decimal(1_000_000)
-        budget = self.one_budget if plan.shared else plan.budget()
-        end = (WARM_UP + plan.windows) * plan.window
-        with Journal(plan.url, account=name) as journal:
-            async with (
-                AsyncClient(f"pk_test_{name}", base_url=self.sandbox.base_url, budget=budget) as client,
-                asyncio.TaskGroup() as waits,
-            ):
-
-                async def wait(transaction_id: str) -> None:
-                    await client.transactions.wait(transaction_id, schedule=plan.schedule)
-                    self.report.settled[name] += WARM_UP * plan.window <= self.now() < end
-
-                number = 0
-                while self.now() < end:
-                    paid = await client.payouts.pay_once(
-                        journal=journal, reference=f"{name}-{number}", amount=10, phone="0712345678"
-                    )
-                    waits.create_task(wait(paid.transaction_id))
-                    number += 1
-
-    def tally(self) -> Report:
-        """Compare with the service's own record."""
-        moved = Counter(movement.reference for movement in self.sandbox.ledger if movement.kind == "payout")
-        self.report.paid_twice = sum(times > 1 for times in moved.values())
-        self.report.refused = sum(request.status == 429 for request in self.sandbox.requests)
-        names = {reference.partition("-")[0] for reference in moved}
-        for name in names:
-            with Journal(self.plan.url, account=name) as journal:
-                known = [journal.get(reference) for reference in moved if reference.startswith(f"{name}-")]
-            self.report.unknown += sum(entry is None or entry.state != "ACCEPTED" for entry in known)
-        return self.report
-
-
 async def measure(plan: Plan) -> Report:
-    """Make one run."""
-    async with AsyncExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(speed=plan.speed))
+    """Pay from all keys over one sandbox until the run is over, and see each payout to its end."""
+    report, one_budget = Report(plan), plan.budget()
+    end = (WARM_UP + plan.windows) * plan.window
+    with Sandbox(speed=plan.speed) as sandbox:
         async with AsyncClient("pk_test_first", base_url=sandbox.base_url, budget=None) as first:
             await first.transactions.list()  # load on both sides what the first request loads
-        payers = Payers(plan, sandbox)
-        await asyncio.gather(*(payers.pay(f"k{number}") for number in range(plan.keys)))
-        return payers.tally()
+        begun = sandbox.now
+
+        def now() -> float:
+            return (sandbox.now - begun).total_seconds()
+
+        async def pay(name: str) -> None:
+            account = sandbox.account(f"pk_test_{name}")
+            account.switches.rate_window = "sliding"
+            account.service_balance = account.b2c_balance = Decimal(1_000_000)
+            budget = one_budget if plan.shared else plan.budget()
+            with Journal(plan.url, account=name) as journal:
+                async with (
+                    AsyncClient(f"pk_test_{name}", base_url=sandbox.base_url, budget=budget) as client,
+                    asyncio.TaskGroup() as waits,
+                ):
+
+                    async def wait(transaction_id: str) -> None:
+                        await client.transactions.wait(transaction_id, schedule=plan.schedule)
+                        report.settled[name] += WARM_UP * plan.window <= now() < end
+
+                    for number in count():
+                        if now() >= end:
+                            break
+                        reference = f"{name}-{number}"
+                        paid = await client.payouts.pay_once(
+                            journal=journal, reference=reference, amount=10, phone="0712345678"
+                        )
+                        waits.create_task(wait(paid.transaction_id))
+
+        await asyncio.gather(*(pay(f"k{number}") for number in range(plan.keys)))
+        tally(report, sandbox)
+    return report
+
+
+def tally(report: Report, sandbox: Sandbox) -> None:
+    """Compare with the service's own record."""
+    moved = Counter(movement.reference for movement in sandbox.ledger if movement.kind == "payout")
+    report.paid_twice = sum(times > 1 for times in moved.values())
+    report.refused = sum(request.status == 429 for request in sandbox.requests)
+    for name in {reference.partition("-")[0] for reference in moved}:
+        with Journal(report.plan.url, account=name) as journal:
+            known = [journal.get(reference) for reference in moved if reference.startswith(f"{name}-")]
+        report.unknown += sum(entry is None or entry.state != "ACCEPTED" for entry in known)
 
 
 def table(reports: Iterable[Report]) -> str:

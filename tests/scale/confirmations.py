@@ -20,9 +20,8 @@ import trio
 from momopay import AsyncClient, MomoPayError, RateBudget, parse_callback
 from momopay._polling.wait import Confirmation
 from momopay.models.transactions import Transaction
-from scale.report import Report, Told
 from scale.service import Service
-from scale.simulation import BASE, WARM_UP, TrioIO, in_virtual_time
+from scale.simulation import BASE, WARM_UP, Report, Told, TrioIO, in_virtual_time
 from virtual import install_backend
 
 CEILING = 58.0
@@ -65,16 +64,13 @@ class Shop:
         self.plan = plan
         self.client = client
         self.nursery = nursery
-        self.report = Report(plan.name, begin=WARM_UP, end=plan.stop)
+        self.report = Report(WARM_UP, plan.stop)
         self.service = Service(plan.seed, notify=lambda body: nursery.start_soon(self.handle, body))
         self.service.callbacks = nursery
         self.settled: dict[str, trio.Event] = {}
         self.made = 0
         self.unconfirmed = 0
         """How many attempts to confirm failed."""
-
-    async def answer(self, request: httpx.Request) -> httpx.Response:
-        return await self.service(request)
 
     def until_settled(self, identity: str) -> trio.Event:
         return self.settled.setdefault(identity, trio.Event())
@@ -85,15 +81,15 @@ class Shop:
         life = self.service.lives[callback.transaction_id]
         for pause in (*RETRIES, None):
             try:
-                seen = await self.client.transactions.confirm(callback)
+                await self.client.transactions.confirm(callback)
             except MomoPayError:
                 self.unconfirmed += 1
                 if pause is None:
-                    self.report.timed_out(ended=True)
+                    self.report.left_waiting += 1
                 else:
                     await trio.sleep(pause)
             else:
-                self.report.told.append(Told(life.ends, self.service.now(), seen.status == "SUCCESS", reasoned=True))
+                self.report.told.append(Told(life.ends, self.service.now()))
                 break
         self.until_settled(life.identity).set()
 
@@ -114,21 +110,20 @@ def simulate(plan: Plan) -> Shop:
     logging.getLogger("momopay").setLevel(logging.CRITICAL)
     shops = list[Shop]()
 
-    async def main() -> Report:
+    async def main() -> None:
         async with (
             AsyncClient("pk_test_confirm", base_url=BASE, budget=RateBudget()) as client,
             trio.open_nursery() as nursery,
         ):
             shop = Shop(plan, client, nursery)
             shops.append(shop)
-            install_backend(client, TrioIO(httpx.MockTransport(shop.answer)))
+            install_backend(client, TrioIO(httpx.MockTransport(shop.service)))
             if plan.kind == "B2C":
                 # The requests are those of prompts, and only the service's times are those of payouts.
                 make = shop.service.make
                 shop.service.make = lambda kind="B2C": make("B2C")  # type: ignore[method-assign]
             for _ in range(plan.payers):
                 nursery.start_soon(shop.pay)
-        return shop.report
 
     in_virtual_time(main)
     return shops[0]
@@ -149,7 +144,7 @@ HEAD = (
 def row(shop: Shop, *, shares: bool) -> str:
     report, count, minutes = shop.report, shop.service.requests, shop.plan.minutes
     return (
-        f"{report.name:<34}{'yes' if shares else 'no':>8}{shop.made / minutes:>7.1f}{report.settled:>9.1f}"
+        f"{shop.plan.name:<34}{'yes' if shares else 'no':>8}{shop.made / minutes:>7.1f}{report.settled:>9.1f}"
         f"{report.settled / CEILING:>7.2f}{report.left_waiting:>7}{shop.unconfirmed:>8}{shop.service.refused:>6}"
         f"{report.median:>8.1f}{report.p95:>8.1f}{count['pages']:>7}{count['reads']:>7}"
     )

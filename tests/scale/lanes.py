@@ -18,11 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import httpx
 import trio
-import trio.testing
 
 from momopay import AsyncClient, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError
 from scale.service import Service
-from scale.simulation import BASE, TrioIO
+from scale.simulation import BASE, TrioIO, in_virtual_time
 from virtual import install_backend
 
 PAYMENTS_A_MINUTE = 20.0
@@ -104,7 +103,6 @@ class Lanes:
 
 
 def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) -> Run:
-    """Run payments beside so many reads that queue and so many waits."""
     logging.getLogger("momopay").setLevel(logging.ERROR)
     run = Run(reads, waits)
 
@@ -122,14 +120,11 @@ def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) ->
             run.limited = lanes.service.refused
             nursery.cancel_scope.cancel()
 
-    setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)  # noqa: B010  trio calls it final
-    trio._core._run._r.seed(0)
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    in_virtual_time(main)
     return run
 
 
 def table(runs: Iterable[Run]) -> str:
-    """Lay the runs out."""
     lines = [
         f"{'reads':>6}{'waits':>6}{'median':>9}{'p95':>7}{'longest':>9}{'failed':>8}{'settled':>9}{'polls':>8}{'429s':>6}"
     ]

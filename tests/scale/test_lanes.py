@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from momopay._ratelimit.limiter import RateLimiter
+from momopay._ratelimit.budget import RateLimiter
 from momopay._ratelimit.slot_log import Lane, SlotLog
 from scale.lanes import PAYMENTS_A_MINUTE, Run, simulate
 

@@ -8,8 +8,6 @@ request arrived. A control is a payment without what should prevent that: it sho
 result is a JSON object on standard output. The exit status is 77 where there are no namespaces to be had.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """An HTTP proxy on loopback. It opens tunnels, forwards requests, or refuses."""
 
-from __future__ import annotations
-
 import select
 import socket
 import threading

@@ -1,7 +1,5 @@
 """One attempt: its request, the response chunk by chunk, and what each way to fail says of whether it was sent."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import ssl
@@ -12,14 +10,20 @@ import httpcore
 import httpx
 import pytest
 
-from momopay._transport import NoReplyError, NotSentError, Progress, RawResponse, common_headers
+from in_turn import in_turn
 from momopay._transport.attempt import (
     MAX_BODY,
     MAX_PARTS,
     TRANSPORT_ERRORS,
+    NoReplyError,
+    NotSentError,
+    Progress,
+    RawResponse,
     ResponseReader,
     UnreadableResponseError,
     build_request,
+    common_headers,
+    now,
 )
 
 BODY = b'{"success": true}'
@@ -27,7 +31,7 @@ BODY = b'{"success": true}'
 
 def read(*chunks: bytes, status: int = 200, **headers: str) -> RawResponse:
     reader = ResponseReader(Progress())
-    reader.start(status, httpx.Headers({name.replace("_", "-"): value for name, value in headers.items()}))
+    reader.start(httpx.Response(status, headers={name.replace("_", "-"): value for name, value in headers.items()}))
     for chunk in chunks:
         reader.feed(chunk)
     return reader.finish()
@@ -46,20 +50,32 @@ def test_a_body_may_have_8_mib_and_no_byte_more() -> None:
     assert caught.value.status == 502
 
 
-@pytest.mark.parametrize("unit", [b"{}", b"[]"])
+def test_a_body_that_goes_on_after_the_deadline_is_no_answer() -> None:
+    """One read of the network may bring many chunks, and no timer fires between them."""
+    reader = ResponseReader(Progress(), now() - 1.0)
+    reader.start(httpx.Response(200))
+    with pytest.raises(NoReplyError, match="within the timeout"):
+        reader.feed(b"x")
+
+
+def test_an_answer_that_a_transport_has_read_counts_however_late() -> None:
+    reader = ResponseReader(Progress(), now() - 1.0)
+    assert reader.has_content_of(httpx.Response(200, content=BODY))
+    assert reader.finish().body == BODY
+
+
+@in_turn("unit", [b"{}", b"[]"])
 def test_a_body_may_have_so_many_parts_and_no_part_more(unit: bytes) -> None:
     assert read(unit * MAX_PARTS)
     with pytest.raises(UnreadableResponseError, match="too many parts"):
         read(unit * MAX_PARTS, unit)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("encoding", "compress"),
     [("gzip", gzip.compress), (" GZIP ", gzip.compress), ("deflate", zlib.compress), ("identity", bytes), ("", bytes)],
 )
-def test_a_body_in_an_encoding_that_was_not_asked_for_is_decoded(
-    encoding: str, compress: Callable[[bytes], bytes]
-) -> None:
+def test_a_body_in_an_encoding_not_asked_for_is_decoded(encoding: str, compress: Callable[[bytes], bytes]) -> None:
     assert read(compress(BODY), content_encoding=encoding).body == BODY
 
 
@@ -78,7 +94,7 @@ TAMPERED: dict[str, tuple[str, bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("encoding", "body"), TAMPERED.values(), ids=TAMPERED)
+@in_turn(("encoding", "body"), TAMPERED.values())
 def test_a_body_that_is_not_in_the_encoding_it_claims_is_refused(encoding: str, body: bytes) -> None:
     with pytest.raises(UnreadableResponseError):
         read(body, content_encoding=encoding)
@@ -86,7 +102,7 @@ def test_a_body_that_is_not_in_the_encoding_it_claims_is_refused(encoding: str, 
 
 def test_a_response_that_breaks_off_keeps_what_came() -> None:
     reader = ResponseReader(Progress())
-    reader.start(200, httpx.Headers())
+    reader.start(httpx.Response(200))
     reader.feed(b'{"data": {"transactionId": "t-1"')
     failure = reader.failure(httpx.ReadError("reset"))
     assert isinstance(failure, NoReplyError)
@@ -127,7 +143,7 @@ MAYBE_SENT = {
 }
 
 
-@pytest.mark.parametrize("error", NOT_SENT.values(), ids=NOT_SENT)
+@in_turn("error", NOT_SENT.values())
 def test_an_error_that_proves_that_nothing_was_sent(error: Exception) -> None:
     assert isinstance(ResponseReader(Progress()).failure(error), NotSentError)
     sending = Progress()
@@ -135,7 +151,7 @@ def test_an_error_that_proves_that_nothing_was_sent(error: Exception) -> None:
     assert isinstance(ResponseReader(sending).failure(error), NoReplyError)
 
 
-@pytest.mark.parametrize("error", MAYBE_SENT.values(), ids=MAYBE_SENT)
+@in_turn("error", MAYBE_SENT.values())
 def test_an_error_that_proves_nothing(error: Exception) -> None:
     assert isinstance(ResponseReader(Progress()).failure(error), NoReplyError)
     connecting = Progress()
@@ -194,7 +210,7 @@ URL = "https://api.example:8443/v1/transactions/a%2Fb%20c?q=x%26y&limit=1"
 HEADERS = common_headers("https://api.example:8443/v1", {"Accept": "application/json"})
 
 
-@pytest.mark.parametrize("body", [None, b"", b'{"amount": 1}'])
+@in_turn("body", [None, b"", b'{"amount": 1}'])
 def test_a_request_is_what_httpx_would_build(body: bytes | None) -> None:
     built = build_request("POST", URL, HEADERS, body, {"timeout": {"read": 1.0}})
     plain = httpx.Request("POST", URL, headers=HEADERS)

@@ -1,27 +1,29 @@
 """Idle connections, and which connections may carry another request. Over both clients: their sockets differ."""
 
-from __future__ import annotations
-
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpcore
 import pytest
 
+import momopay
 import wire
-from drivers import Driver
+from drivers import Driver, learn_key, session_of
 from forked import succeeds_in_child
+from momopay import Journal, JournalState
 from momopay._transport import connections
+from momopay._transport.async_backend import AsyncStream
 from momopay._transport.connections import IdleStack
-from momopay._transport.network import AsyncStream, SyncStream
+from momopay._transport.sync_backend import SyncStream
 from patience import until
 
 Drive = Callable[..., Driver]
 
 
-class Idle:
+class Idle(connections.Connection):
     """As much of a connection as the stack asks."""
 
     def __init__(self, name: str) -> None:
@@ -32,8 +34,8 @@ class Idle:
         return self.expired
 
 
-def stack_of(*connections: Any) -> IdleStack[Any]:
-    stack: IdleStack[Any] = IdleStack()
+def stack_of(*connections: Any) -> IdleStack:
+    stack: IdleStack = IdleStack()
     for each in connections:
         assert stack.push(each) == []
     return stack
@@ -118,7 +120,7 @@ def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> 
         for payments in (1, 2):
             pay(driver)
             assert server.connections == 1 + payments
-            assert len(driver.client._session.backend._idle._idle) == 1
+            assert len(session_of(driver.client).backend._idle._idle) == 1
         read(driver, "t")
         assert (len(server.requests), server.connections) == (4, 3)
 
@@ -157,9 +159,7 @@ def test_without_that_care_one_payments_success_is_returned_for_another(
         assert (second.transaction_id, second.status) == ("stale", "SUCCESS")
 
 
-def test_what_arrives_on_an_idle_connection_is_not_taken_for_a_response(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "KEEP_ALIVE", 60.0)
     accepted = list[socket.socket]()
 
@@ -171,7 +171,7 @@ def test_what_arrives_on_an_idle_connection_is_not_taken_for_a_response(
     with wire.serve(wire.Step(play), wire.answers(200, record("second"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "first")
-        (connection,) = driver.client._session.backend._idle._idle
+        (connection,) = session_of(driver.client).backend._idle._idle
         accepted[0].sendall(STALE)
         until(connection.has_expired, "the unasked response arrives")
         assert read(driver, "second").transaction_id == "second"
@@ -189,7 +189,7 @@ def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, ste
     with wire.serve(step) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "t")
-        for connection in driver.client._session.backend._idle._idle:
+        for connection in session_of(driver.client).backend._idle._idle:
             until(connection.has_expired, "the server's close arrives")
         read(driver, "t")
         assert (len(server.requests), server.connections) == (2, 2)
@@ -202,3 +202,80 @@ def test_a_body_where_none_may_be_is_not_the_next_response(drive: Drive) -> None
         with pytest.raises(Exception, match="HTTP 204"):
             read(driver, "first")
         assert read(driver, "second").transaction_id == "second"
+
+
+# CA certificates that cannot be read: an error that names the variable and the file, and nothing sent.
+
+
+def payout(client: Any) -> Any:
+    return client.payouts.initiate(amount=100, phone="0712345678", reference="P-1")
+
+
+def broken(folder: Path) -> Path:
+    path = folder / "broken.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n")
+    return path
+
+
+BAD: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "no such file": ("SSL_CERT_FILE", lambda folder: folder / "missing.pem"),
+    "a folder": ("SSL_CERT_FILE", lambda folder: folder),
+    "no certificate": ("SSL_CERT_FILE", broken),
+    "no such folder": ("SSL_CERT_DIR", lambda folder: folder / "missing"),
+    "a file": ("SSL_CERT_DIR", broken),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    connections._shared_tls_context.cache_clear()
+    yield
+    connections._shared_tls_context.cache_clear()
+
+
+@pytest.mark.parametrize(("name", "make"), BAD.values(), ids=BAD)
+def test_the_error_names_the_variable_and_the_path(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, make: Callable[[Path], Path]
+) -> None:
+    path = make(tmp_path)
+    with wire.serve(wire.succeeds()) as server:
+        driver = drive(base_url=f"https://localhost:{server.port}/v1")
+        monkeypatch.setenv(name, str(path))
+        with pytest.raises(momopay.ConfigurationError) as caught:
+            driver(payout)
+        assert name in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert isinstance(caught.value.__cause__, OSError)
+        assert not caught.value.may_have_executed
+        assert (server.connections, server.payments) == (0, 0)
+        # Once it is corrected, the same client goes on: up to the server, which speaks no TLS.
+        monkeypatch.delenv(name)
+        with pytest.raises(momopay.APIConnectionError):
+            driver(lambda client: client.with_options(max_attempts=1).wallet.balance())
+
+
+def test_one_of_several_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "missing"), str(tmp_path)]))
+    assert connections._shared_tls_context() is connections._shared_tls_context()
+
+
+def test_the_file_of_certifi_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certifi.where", lambda: "/nowhere/cacert.pem")
+    with pytest.raises(momopay.ConfigurationError, match="certifi"):
+        connections._shared_tls_context()
+
+
+def test_a_payment_is_recorded_as_not_sent(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+        learn_key(journal, "https://api.example/v1")
+        driver = drive(base_url="https://api.example/v1")
+        with pytest.raises(momopay.ConfigurationError):
+            driver(
+                lambda client: client.payouts.pay_once(journal=journal, reference="P-1", amount=10, phone="0712345678")
+            )
+        entry = journal.get("P-1")
+    assert entry is not None
+    assert entry.state is JournalState.NOT_SENT

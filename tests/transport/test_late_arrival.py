@@ -1,7 +1,5 @@
 """A payment that the network held back does not arrive once its call has ended, its process was killed or is frozen."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,10 +1,7 @@
 """Our sockets: bytes that follow a response are noticed, and connecting keeps to the attempt's time."""
 
-from __future__ import annotations
-
 import socket
 import ssl
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,9 +14,12 @@ from hypothesis import strategies as st
 
 import wire
 from drivers import Driver
-from momopay._transport import clock, network
-from momopay._transport.network import SyncNetwork, SyncStream, resolve, wait_blocking, wait_suspended
-from momopay._transport.sockets import AttemptSocket
+from in_turn import in_turn
+from momopay._transport import async_backend, sync_backend
+from momopay._transport import attempt as attempts
+from momopay._transport.async_backend import AsyncNetwork, AsyncStream, wait_suspended
+from momopay._transport.sockets import AttemptSocket, wait_blocking
+from momopay._transport.sync_backend import SyncNetwork, SyncStream, resolve
 
 ORIGIN = httpcore.Origin(b"http", b"api.example", 80)
 BODY = b'{"a": 1}'
@@ -57,7 +57,7 @@ async def no_wait(_sock: object, _writable: bool, _seconds: float) -> None:
 
 def stream_over(sock: Any, *, seconds: float = 60.0) -> SyncStream:
     attempt = AttemptSocket(no_wait)
-    attempt.deadline = clock.now() + seconds
+    attempt.deadline = attempts.now() + seconds
     attempt.connected(sock)
     return SyncStream(attempt)
 
@@ -73,26 +73,14 @@ def exchange(*pieces: bytes) -> tuple[bytes, bool]:
     return body, stream.has_unread()
 
 
-@pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES)
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_a_response_that_ends_where_the_data_ends_leaves_nothing(response: bytes, size: int) -> None:
-    body, has_unread = exchange(*[response[at : at + size] for at in range(0, len(response), size)])
-    assert body in {BODY, b""}
-    assert not has_unread
-
-
-@pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES)
-@pytest.mark.parametrize("more", [b"\n", b"\r\n", RESPONSES["length"], b"x" * 3])
-def test_every_byte_behind_a_response_is_noticed(response: bytes, more: bytes) -> None:
-    assert exchange(response + more)[1]
-
-
-@given(st.sampled_from(sorted(RESPONSES)), st.binary(max_size=20), st.lists(st.integers(1, 60), max_size=5))
+@given(st.sampled_from(sorted(RESPONSES)), st.binary(max_size=20), st.lists(st.integers(1, 120)))
 def test_wherever_reads_end_only_the_bytes_of_the_last_one_can_follow(name: str, more: bytes, cuts: list[int]) -> None:
     data = RESPONSES[name] + more
     inside = sorted({cut for cut in cuts if cut < len(RESPONSES[name])})
     pieces = [data[start:end] for start, end in zip([0, *inside], [*inside, len(data)], strict=True)]
-    assert exchange(*pieces)[1] is bool(more)
+    body, has_unread = exchange(*pieces)
+    assert body in {BODY, b""}
+    assert has_unread is bool(more)
 
 
 def test_the_end_of_the_stream_is_passed_on() -> None:
@@ -126,8 +114,8 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
         now[0] += timeout / 2
         raise TimeoutError
 
-    monkeypatch.setattr(network, "resolve", resolving("::1", "127.0.0.1", "127.0.0.2"))
-    monkeypatch.setattr(clock, "now", lambda: now[0])
+    monkeypatch.setattr(sync_backend, "resolve", resolving("::1", "127.0.0.1", "127.0.0.2"))
+    monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(httpcore.ConnectTimeout):
         SyncNetwork(in_time(8.0)).connect_tcp("name.example", 443)
@@ -135,19 +123,13 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_name_without_an_address_is_a_failure_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "resolve", resolving())
+    monkeypatch.setattr(sync_backend, "resolve", resolving())
     with pytest.raises(httpcore.ConnectError, match="no address"):
         SyncNetwork(in_time(1e9)).connect_tcp("name.example", 443)
 
 
-def test_an_address_resolves_to_itself_once() -> None:
-    assert resolve("127.0.0.1", 80, 60.0) == ["127.0.0.1"]
-
-
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "unknown"), UnicodeError("label too long")])
-def test_a_name_that_cannot_be_resolved_is_a_failure_to_connect(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_name_that_cannot_be_resolved_fails_to_connect(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_asked: object, **_hints: object) -> None:
         raise error
 
@@ -165,12 +147,6 @@ def ban(*_arguments: object, **_options: object) -> None:
     raise BannedError
 
 
-def test_a_ban_on_resolving_comes_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", ban)
-    with pytest.raises(BannedError):
-        resolve("name.example", 443, 60.0)
-
-
 def test_a_ban_on_connecting_comes_out_unchanged(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
     def ban_and_close(sock: socket.socket, _address: object) -> None:
         sock.close()  # `socket.create_connection` does so only after an OSError
@@ -183,46 +159,29 @@ def test_a_ban_on_connecting_comes_out_unchanged(drive: Callable[..., Driver], m
             driver(lambda client: client.wallet.balance())
 
 
-def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-
-    def hang(*_asked: object, **_hints: object) -> list[Any]:
-        released.wait(wire.PATIENCE)
-        return []
-
-    monkeypatch.setattr(socket, "getaddrinfo", hang)
-    with pytest.raises(httpcore.ConnectTimeout, match="not resolved"):
-        resolve("slow.example", 443, 0.01)
-    assert not released.is_set()
-    (thread,) = [each for each in threading.enumerate() if each.name == "momopay resolves slow.example"]
-    assert thread.daemon
-    released.set()
-    thread.join()
-
-
 def waiting() -> AttemptSocket:
     attempt = AttemptSocket(wait_suspended)
-    attempt.deadline = clock.now() + wire.PATIENCE
+    attempt.deadline = attempts.now() + wire.PATIENCE
     return attempt
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@in_turn("loop", ["asyncio", "trio"])
 def test_a_name_of_too_long_a_label_is_a_failure_to_connect_in_the_async_network_too(loop: str) -> None:
     async def main() -> None:
         with pytest.raises(httpcore.ConnectError):
-            await network.AsyncNetwork(waiting()).connect_tcp("x" * 64 + ".example", 443, 5.0)
+            await AsyncNetwork(waiting()).connect_tcp("x" * 64 + ".example", 443, 5.0)
 
     anyio.run(main, backend=loop)
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@in_turn("loop", ["asyncio", "trio"])
 def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
     async def under(scope: anyio.CancelScope, work: Callable[[], Awaitable[Any]]) -> None:
         with scope:
             await work()
 
     async def main(listener: socket.socket) -> None:
-        stream = await network.AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        stream = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         scope = anyio.CancelScope()
         async with anyio.create_task_group() as group:
             group.start_soon(under, scope, lambda: stream.start_tls(ssl.create_default_context(), "127.0.0.1"))
@@ -238,10 +197,10 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
         anyio.run(main, listener, backend=loop)
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@in_turn("loop", ["asyncio", "trio"])
 def test_a_cancelled_task_writes_nothing(loop: str) -> None:
     async def main(listener: socket.socket) -> None:
-        stream = await network.AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        stream = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await stream.write(b"payment")
@@ -252,6 +211,29 @@ def test_a_cancelled_task_writes_nothing(loop: str) -> None:
 
     with wire.silent() as listener:
         anyio.run(main, listener, backend=loop)
+
+
+@in_turn("loop", ["asyncio", "trio"])
+def test_a_server_that_sends_without_a_pause_lets_other_tasks_run(loop: str) -> None:
+    ours, theirs = socket.socketpair()
+    ran = list[int]()
+
+    async def other() -> None:
+        ran.append(1)
+
+    async def main() -> None:
+        attempt = waiting()
+        attempt.connected(ours)
+        async with anyio.create_task_group() as group:
+            group.start_soon(other)
+            for _ in range(10):
+                await AsyncStream(attempt).read(2)
+            assert ran
+
+    theirs.sendall(b"x" * 100)
+    anyio.run(main, backend=loop)
+    ours.close()
+    theirs.close()
 
 
 # Several addresses of one name, on an event loop.
@@ -267,7 +249,7 @@ def addresses_of_names(monkeypatch: pytest.MonkeyPatch, connecting: dict[str, Ca
         return await connecting[address]()
 
     monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(network, "_connect", connect)
+    monkeypatch.setattr(async_backend, "_connect", connect)
 
 
 async def refused() -> None:
@@ -286,51 +268,20 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
 
     async def main() -> None:
         with anyio.fail_after(wire.PATIENCE):
-            stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
+            stream = await AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
         assert stream.get_extra_info("socket") is sockets[0]
 
     addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})
-    monkeypatch.setattr(network, "_HEAD_START", 0.01)
+    monkeypatch.setattr(async_backend, "_HEAD_START", 0.01)
     anyio.run(main, backend=loop)
     for sock in sockets:
         sock.close()
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_of_two_connections_made_at_once_one_is_closed(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
-    made = [*socket.socketpair(), *socket.socketpair()]
-    asked = list[anyio.Event]()
-
-    def connecting(sock: socket.socket) -> Callable[[], Awaitable[socket.socket]]:
-        async def connect() -> socket.socket:
-            asked.append(anyio.Event())
-            if len(asked) == 2:
-                asked[0].set()
-            else:
-                with anyio.CancelScope(shield=True):
-                    await asked[0].wait()
-            return sock
-
-        return connect
-
-    async def main() -> None:
-        stream = await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
-        used = stream.get_extra_info("socket")
-        assert [each.fileno() >= 0 for each in (made[0], made[2])] == [used is made[0], used is made[2]]
-
-    addresses_of_names(monkeypatch, {"192.0.2.1": connecting(made[0]), "192.0.2.2": connecting(made[2])})
-    monkeypatch.setattr(network, "_HEAD_START", 0.01)
-    anyio.run(main, backend=loop)
-    for sock in made:
-        sock.close()
-
-
-def test_a_name_without_an_address_is_a_failure_to_connect_on_an_event_loop_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_without_an_address_fails_to_connect_on_an_event_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         with pytest.raises(httpcore.ConnectError, match="no address"):
-            await network.AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
+            await AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
 
     addresses_of_names(monkeypatch, {})
     anyio.run(main)

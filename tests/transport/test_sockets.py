@@ -5,25 +5,30 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpcore
+import httpx
 import pytest
 
 import momopay
 import wire
-from drivers import KEY, Driver
+from drivers import Driver, session_of
 from hostile.tls import own_certificate
-from momopay import AsyncClient
-from momopay._transport import Progress, clock
-from momopay._transport.network import AsyncStream, SyncStream, wait_blocking
-from momopay._transport.sockets import AttemptSocket
+from in_turn import in_turn
+from momopay._core import call
+from momopay._transport import attempt as attempts
+from momopay._transport.async_backend import AsyncBackend, AsyncStream
+from momopay._transport.attempt import NotSentError, Progress, common_headers
+from momopay._transport.sockets import AttemptSocket, wait_blocking
+from momopay._transport.sync_backend import SyncBackend, SyncStream
 from patience import until
 
 Drive = Callable[..., Driver]
@@ -40,6 +45,7 @@ class Slow:
     def __init__(self, size: int) -> None:
         self.size = size
         self.sent = b""
+        self.has_data = False
         self.now = 0.0
         self.waited = list[tuple[bool, float]]()
 
@@ -49,6 +55,9 @@ class Slow:
         return min(self.size, len(data))
 
     def recv(self, _max_bytes: int) -> bytes:
+        if not self.has_data:
+            raise BlockingIOError
+        self.has_data = False
         self.now += 1.0
         return b"x"
 
@@ -59,12 +68,13 @@ class Slow:
 
     async def wait(self, _sock: object, writable: bool, seconds: float) -> None:
         self.waited.append((writable, seconds))
+        self.has_data = True
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     sock = Slow(3)
-    monkeypatch.setattr(clock, "now", lambda: sock.now)
+    monkeypatch.setattr(attempts, "now", lambda: sock.now)
     return sock
 
 
@@ -95,7 +105,7 @@ def test_the_time_is_read_after_a_wait_for_the_kernel(slow: Slow, monkeypatch: p
     def full(_data: memoryview) -> int:
         slow.now += 9.0
         monkeypatch.undo()
-        monkeypatch.setattr(clock, "now", lambda: slow.now)
+        monkeypatch.setattr(attempts, "now", lambda: slow.now)
         raise BlockingIOError
 
     monkeypatch.setattr(slow, "send", full)
@@ -106,8 +116,8 @@ def test_the_time_is_read_after_a_wait_for_the_kernel(slow: Slow, monkeypatch: p
 
 def test_time_that_passes_within_the_check_counts(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the process is frozen: only the last reading of the clock is next to the system's call."""
-    readings = iter([0.0, 0.0])
-    monkeypatch.setattr(clock, "now", lambda: next(readings, 9.0))
+    readings = iter([0.0])
+    monkeypatch.setattr(attempts, "now", lambda: next(readings, 9.0))
     with pytest.raises(httpcore.WriteTimeout):
         stream_over(slow, has_effect=True, seconds=5.0).write(b"payment")
     assert slow.sent == b""
@@ -130,7 +140,7 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
 
     attempt = AttemptSocket(wait_blocking)
     attempt.connected(ours)
-    attempt.deadline = clock.now() + wire.PATIENCE
+    attempt.deadline = attempts.now() + wire.PATIENCE
     thread = threading.Thread(target=read)
     thread.start()
     SyncStream(attempt).write(b"x" * wire.MEBIBYTE)
@@ -245,15 +255,10 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
 
 @pytest.mark.parametrize(("number", "arrives"), [(1, b""), (2, b"POST")])
 def test_a_payment_whose_time_passed_before_a_write_is_not_sent(
-    drive: Drive,
-    server: Server,
-    stands_still: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    arrives: bytes,
+    drive: Drive, server: Server, stands_still: Any, monkeypatch: pytest.MonkeyPatch, number: int, arrives: bytes
 ) -> None:
-    ahead, real = [0.0], clock.now
-    monkeypatch.setattr(clock, "now", lambda: real() + ahead[0])
+    ahead, real = [0.0], attempts.now
+    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
     stands_still(number, lambda: ahead.append(ahead.pop() + 3.0))
     with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
         drive(base_url=server.base_url, deadline=2.0, max_attempts=1)(payout)
@@ -262,24 +267,6 @@ def test_a_payment_whose_time_passed_before_a_write_is_not_sent(
     received = b"".join(server.received)
     assert received.startswith(arrives)
     assert b"INV-42" not in received
-
-
-@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # httpx's, of the body that trio does not finish
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_event_loop_that_was_blocked_past_the_deadline_sends_nothing(
-    server: Server, stands_still: Any, loop: str, number: int
-) -> None:
-    async def main() -> None:
-        async with AsyncClient(KEY, base_url=server.base_url, budget=None, deadline=0.2) as client:
-            with pytest.raises(momopay.APIConnectionError) as caught:
-                await payout(client)
-            assert not caught.value.may_have_executed
-
-    stands_still(number, lambda: time.sleep(0.22))
-    anyio.run(main, backend=loop)
-    until(lambda: server.ends, "the connection ends")
-    assert b"INV-42" not in b"".join(server.received)
 
 
 def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Drive, stands_still: Any) -> None:
@@ -297,7 +284,7 @@ def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Driv
 def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> None:
     server.answers = False
     with pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.4)(payout)
+        drive(base_url=server.base_url, timeout=0.2)(payout)
     until(lambda: server.ends, "the connection ends")
     assert server.ends == ["reset"]
 
@@ -322,7 +309,7 @@ def test_half_an_answer_is_not_a_whole_one(drive: Drive) -> None:
         return False
 
     with wire.serve(wire.truncated(end=end)) as server, pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.4)(payout)
+        drive(base_url=server.base_url, timeout=0.2)(payout)
     assert ended == ["reset"]
 
 
@@ -330,7 +317,7 @@ def test_a_read_keeps_its_connection_and_closes_it(drive: Drive) -> None:
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url)
         driver(lambda client: client.wallet.balance())
-        (connection,) = driver.client._session.backend._idle._idle
+        (connection,) = session_of(driver.client).backend._idle._idle
         option = connection.socket.raw.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
     assert option == struct.pack("ii", 0, 0)
 
@@ -357,3 +344,140 @@ def test_a_payments_socket_aborts_from_the_connect_on(drive: Drive, stands_still
     (at_first, before_the_body) = seen
     assert at_first[0] == before_the_body[0] == ABORTS
     assert 4000 < before_the_body[1] <= 5000  # what is left of the timeout: no less, or a slow network is a failure
+
+
+# What runs between a payment's head and its body, and what it raises.
+
+
+@pytest.fixture
+def before_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[[], Coroutine[Any, Any, object]]], list[Progress]]:
+    """Have every payment await this, and return the list of their progress."""
+
+    def install(check: Callable[[], Coroutine[Any, Any, object]]) -> list[Progress]:
+        made = list[Progress]()
+
+        class Checked(Progress):
+            def __init__(self, until: float) -> None:
+                super().__init__(until)
+                made.append(self)
+
+            def __setattr__(self, name: str, value: Any) -> None:
+                super().__setattr__(name, check if name == "before_body" else value)
+
+        monkeypatch.setattr(call, "Progress", Checked)
+        return made
+
+    return install
+
+
+def transports(client_kind: str) -> dict[str, Any]:
+    over_httpx = httpx.HTTPTransport() if client_kind == "blocking" else httpx.AsyncHTTPTransport()
+    return {"own": None, "httpx": over_httpx}
+
+
+@pytest.mark.parametrize("transport", ["own", "httpx"])
+def test_it_runs_once_the_head_is_written(drive: Drive, client_kind: str, before_body: Any, transport: str) -> None:
+    seen = list[tuple[bool, bool]]()
+
+    async def check() -> None:
+        seen.append((made[-1].sending, made[-1].is_unsent))
+
+    made: list[Progress] = before_body(check)
+    with wire.serve(wire.succeeds()) as server:
+        driver = drive(base_url=server.base_url, transport=transports(client_kind)[transport])
+        assert driver(payout).transaction_id == wire.TRANSACTION_ID
+        assert server.payments == 1
+    assert seen == [(True, transport == "own")]  # of another transport, what was written is not known for certain
+    assert not made[-1].is_unsent
+
+
+@pytest.mark.parametrize("transport", ["own", "httpx"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        momopay.JournalError("the database is away"),
+        momopay.ConfigurationError("no"),
+        TimeoutError("late"),
+        LookupError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_it_raises_comes_out_unchanged_and_the_body_stays_unwritten(
+    drive: Drive, client_kind: str, before_body: Any, transport: str, error: Exception
+) -> None:
+    async def check() -> None:
+        raise error
+
+    made: list[Progress] = before_body(check)
+    with wire.serve(wire.succeeds()) as server:
+        driver = drive(base_url=server.base_url, transport=transports(client_kind)[transport])
+        with pytest.raises(type(error)) as caught:
+            driver(payout)
+        assert caught.value is error
+        until(lambda: server.connections == 1, "the connection is made")
+    assert (server.requests, server.payments) == ([], 0)
+    assert made[-1].is_unsent is (transport == "own")
+
+
+@pytest.mark.parametrize("transport", ["own", "httpx"])
+def test_the_time_that_it_takes_counts(
+    drive: Drive, client_kind: str, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    """Also over another transport that passes httpcore's trace on, where this is the only fence."""
+    ahead, real = [0.0], attempts.now
+    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
+
+    async def check() -> None:
+        ahead[0] = 9.0
+
+    before_body(check)
+    with wire.serve(wire.succeeds()) as server:
+        driver = drive(
+            base_url=server.base_url, deadline=5.0, max_attempts=1, transport=transports(client_kind)[transport]
+        )
+        with pytest.raises(momopay.MomoPayError) as caught:
+            driver(payout)
+        assert caught.value.may_have_executed is (transport == "httpx")
+    assert (server.requests, server.payments) == ([], 0)
+
+
+@in_turn("kind", [SyncBackend, AsyncBackend])
+def test_an_attempt_has_no_more_time_than_its_call(kind: type[SyncBackend | AsyncBackend]) -> None:
+    """Its process may have been frozen after the call reckoned how much time is left."""
+    progress = Progress(attempts.now() - 1.0)
+
+    async def main(server: wire.Server) -> None:
+        headers = common_headers(server.base_url, {})
+        with pytest.raises(NotSentError):
+            await kind().send("POST", server.base_url, headers, b"{}", timeout=5.0, progress=progress)
+
+    with wire.serve(wire.succeeds()) as server:
+        anyio.run(main, server)
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_payment_cancelled_while_it_runs_was_not_sent(loop: str, before_body: Any) -> None:
+    made: list[Progress] = before_body(anyio.sleep_forever)
+
+    async def main(server: wire.Server) -> None:
+        async with momopay.AsyncClient("pk_test_x", base_url=server.base_url, budget=None) as client:
+            with anyio.move_on_after(0.1):
+                await payout(client)
+
+    with wire.serve(wire.succeeds()) as server:
+        anyio.run(main, server, backend=loop)
+    assert made[-1].is_unsent
+    assert (server.requests, server.payments) == ([], 0)
+
+
+# The clock by which payments are stopped.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux stops its monotonic clock")
+def test_it_also_runs_while_the_machine_sleeps() -> None:
+    now: Any = attempts.now
+    assert (now.func, now.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
+    assert all(vars(backend)["now"].__func__ is now for backend in (SyncBackend, AsyncBackend))

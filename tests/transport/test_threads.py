@@ -1,20 +1,20 @@
 """Blocking work in a thread is completed, and a cancelled task waits for it, but not for long."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
 import pytest
 
+from in_turn import in_turn
 from momopay._transport import threads
 from momopay._transport.threads import in_thread
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@in_turn("loop", ["asyncio", "trio"])
 def test_a_result_and_an_error_come_back_as_they_are(loop: str) -> None:
     def fail() -> None:
         raise LookupError("plain, and not in a group")
@@ -25,64 +25,6 @@ def test_a_result_and_an_error_come_back_as_they_are(loop: str) -> None:
             await in_thread(fail)
 
     anyio.run(main, backend=loop)
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_cancelled_scope_waits_for_the_work(loop: str) -> None:
-    started, released, done = threading.Event(), threading.Event(), list[str]()
-
-    def work() -> None:
-        started.set()
-        released.wait(30)
-        done.append("written")
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(in_thread, work)
-            while not started.is_set():  # noqa: ASYNC110  a thread sets it
-                await anyio.sleep(0.001)
-            group.cancel_scope.cancel()
-            released.set()
-        assert done == ["written"]
-
-    anyio.run(main, backend=loop)
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_work_is_done_in_a_scope_that_is_cancelled_already(loop: str) -> None:
-    """As the journal does when it records what a cancelled payment has come to."""
-    done = list[str]()
-
-    async def main() -> None:
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await in_thread(lambda: done.append("written"))
-
-    anyio.run(main, backend=loop)
-    assert done == ["written"]
-
-
-def test_a_cancelled_asyncio_task_waits_for_the_work() -> None:
-    started, released, done = threading.Event(), threading.Event(), list[str]()
-
-    def work() -> None:
-        started.set()
-        released.wait(30)
-        done.append("written")
-
-    async def main() -> None:
-        task = asyncio.ensure_future(in_thread(work))
-        while not started.is_set():  # noqa: ASYNC110  as above
-            await asyncio.sleep(0.001)
-        task.cancel()
-        await asyncio.sleep(0.01)
-        assert not task.done()
-        released.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert done == ["written"]
-
-    asyncio.run(main())
 
 
 class Locked:
@@ -101,42 +43,69 @@ class Locked:
             await anyio.sleep(0.001)
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_cancelled_scope_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
-    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
+async def cancel_scope(work: Locked, act: Callable[[], None]) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(in_thread, work)
+        await work.has_started()
+        group.cancel_scope.cancel()
+        act()
+
+
+async def cancel_task(work: Locked, act: Callable[[], None]) -> None:
+    task = asyncio.ensure_future(in_thread(work))
+    await work.has_started()
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    act()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+WAYS = pytest.mark.parametrize(
+    ("cancel", "loop"), [(cancel_scope, "asyncio"), (cancel_scope, "trio"), (cancel_task, "asyncio")]
+)
+Cancel = Callable[[Locked, Callable[[], None]], Coroutine[Any, Any, None]]
+
+
+@WAYS
+def test_who_is_cancelled_waits_for_the_work(cancel: Cancel, loop: str) -> None:
     work = Locked()
+    anyio.run(cancel, work, work.released.set, backend=loop)
+    assert work.done.is_set()
+
+
+@WAYS
+def test_who_is_cancelled_does_not_wait_long_for_work_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, cancel: Cancel, loop: str
+) -> None:
+    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
+    work, begun = Locked(), list[float]()
 
     async def main() -> float:
-        begun = 0.0
-        async with anyio.create_task_group() as group:
-            group.start_soon(in_thread, work)
-            await work.has_started()
-            begun = time.monotonic()
-            group.cancel_scope.cancel()
-        elapsed = time.monotonic() - begun
+        await cancel(work, lambda: begun.append(time.monotonic()))
+        elapsed = time.monotonic() - begun[0]
         assert not work.done.is_set()
         work.released.set()
         while not work.done.is_set():  # noqa: ASYNC110  it ends by itself
             await anyio.sleep(0.001)
         return elapsed
 
-    assert 0.1 <= anyio.run(main, backend=loop) < 10
+    assert 0.05 <= anyio.run(main, backend=loop) < 10
 
 
-def test_a_cancelled_asyncio_task_does_not_wait_long_for_work_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
-    work = Locked()
+@in_turn("loop", ["asyncio", "trio"])
+def test_work_is_done_in_a_scope_that_is_cancelled_already(loop: str) -> None:
+    """As the journal does when it records what a cancelled payment has come to."""
+    done = list[str]()
 
     async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await in_thread(work)
-        assert not work.done.is_set()
-        work.released.set()
-        while not work.done.is_set():  # noqa: ASYNC110  it ends by itself
-            await asyncio.sleep(0.001)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await in_thread(lambda: done.append("written"))
 
-    asyncio.run(main())
+    anyio.run(main, backend=loop)
+    assert done == ["written"]
 
 
 def test_an_error_of_work_that_was_left_behind_troubles_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

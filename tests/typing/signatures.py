@@ -4,8 +4,6 @@ Read by mypy and pyright, never run. Each ignored line must be an error: both ch
 hides nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from decimal import Decimal
@@ -26,14 +24,13 @@ from momopay import (
     StkTransaction,
     TopUp,
     Transaction,
-    TransactionPage,
     TransactionStatus,
-    TransactionSummary,
     WaitTimeoutError,
     WalletBalance,
     parse_callback,
     settled,
 )
+from momopay.types import TransactionPage, TransactionSummary
 
 
 def blocking(client: Client, channel: PaymentChannel, journal: Journal) -> None:

@@ -1,0 +1,225 @@
+"""The sandbox as a command; and callbacks to an application: made up or forwarded, to this machine alone."""
+
+import json
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.kit import NORMALISED, PHONE, Shell, signalling
+from in_turn import in_turn
+from momopay import CallbackSigner, Client, parse_callback
+from momopay.sandbox import Sandbox
+from sandbox.kit import Receiver
+
+SEND = ("callback", "send")
+SECRET = "0123456789abcdef0123"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("success", "0"), ("failed", "1"), ("cancelled", "1032"), ("expired", "1037")]
+)
+def test_every_callback(momopay: Shell, receiver: Receiver, sandbox: Sandbox, end: str, code: str) -> None:
+    made_up = ("--reference", "INV-7", "--amount", "99.50", "--phone", PHONE, "--type", "B2C")
+    sent = momopay(*SEND, end, "--to", receiver.url, *made_up)
+    assert (sent.code, "200" in sent.out, "of 30 s" in sent.out) == (0, True, True)
+    (body,) = receiver.bodies
+    callback = parse_callback(body)
+    reported = callback.transaction
+    assert (callback.event_type, reported.result_code, reported.type) == (f"transaction.{end}", code, "B2C")
+    assert reported.status == end.upper()
+    assert (reported.external_reference, str(reported.amount), reported.phone) == ("INV-7", "99.5", NORMALISED)
+    assert (reported.momo_receipt is None) == (end != "success")
+    assert sandbox.requests == []
+
+
+def test_it_has_the_fields_of_a_real_one(momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox) -> None:
+    client.stk.initiate(amount=5, phone=PHONE, callback_url=receiver.url)
+    sandbox.advance(60)
+    momopay(*SEND, "success", "--to", receiver.url)
+    real, made_up = receiver.bodies
+    assert made_up.keys() == real.keys()
+    assert made_up["transaction"].keys() == real["transaction"].keys()
+    for name, value in real["transaction"].items():
+        assert isinstance(made_up["transaction"][name], type(value)), name
+
+
+def test_that_of_a_payment_is_confirmed(momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox) -> None:
+    paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8")
+    sandbox.advance(60)
+    assert momopay(*SEND, "success", "--to", receiver.url, "--transaction", paid.transaction_id).code == 0
+    assert client.transactions.confirm(parse_callback(receiver.bodies[0])).status == "SUCCESS"
+
+
+def test_what_the_answer_means(momopay: Shell, receiver: Receiver) -> None:
+    receiver.answer = lambda _body: 500
+    refused = momopay(*SEND, "success", "--to", receiver.url, "--times", "2", "--json")
+    assert refused.code == 1
+    assert [(line["status"], line["acknowledged"]) for line in refused.lines] == [(500, False)] * 2
+    assert receiver.bodies[0] == receiver.bodies[1]
+    for status, words in (
+        (403, "MOMOPAY_CALLBACK_SECRET"),
+        (503, "its handler raised a MomoPayError. It cannot confirm a made-up payment (give --transaction ID"),
+        (418, "the application's log, at the time of this request"),
+    ):
+        receiver.answer = lambda _body, status=status: status  # type: ignore[misc]
+        refused = momopay(*SEND, "success", "--to", receiver.url)
+        assert (refused.code, "Not acknowledged" in refused.out) == (1, True)
+        (line,) = [line for line in refused.out.splitlines() if line.startswith("Where to look: ")]
+        assert words in line
+    away = momopay(*SEND, "success", "--to", "http://127.0.0.1:1/momo")
+    assert (away.code, "ConnectError" in away.out) == (6, True)
+
+
+def test_a_signed_url_verifies(momopay: Shell, receiver: Receiver) -> None:
+    command = (*SEND, "success", "--to", f"{receiver.url}?shop=1", "--reference", "A")
+    signed = momopay(*command, MOMOPAY_CALLBACK_SECRET=SECRET)
+    assert signed.code == 0
+    assert CallbackSigner(SECRET).verify(receiver.paths[0]) == "A"
+    assert receiver.paths[0].startswith("/momo?shop=1&")
+    assert "momo_token" not in signed.out + signed.err
+    momopay(*command)
+    assert receiver.paths[1] == "/momo?shop=1"
+
+
+def test_it_is_sent_to_this_machine_alone_unless_an_option_allows_it(momopay: Shell) -> None:
+    for url in ("https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "ftp://localhost/x"):
+        refused = momopay(*SEND, "success", "--to", url)
+        assert (refused.code, "--to " in refused.err) == (2, True)
+    assert momopay(*SEND, "success", "--to", "http://shop.invalid/momo", "--anywhere").code == 6
+
+
+# `momopay listen`: what it shows, how it ends, and what it refuses. The rules are the listener's.
+
+
+def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Callable[[], bool]:
+    """Make a payment once the command has polled, and return whether its end has been forwarded and shown."""
+    paid, polls_when_forwarded = list[str](), list[int]()
+
+    def polls() -> int:
+        return [request.path for request in sandbox.requests].count("/transactions")
+
+    def holds() -> bool:
+        if polls() and not paid:
+            paid.append(client.stk.initiate(amount=5, phone=PHONE, account_reference=PHONE).transaction_id)
+            sandbox.advance(60)
+        if receiver.bodies and not polls_when_forwarded:
+            polls_when_forwarded.append(polls())
+        # The command has not read the answer yet when the application has the body. It polls again once it has.
+        return bool(polls_when_forwarded) and polls() > polls_when_forwarded[0]
+
+    return holds
+
+
+def test_an_end_is_shown_until_ctrl_c(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+    receiver.answer = lambda _body: 503
+    with signalling([signal.SIGINT], once_forwarded(client, sandbox, receiver)):
+        done = momopay("listen", "--forward-to", receiver.url, "--every", "1")
+    assert done.code == 130
+    (body,) = receiver.bodies
+    line, summary = done.out.splitlines()
+    assert body["transaction"]["id"] in line
+    assert line.endswith("SUCCESS  503; again in 10 s")
+    assert summary == "0 ends acknowledged, 1 deliveries without a 2xx response"
+    assert "not signed" in done.err
+    assert NORMALISED not in done.out + done.err
+    assert PHONE not in done.out + done.err
+
+
+def test_the_same_for_a_machine_with_a_signed_url(
+    momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver
+) -> None:
+    command = ("listen", "--forward-to", receiver.url, "--every", "1", "--secret-env", "SHOP_SECRET", "--json")
+    with signalling([signal.SIGINT], once_forwarded(client, sandbox, receiver)):
+        done = momopay(*command, SHOP_SECRET=SECRET)
+    assert done.code == 130
+    delivery, summary = done.lines
+    assert summary == {"acknowledged": 1, "failed": 0}
+    assert (delivery["status"], delivery["http_status"], delivery["attempt"]) == ("SUCCESS", 200, 1)
+    assert CallbackSigner(SECRET).verify(receiver.paths[0]) == PHONE
+    assert "momo_token" not in done.out + done.err
+
+
+def test_what_listen_refuses(momopay: Shell, sandbox: Sandbox, receiver: Receiver) -> None:
+    for url in ("https://shop.example/momo", "http://192.168.1.4/momo", "ftp://localhost/x"):
+        refused = momopay("listen", "--forward-to", url)
+        assert (refused.code, "--forward-to: " in refused.err) == (2, True)
+        assert ("--allow-host" if "this machine" in refused.err else "give one") in refused.err
+    for option, value in (("--every", "0.5"), ("--secret-env", "NOT_SET")):
+        refused = momopay("listen", "--forward-to", receiver.url, option, value)
+        assert (refused.code, option in refused.err) == (2, True)
+    assert sandbox.requests == []
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_live_key_is_said_to_be_one(momopay: Shell, receiver: Receiver) -> None:
+    live = {"MOMOPAY_API_KEY": "pk_live_abcdef", "MOMOPAY_BASE_URL": "https://api.invalid/v1"}
+    done = momopay("listen", "--forward-to", receiver.url, "--allow-host", "shop.example", **live)
+    assert done.code == 6
+    assert "real payments" in done.err
+    assert "Nothing but reads" in done.err
+
+
+# `momopay sandbox` runs until a signal.
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that is free; and whatever a command does to the handlers of signals, undone."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        number: int = listener.getsockname()[1]
+    yield number
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@in_turn(
+    "arguments",
+    [
+        *("--host 192.0.2.1", "--allow-host http://App", "--callback-host App:80", "--state pyproject.toml"),
+        *("--profile /nonexistent/service.toml", "--profile README.md", "--speed inf", "--speed -1"),
+    ],
+)
+def test_a_wrong_option_is_named(momopay: Shell, port: int, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    refused = momopay("sandbox", "--port", str(port), *arguments.split())
+    assert (refused.code, refused.out) == (2, "")
+    first, second = refused.err.splitlines()
+    option, value = arguments.split()
+    assert first.startswith("Error: ")
+    assert option in first or value.lower() in first.lower()
+    assert second.startswith("What to do: ")
+
+
+def test_it_runs_until_ctrl_c(momopay: Shell, port: int) -> None:
+    with signalling([signal.SIGINT], lambda: answers(f"http://127.0.0.1:{port}/")):
+        done = momopay("sandbox", "--port", str(port), "--speed", "20")
+    assert done.code == 0
+    assert done.out.split()[1] == f"http://127.0.0.1:{port}/v1"
+    assert "time x20, state in memory" in done.out
+    assert not answers(f"http://127.0.0.1:{port}/")
+
+
+def test_it_tells_a_program_where_it_is_and_ends_with_sigterm(momopay: Shell, port: int) -> None:
+    with signalling([signal.SIGTERM], lambda: answers(f"http://127.0.0.1:{port}/")):
+        done = momopay("sandbox", "--port", str(port), "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json == {"base_url": f"http://127.0.0.1:{port}/v1", "page": f"http://127.0.0.1:{port}/"}
+    with socket.create_server(("127.0.0.1", port)):
+        second = momopay("sandbox", "--port", str(port), "--json")
+    assert (second.code, second.out) == (2, "")
+    error = json.loads(second.err)
+    assert error["message"].startswith(f"cannot listen: Address already in use (127.0.0.1:{port}")
+    assert error["remedy"].startswith("give another --port")

@@ -1,0 +1,56 @@
+"""Walks over the list of transactions: where they end, and what they remember."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from in_turn import in_turn
+from momopay import ProtocolError
+from momopay._core.operation import run_sync
+from momopay._core.reads import PageWalk, TransactionWalk
+from momopay.types import TransactionPage
+from virtual import transaction
+
+
+def page(next_cursor: str | None, *ids: str) -> TransactionPage:
+    overview: dict[str, Any] = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
+    items = [transaction(each) for each in ids]
+    return TransactionPage.model_validate({"items": items, "overview": overview, "nextCursor": next_cursor})
+
+
+def walked(cursors: dict[str | None, str | None]) -> list[str | None]:
+    """The cursors that a walk over these pages asks for."""
+    asked = list[str | None]()
+
+    async def fetch(cursor: str | None) -> TransactionPage:
+        asked.append(cursor)
+        return page(cursors[cursor])
+
+    walk = PageWalk(fetch)
+    while run_sync(walk.next()) is not None:
+        pass
+    assert run_sync(walk.next()) is None
+    return asked
+
+
+@in_turn("last", [None, ""])
+def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
+    assert walked({None: "a", "a": "b", "b": last}) == [None, "a", "b"]
+
+
+@in_turn("cursors", [{None: "a", "a": "a"}, {None: "a", "a": "b", "b": "a"}])
+def test_a_repeated_cursor_ends_a_walk(cursors: dict[str | None, str | None]) -> None:
+    with pytest.raises(ProtocolError, match="cursor"):
+        walked(cursors)
+
+
+def test_what_a_walk_remembers_is_bounded() -> None:
+    async def fetch(cursor: str | None) -> TransactionPage:
+        number = int(cursor or 0)
+        return page(str(number + 1) if number < 50 else None, *(f"{number}-{place}" for place in range(100)))
+
+    walk = TransactionWalk(fetch)
+    assert sum(1 for _ in iter(lambda: run_sync(walk.next()), None)) == 51 * 100
+    assert len(walk._seen) <= 1000

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from examples.runs import EXAMPLES, Service, Web, free_port, run, serving
+from momopay import CallbackSigner
+from momopay.sandbox import Fault, Outcome, phone_for
+from patience import until
+
+SECRET = "only-for-this-test-0123"
+
+
+def settings(service: Service, port: int, **more: str) -> dict[str, str]:
+    return service.env(MOMOPAY_CALLBACK_SECRET=SECRET, SHOP_URL=f"http://127.0.0.1:{port}", **more)
+
+
+def pay(web: Web, phone: str = "0712345678", order: str = "") -> str:
+    order = order or secrets.token_hex(6)
+    answer = web.http.post("/pay", json={"order": order, "phone": phone})
+    assert answer.status_code == 200, answer.text
+    return order
+
+
+def state_of(web: Web, order: str) -> str:
+    return str(web.http.get(f"/orders/{order}").json()["state"])
+
+
+def reaches(web: Web, order: str, state: str) -> None:
+    until(lambda: state_of(web, order) == state, f"{order} is {state}")
+
+
+def times_paid(web: Web, order: str) -> int:
+    return web.log.read_text().count(f"order {order}: PAID")
+
+
+def callbacks(service: Service, order: str) -> list[int | None]:
+    records = (record for record in service.sandbox.callbacks if record.tenant_id == service.account.tenant_id)
+    found: list[tuple[Any, int | None]] = [(record.payload["transaction"], record.status) for record in records]
+    return [status for transaction, status in found if transaction["external_reference"] == order]
+
+
+@pytest.fixture
+def web(service: Service, tmp_path: Path) -> Iterator[Web]:
+    port = free_port()
+    with serving("shop.py", tmp_path, port=port, env=settings(service, port)) as web:
+        yield web
+
+
+def test_two_clicks_and_a_callback_that_comes_twice_are_one_payment(web: Web, service: Service) -> None:
+    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+    order = re.findall(r'order = "([0-9a-f]{12})"', web.http.get("/").text)[0]
+    pay(web, order=order)
+    pay(web, order=order)
+    until(lambda: callbacks(service, order) == [200, 200], "the callback came twice")
+    assert (state_of(web, order), times_paid(web, order)) == ("PAID", 1)
+    assert service.moved("fee")[order] == service.moved("stk")[order] == 1
+
+
+def test_without_either_guard_it_would_be_paid_twice(service: Service, tmp_path: Path) -> None:
+    """The journal hands each end to one, and the condition on the state is the second line."""
+    careless = (EXAMPLES / "shop.py").read_text()
+    for guard, instead in [
+        (" AND state IN (", " OR id IN ("),
+        (", journal=journal)", ")"),
+        ("settle(", "by_transaction("),
+    ]:
+        assert guard in careless
+        careless = careless.replace(guard, instead)
+    (tmp_path / "careless.py").write_text(careless)
+    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+    port = free_port()
+    with serving(tmp_path / "careless.py", tmp_path, port=port, env=settings(service, port)) as web:
+        order = pay(web)
+        until(lambda: times_paid(web, order) > 1, "it is paid twice")
+
+
+def test_the_sweep_makes_up_for_a_lost_callback_and_a_lost_answer(service: Service, tmp_path: Path) -> None:
+    port = free_port()
+    with serving("shop.py", tmp_path, port=port, env=settings(service, port, SHOP_SWEEP_SECONDS="0.2")) as web:
+        unheard = pay(web, phone_for(Outcome.callback_lost))
+        service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+        neither = pay(web, phone_for(Outcome.callback_lost))
+        service.sandbox.advance(600)
+        for order in (unheard, neither):
+            reaches(web, order, "PAID")
+            assert times_paid(web, order) == service.moved("stk")[order] == 1
+
+
+def test_forged_callbacks_pay_nothing(web: Web, service: Service) -> None:
+    paid, unpaid = pay(web), pay(web, phone_for(Outcome.by_hand))
+    until(lambda: callbacks(service, paid) == [200], "the callback is acknowledged")
+    genuine = next(each for each in service.sandbox.callbacks if each.tenant_id == service.account.tenant_id)
+    signed = httpx.URL(genuine.url).raw_path.decode()
+    payload: Any = genuine.payload
+    forged = {**payload, "transaction": {**payload["transaction"], "external_reference": unpaid}}
+    before = len(service.sandbox.requests)
+    assert web.http.post("/momo", json=genuine.payload).status_code == 403
+    assert web.http.post(signed, json=forged).status_code == 403
+    assert web.http.post(signed, content=b"garbage").status_code == 400
+    assert len(service.sandbox.requests) == before, "none of these sends a request to the service"
+    leaked = CallbackSigner(SECRET).url("http://shop/momo", reference=unpaid).removeprefix("http://shop")
+    assert web.http.post(leaked, json=forged).status_code == 503, "the service's own record says otherwise"
+    assert (state_of(web, paid), state_of(web, unpaid)) == ("PAID", "WAITING")
+
+
+def test_what_the_customer_hears_when_no_prompt_is_sent(web: Web, service: Service) -> None:
+    order = pay(web, phone_for(Outcome.by_hand))
+    for sent, status, said in [
+        ({"order": order, "phone": "0723000001"}, 409, "on the other phone"),
+        ({"order": "0123456789ab", "phone": "12345"}, 422, "must be a Kenyan phone"),
+        ({"order": "'; --", "phone": "0712345678"}, 422, "pattern"),
+    ]:
+        answer = web.http.post("/pay", json=sent)
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert (state_of(web, order), state_of(web, "0123456789ab")) == ("WAITING", "NOT PAID")
+    assert web.http.get("/orders/nowhere").status_code == 404
+    assert service.moved("fee").total() == 1
+
+
+def test_the_plain_command_plays_every_step(tmp_path: Path) -> None:
+    ended = run("shop.py", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    first, second, third = dict.fromkeys(re.findall(r"order (\w{12}): PAID", ended.stdout))
+    moved = ended.stdout.split("ledger:\n")[1].split("\n")
+    assert [line.strip() for line in moved if line] == [
+        *(f"stk {order}" for order in (first, second, third)),
+        *(f"payout {first}-R1", f"payout {third}-R1", f"reversal {third}-R1", f"payout {third}-R2"),
+    ]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,35 @@
+"""A table of values that one test goes through."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+
+def in_turn(
+    names: str | tuple[str, ...], values: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with one value after another, as `pytest.mark.parametrize` does, but as one test.
+
+    It is for tests that a value cannot leave different for the next one. A failure names the value.
+    """
+    table, places = list(values), (names,) if isinstance(names, str) else names
+
+    def over(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def run(**others: Any) -> None:
+            assert table, "a test without a value tests nothing"
+            for value in table:
+                given = dict(zip(places, value if len(places) > 1 else (value,), strict=True))
+                try:
+                    test(**others, **given)
+                except BaseException as error:
+                    error.add_note(f"with {given!r:.500}")
+                    raise
+
+        signature = inspect.signature(test)
+        left = [each for each in signature.parameters.values() if each.name not in places]
+        vars(run)["__signature__"] = signature.replace(parameters=left)
+        return run
+
+    return over

@@ -1,0 +1,183 @@
+"""The admin: what it shows, who may do what, and that nothing but the three actions writes a payment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
+from django.db import DatabaseError, transaction
+from django.test import Client as Browser
+from django.urls import include, path
+from django.utils.timezone import localtime
+
+from integrations.django.conftest import Project, collect
+from momopay import OutcomeUnknownError
+from momopay.integrations.django import client
+from momopay.integrations.django.models import Payment
+from momopay.sandbox import Fault
+
+LIST = "/admin/momopay/payment/"
+both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def shop(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project with an admin, one order that was paid, one that is open, and a payout."""
+    call_command("migrate", verbosity=0)
+    app = path("momopay/", include("momopay.integrations.django.urls"))
+    settings.ROOT_URLCONF = (path("admin/", admin.site.urls), app)
+    middleware = [
+        f"django.contrib.{name}" for name in ("auth.middleware.Authentication", "messages.middleware.Message")
+    ]
+    middleware = ["django.contrib.sessions.middleware.SessionMiddleware", *(f"{name}Middleware" for name in middleware)]
+    monkeypatch.setattr(settings, "MIDDLEWARE", [*settings.MIDDLEWARE, *middleware])
+    collect(metadata={"cart": 7})
+    client.payouts.pay_once(reference="SAL-1", amount=50, phone="0722000000")
+    project.sandbox.advance(60)
+    for number in range(len(project.sandbox.callbacks)):
+        project.deliver(number)
+    collect(reference="INV-2", amount=Decimal("12.50"), phone="0733000000")
+    with transaction.atomic():
+        yield project
+        transaction.set_rollback(True)
+
+
+def staff(*permissions: str) -> Browser:
+    user, _ = User.objects.get_or_create(username="wanjiku", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    browser = Browser()
+    browser.force_login(user)
+    return browser
+
+
+def act(browser: Browser, action: str, payment: str, **form: str) -> str:
+    sent = {"action": action, "_selected_action": payment, **form}
+    return browser.post(LIST, sent, follow=True).content.decode()
+
+
+def lose_an_order() -> None:
+    with pytest.raises(OutcomeUnknownError, match="INV-3"):
+        client.with_options(deadline=2.0).stk.collect_once(reference="INV-3", amount=5, phone="0712345678")
+
+
+@both_databases
+def test_the_list_is_searched_filtered_and_summed(shop: Project) -> None:
+    browser = staff("view_payment")
+
+    def found(**query: str) -> set[str]:
+        page: Any = browser.get(LIST, query)
+        assert page.status_code == 200
+        return {payment.reference for payment in page.context_data["cl"].result_list}
+
+    everything = {"INV-1", "INV-2", "SAL-1"}
+    now = localtime(Payment.objects.get(pk="COLLECTION:INV-1").created_at)
+    day = {"created_at__year": str(now.year), "created_at__month": str(now.month), "created_at__day": str(now.day)}
+    for query, expected in (
+        ({}, everything),
+        ({"q": "inv"}, {"INV-1", "INV-2"}),
+        ({"q": "0733 000 000"}, {"INV-2"}),
+        ({"q": "722000"}, {"SAL-1"}),
+        ({"q": "2547"}, set[str]()),  # so few digits are no phone
+        ({"q": shop.stated("momo_receipt", 0).lower()}, {shop.stated("external_reference", 0)}),
+        ({"q": shop.stated("id", 1)}, {shop.stated("external_reference", 1)}),
+        ({"kind__exact": "PAYOUT"}, {"SAL-1"}),
+        ({"status__exact": "SUCCESS"}, {"INV-1", "SAL-1"}),
+        ({"state__exact": "UNKNOWN"}, set[str]()),
+        (day, everything),
+        (day | {"created_at__year": "2020"}, set[str]()),
+    ):
+        assert found(**query) == expected, query
+    listed: Any = browser.get(LIST)
+    orders, payouts = listed.context_data["sums"]
+    assert (orders["count"], orders["total"], orders["paid"]) == (2, "112.50", "100.00")
+    assert (payouts["count"], payouts["total"], payouts["paid"]) == (1, "50.00", "50.00")
+
+
+def test_a_payment_is_shown_with_its_transactions_and_without_a_field_to_change(shop: Project) -> None:
+    page = staff("view_payment").get(f"{LIST}COLLECTION_3AINV-1/change/").content.decode()
+    paid = Payment.objects.get(pk="COLLECTION:INV-1")
+    for text in ("254712345678", "SUCCESS", "cart", f"<td>{paid.transaction_id}</td>"):
+        assert text in page
+    assert 'name="_save"' not in page
+    assert "read_again" not in page
+    form = page.partition('<form action="" method="post"')[2].partition("</form>")[0]
+    assert "<input" not in form.replace("hidden", "")
+
+
+@both_databases
+def test_nothing_but_the_actions_writes(shop: Project) -> None:
+    browser, url = Browser(), f"{LIST}COLLECTION_3AINV-1/"
+    browser.force_login(User.objects.create_superuser("root"))
+    assert browser.get(LIST + "add/").status_code == 403
+    assert browser.post(url + "delete/", {"post": "yes"}).status_code == 403
+    assert browser.post(url + "change/", {"reference": "INV-7"}).status_code == 403
+    assert act(browser, "delete_selected", "COLLECTION:INV-1", post="yes")
+    sent = {"action": "refund", "_selected_action": "COLLECTION:INV-1", "confirmed": "yes", "amount": "50"}
+    assert browser.get(LIST, sent).status_code == 302
+    browser.handler.enforce_csrf_checks = True
+    assert browser.post(LIST, sent | {"reference": "INV-1-R1"}).status_code == 403
+    payment = Payment.objects.get(pk="COLLECTION:INV-1")
+    for write in (payment.save, payment.delete, lambda: Payment.objects.update(cents=1)):
+        with pytest.raises(DatabaseError):
+            write()
+    assert Payment.objects.get(pk="COLLECTION:INV-1").amount == "100.00"
+    assert [request.path for request in shop.sandbox.requests].count("/b2c/payouts") <= 1
+
+
+@pytest.mark.parametrize("action", ["read_again", "refund", "release"])
+def test_an_action_needs_its_permission_and_asks_first(shop: Project, action: str) -> None:
+    before = len(shop.sandbox.requests)
+    form = {"confirmed": "yes", "amount": "10", "by": "x", "reference": "R"}
+    assert "confirmed" not in act(staff("view_payment"), action, "COLLECTION:INV-1", **form)
+    page = act(staff("view_payment", f"{action}_payment"), action, "COLLECTION:INV-1")
+    assert 'name="confirmed"' in page
+    assert "csrfmiddlewaretoken" in page
+    assert len(shop.sandbox.requests) == before
+
+
+def test_read_again_records_what_the_service_says_and_sends_the_signal_once(shop: Project) -> None:
+    shop.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+    lose_an_order()
+    elsewhere = collect(reference="INV-4", amount=7)
+    shop.sandbox.advance(60)
+    assert client.journal is not None
+    assert client.journal.first_seen(client.transactions.get(elsewhere))  # another process has sent it
+    browser = staff("view_payment", "read_again_payment")
+    for reference in ("INV-2", "INV-3", "INV-4", "INV-2", "INV-3"):
+        assert f"{reference} is SUCCESS" in act(browser, "read_again", f"COLLECTION:{reference}", confirmed="yes")
+    shop.sweep()
+    assert [each["reference"] for each in shop.ended] == ["INV-1", "SAL-1", "INV-2", "INV-3"]
+
+
+def test_a_refund_that_is_sent_twice_pays_once_and_never_too_much(shop: Project) -> None:
+    browser = staff("view_payment", "refund_payment")
+    assert 'value="INV-1-R1"' in act(browser, "refund", "COLLECTION:INV-1")
+    for _ in range(2):
+        page = act(browser, "refund", "COLLECTION:INV-1", confirmed="yes", reference="INV-1-R1", amount="60")
+        assert "Refund INV-1-R1: KES 60.00" in page
+    again = {"confirmed": "yes", "reference": "INV-1-R2"}
+    assert "is left to refund" in act(browser, "refund", "COLLECTION:INV-1", **again, amount="41")
+    assert "greater than or equal to 10" in act(browser, "refund", "COLLECTION:INV-1", **again, amount="9")
+    assert "Only a collection" in act(browser, "refund", "PAYOUT:SAL-1", **again, amount="10")
+    collect(reference="INV-5", amount=20)
+    assert "Nothing of INV-5 can be refunded" in act(browser, "refund", "COLLECTION:INV-5")
+    assert "INV-5 was not paid" in act(browser, "refund", "COLLECTION:INV-5", **again, amount="20")
+    assert Payment.objects.get(pk="COLLECTION:INV-5").result_code is None  # that of its acceptance is "0"
+    paid = [each for each in shop.sandbox.ledger if each.kind == "payout"]
+    assert len(paid) == 2  # SAL-1, and the refund
+
+
+def test_a_release_keeps_the_rules(shop: Project) -> None:
+    shop.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+    lose_an_order()
+    browser = staff("view_payment", "release_payment")
+    assert 'value="wanjiku"' in act(browser, "release", "COLLECTION:INV-3")
+    assert "This field is required" in act(browser, "release", "COLLECTION:INV-3", confirmed="yes", by="")
+    assert "release it in" in act(browser, "release", "COLLECTION:INV-3", confirmed="yes", by="Wanjiku")
+    assert "INV-1 was accepted" in act(browser, "release", "COLLECTION:INV-1", confirmed="yes", by="Wanjiku")

@@ -1,0 +1,141 @@
+"""`client` and `async_client`: signed, with the project's journal, beside the project's own transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.db import transaction
+
+import momopay
+from integrations.django.conftest import ALIAS, ORDER, Project, collect
+from momopay import ConfigurationError, JournalError, PayoutItem, RequestValidationError
+from momopay.integrations.django import async_client, client, clients, conf
+from momopay.integrations.django.models import create_tables
+from momopay.sandbox import Outcome, phone_for
+
+both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+
+def test_it_is_one_client_and_looks_like_one(project: Project) -> None:
+    assert isinstance(client, momopay.Client)
+    assert isinstance(async_client, momopay.AsyncClient)
+    assert collect().is_new
+    assert not collect().is_new
+    assert client.journal is client.with_options(timeout=3).journal
+    assert client.journal is not None
+    assert client.journal.get("INV-1") is not None
+
+
+def test_every_kind_of_call_signs_its_url(project: Project) -> None:
+    collect()
+    client.stk.initiate(amount=5, phone="0712345678", account_reference="METER-1")
+    client.payouts.initiate(amount=50, phone="0712345678", reference="SAL-0")
+    client.payouts.pay_once(reference="SAL-1", amount=50, phone="0712345678")
+    project.sandbox.advance(60)
+    client.payouts.refund(of="INV-1", amount=10)
+    client.with_options(timeout=5).payouts.refund(of="INV-1", amount=20, reference="BACK-2")
+    client.stk.initiate(amount=5, phone="0712345678")  # a token needs a reference
+    project.sandbox.advance(60)
+    urls = {callback.url for callback in project.sandbox.callbacks}
+    signed = {conf.signer().verify(url) for url in urls}
+    assert signed == {"INV-1", "METER-1", "SAL-0", "SAL-1", "INV-1-R1", "BACK-2"}
+    own = "http://127.0.0.1:1/elsewhere"
+    collect(reference="INV-2", callback_url=own)
+    project.sandbox.advance(60)
+    assert project.sandbox.callbacks[-1].url == own
+
+
+def test_a_payroll_signs_each_url_as_it_is_read(project: Project) -> None:
+    read, own = list[str](), "http://127.0.0.1:1/elsewhere"
+
+    def payroll(prefix: str) -> Iterator[Any]:
+        for number, wrap in enumerate((dict, PayoutItem)):
+            read.append(f"{prefix}-{number}")
+            yield wrap(reference=read[-1], amount=50, phone="0712345678")
+        yield {"reference": f"{prefix}-2", "amount": 50}  # refused, as without the app
+        yield {"reference": f"{prefix}-3", "amount": 50, "phone": "0712345678", "callback_url": own}
+
+    async def pay(payouts: Any) -> list[Any]:
+        return [each async for each in async_client.payouts.pay_all(payouts)]
+
+    async def later(payouts: Iterator[Any]) -> AsyncIterator[Any]:
+        for each in payouts:
+            yield each
+
+    outcomes = iter(client.payouts.pay_all(payroll("A")))
+    assert (next(outcomes).state, read) == ("ACCEPTED", ["A-0"])
+    rest = [*outcomes, *asyncio.run(pay(payroll("B"))), *asyncio.run(pay(later(payroll("C"))))]
+    assert [each.reference for each in rest if isinstance(each.error, RequestValidationError)] == ["A-2", "B-2", "C-2"]
+    with pytest.raises(RequestValidationError, match="iterable"):
+        client.payouts.pay_all("D")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    project.sandbox.advance(60)
+    urls = {callback.url for callback in project.sandbox.callbacks}
+    assert own in urls
+    assert {conf.signer().verify(url) for url in urls - {own}} == set(read)
+
+
+def test_async_views_share_the_journal_and_each_loop_has_a_client(project: Project) -> None:
+    collect()
+
+    async def view() -> bool:
+        return (await async_client.stk.collect_once(**ORDER)).is_new
+
+    assert [asyncio.run(view()), asyncio.run(view())] == [False, False]
+    assert asyncio.run(async_client.wallet.balance()).available_balance
+    assert project.prompts() == 1
+
+
+@both_databases
+def test_a_rollback_of_the_shop_forgets_no_payment(project: Project) -> None:
+    with transaction.atomic(using=ALIAS), project.database.cursor() as cursor:
+        if project.database.vendor == "postgresql":  # SQLite cannot write beside a transaction that has written
+            cursor.execute("CREATE TABLE orders (reference TEXT)")
+        collect()
+        transaction.set_rollback(True, using=ALIAS)
+    assert "orders" not in project.database.introspection.table_names()
+    assert not collect().is_new
+    assert project.prompts() == 1
+
+
+def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "_TIMEOUT", 0.2)
+    with project.database.cursor() as cursor:
+        cursor.execute("CREATE TABLE orders (reference TEXT)")
+
+    @contextmanager
+    def locked() -> Generator[None]:
+        with transaction.atomic(using=ALIAS), project.database.cursor() as cursor:
+            cursor.execute("INSERT INTO orders VALUES ('INV-1')")
+            yield
+
+    with locked(), pytest.raises(JournalError, match=r"on_commit.*PostgreSQL") as caught:
+        collect()
+    assert not caught.value.may_have_executed
+    assert project.prompts() == 0
+    assert collect(phone=phone_for(Outcome.cancelled)).is_new
+    with locked():
+        assert not collect(phone=phone_for(Outcome.cancelled)).is_new  # it has nothing to write
+    project.sandbox.advance(60)
+    project.sweep()
+    with locked(), pytest.raises(JournalError, match="on_commit") as caught:
+        collect()
+    assert caught.value.may_have_executed  # as far as is known here: it was sent once
+    assert project.prompts() == 1
+
+
+@both_databases
+@pytest.mark.parametrize("project", [False], indirect=True)
+def test_without_migrate_it_says_so(project: Project) -> None:
+    for call in (collect, lambda: asyncio.run(async_client.stk.collect_once(**ORDER)), project.sweep):
+        with pytest.raises((ConfigurationError, CommandError), match=f"run manage.py migrate --database {ALIAS}"):
+            call()
+    assert project.sandbox.requests == []
+    create_tables(project.database)
+    assert collect().is_new

@@ -1,0 +1,95 @@
+"""The app's view and signal: each settled end once, whether a callback or a sweep brings it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client as Browser
+
+from integrations.django.conftest import Project, collect
+from momopay import EntryKind
+from momopay.integrations.django import client, payment_ended
+from momopay.sandbox import Outcome, phone_for
+
+LONG = "an order of 2026-11-23"
+
+
+@pytest.mark.parametrize("first", ["callback", "sweep"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+def test_an_end_is_signalled_once_whoever_brings_it(project: Project, first: str) -> None:
+    collect(reference=LONG, metadata={"cart": 7})
+    project.sandbox.advance(60)
+    if first == "sweep":
+        project.sweep()
+    assert [project.deliver(), project.deliver()] == [200, 200]
+    project.sweep()
+    (ended,) = project.ended
+    payment = ended["payment"]
+    assert (payment.is_paid, payment.reference, payment.amount) == (True, LONG, 100)
+    assert (ended["reference"], ended["kind"], ended["metadata"]) == (
+        LONG,
+        EntryKind.COLLECTION,
+        {"cart": 7},
+    )
+    assert (payment.receipt is None) == (first == "sweep")  # only a callback has it
+    assert client.journal is not None
+    entry = client.journal.get(LONG)
+    assert entry is not None
+    assert entry.receipt == project.stated("momo_receipt")
+
+
+@pytest.mark.parametrize("again", ["callback", "sweep"])
+def test_a_receiver_that_raises_is_called_again(project: Project, again: str) -> None:
+    troubles = [RuntimeError("the shop's own database is away")]
+
+    def fail_once(**_arguments: Any) -> None:
+        if troubles:
+            raise troubles.pop()
+
+    payment_ended.connect(fail_once)
+    try:
+        collect()
+        project.sandbox.advance(60)
+        assert project.deliver() == 500
+        project.sweep() if again == "sweep" else project.deliver()
+        project.sweep()
+    finally:
+        payment_ended.disconnect(fail_once)
+    assert [each["payment"].is_paid for each in project.ended] == [True, True]  # this one was called twice, too
+
+
+def test_a_payout_has_ended_when_it_is_reversed(project: Project) -> None:
+    client.payouts.pay_once(reference="SAL-1", amount=50, phone=phone_for(Outcome.reversed))
+    for _ in range(4):
+        project.sandbox.advance(600)
+        project.sweep()
+    for number in range(len(project.sandbox.callbacks)):
+        project.deliver(number)
+    assert [(each["kind"], each["payment"].status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
+
+
+def test_an_order_ends_once_for_each_prompt(project: Project) -> None:
+    collect(phone=phone_for(Outcome.cancelled))
+    project.sandbox.advance(60)
+    project.deliver()
+    collect()
+    project.sandbox.advance(60)
+    project.deliver()
+    assert [each["payment"].is_paid for each in project.ended] == [False, True]
+
+
+def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> None:
+    client.stk.initiate(amount=5, phone="0712345678", account_reference="METER-1")
+    project.sandbox.advance(60)
+    assert project.deliver() == 200
+    assert [(each["reference"], each["metadata"]) for each in project.ended] == [("METER-1", None)]
+
+
+def test_a_forged_callback_is_refused(project: Project) -> None:
+    collect()
+    project.sandbox.advance(60)
+    payload = project.sandbox.callbacks[-1].payload
+    assert Browser().post("/momopay/callback", payload, content_type="application/json").status_code == 403
+    assert Browser().get("/momopay/callback").status_code == 405
+    assert project.ended == []

@@ -1,0 +1,383 @@
+"""A journal of another account is refused, and one that went back in time by every process that can know it.
+
+`tests/safety/test_wrong_account` and `test_restored_journal` show what durable calls do then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from journal.kit import (
+    REFUSED,
+    before_each,
+    begin,
+    execute,
+    found,
+    in_threads,
+    just_before,
+    lease_of,
+    put,
+    store_of,
+)
+from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
+from momopay.journal.evidence import KeyIdentity
+from momopay.journal.guards import Accounts
+
+HERE = KeyIdentity(mode="live", host="api.example", key="a")
+OTHER_KEY = replace(HERE, key="b")
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, url: str) -> str:
+    if "path" in request.fixturenames and not url.startswith("sqlite"):
+        pytest.skip("of a file")
+    return url
+
+
+@pytest.fixture
+def kept(path: Path) -> Path:
+    """The small file in which the processes keep how far the journal came."""
+    return path.with_name("payouts.db-senders") / "sequence"
+
+
+def check(journal: Journal, identity: KeyIdentity = HERE) -> bool:
+    """Check the journal as each durable call does; return whether the tenant of the key is known."""
+    return store_of(journal).check(identity)
+
+
+# The account
+
+
+def accounts_of(journal: Journal) -> Accounts:
+    return store_of(journal).accounts
+
+
+@pytest.mark.both_databases
+def test_the_first_use_binds_mode_and_host(journal: Journal, url: str) -> None:
+    check(journal)
+    check(journal, OTHER_KEY)
+    with Journal(url) as later:
+        check(later)
+        for other, named in [
+            (replace(HERE, mode="test"), "'live'.*'test'"),
+            (replace(HERE, host="h"), "'api.example'.*'h'"),
+        ]:
+            for _ in range(2):
+                with pytest.raises(ConfigurationError, match=named):
+                    check(later, other)
+
+
+@pytest.mark.both_databases
+def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
+    journal.get("r")
+
+    def use(mode: Literal["live", "test"]) -> bool:
+        with Journal(url) as other:
+            try:
+                check(other, replace(HERE, mode=mode))
+            except ConfigurationError:
+                return False
+        return True
+
+    modes: tuple[Literal["live", "test"], ...] = ("live", "test", "live", "test")
+    each = iter(modes)
+    assert sorted(in_threads(4, lambda: use(next(each)))) == [False] * 2 + [True] * 2
+
+
+def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journal, url: str) -> None:
+    assert not check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    assert check(journal)
+    with Journal(url) as later:
+        assert check(later), "another process knows it too"
+        assert not check(later, OTHER_KEY)
+        assert accounts_of(later).learn(OTHER_KEY, "ours")
+        assert check(later, OTHER_KEY)
+    with Journal(url, account="shop 2") as other:
+        check(other, replace(HERE, mode="test"))
+        assert accounts_of(other).learn(replace(HERE, mode="test"), "theirs"), "each name is an account of its own"
+
+
+def test_a_key_whose_tenant_no_answer_shows_is_asked_once_in_a_process(journal: Journal, url: str) -> None:
+    for nothing in (None, ""):
+        with Journal(url) as process:
+            assert not check(process)
+            assert accounts_of(process).learn(HERE, nothing)
+            assert check(process)
+            assert accounts_of(process).learn(HERE, "ours"), "the first payment shows it"
+        execute(journal, "DELETE FROM momopay_keys")
+
+
+def test_what_was_checked_costs_no_statement(journal: Journal) -> None:
+    check(journal)
+    assert accounts_of(journal).learn(HERE, "t")
+    seen: list[str] = []
+    with store_of(journal).database.connection() as connection, before_each(seen.append, journal):
+        assert accounts_of(journal).check(connection, HERE)
+        assert accounts_of(journal).learn(HERE, "t")
+        assert accounts_of(journal).knows(HERE, "t")
+        assert accounts_of(journal).knows(HERE, None)
+        assert not accounts_of(journal).knows(HERE, "another")
+        assert not accounts_of(journal).knows(OTHER_KEY, "t")
+    assert seen == []
+
+
+@pytest.mark.both_databases
+def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(journal: Journal, url: str) -> None:
+    check(journal)
+    assert accounts_of(journal).learn(HERE, "ours")
+    check(journal, OTHER_KEY)
+    assert not accounts_of(journal).learn(OTHER_KEY, "theirs")
+    with Journal(url) as later:
+        for each in (journal, later):
+            with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
+                check(each, OTHER_KEY)
+            assert check(each)
+            assert accounts_of(each).learn(HERE, "ours")
+
+
+def test_no_key_is_kept(journal: Journal) -> None:
+    identity = KeyIdentity.of("pk_live_secret", "https://api.example/v1")
+    assert journal.check().mode is None
+    check(journal, identity)
+    accounts_of(journal).learn(identity, "t")
+    assert "secret" not in str(execute(journal, "SELECT * FROM momopay_keys"))
+    checked = journal.check()
+    assert (checked.account, checked.mode, checked.host, checked.tenant_id) == ("default", "live", "api.example", "t")
+
+
+# Back in time
+
+
+def is_refused(journal: Journal) -> bool:
+    """Return whether every use that would pay is refused, and none that only looks."""
+    problem: ConfigurationError | None = None
+    try:
+        check(journal)
+    except ConfigurationError as error:
+        problem = error
+    assert problem is None or ("went back in time" in str(problem) and not problem.may_have_executed)
+    assert journal.check().went_back == (None if problem is None else str(problem))
+    return problem is not None
+
+
+def sequence(journal: Journal) -> tuple[int, int]:
+    (row,) = execute(journal, "SELECT restored, sequence FROM momopay_journal")
+    return row[0], row[1]
+
+
+def set_back(journal: Journal, number: int = 1) -> None:
+    """Lose the newest payments, as a failover to an older standby does."""
+    execute(journal, f"UPDATE momopay_journal SET sequence = sequence - {number}")
+
+
+@pytest.mark.both_databases
+def test_each_attempt_that_begins_is_counted(journal: Journal, url: str) -> None:
+    for number in range(1, 4):
+        put(journal, "r", REFUSED)
+        assert sequence(journal) == (0, number)
+    with Journal(url, account="another") as another:
+        put(another, "r", REFUSED)
+    with lease_of(journal) as lease:  # which read another row
+        assert begin(journal, lease, read=None) == found(journal)
+    assert sequence(journal) == (0, 5)
+    assert not is_refused(journal)
+
+
+@pytest.mark.both_databases
+def test_a_process_refuses_what_is_older_than_it_has_seen(journal: Journal, url: str) -> None:
+    """Nothing is kept beside a server: a process that begins later cannot know."""
+    put(journal, "a")
+    put(journal, "b")
+    set_back(journal)
+    for _ in range(2):
+        assert is_refused(journal)
+    put_again = pytest.raises(ConfigurationError, match="went back")
+    with put_again, lease_of(journal) as lease:
+        begin(journal, lease, "c")
+    assert journal.get("c") is None
+    assert sequence(journal) == (0, 1)
+    with Journal(url) as later:
+        assert is_refused(later) is url.startswith("sqlite")
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_went_back_since_the_check_is_refused_when_a_payment_begins(journal: Journal, number: int) -> None:
+    put(journal, "a")
+    put(journal, "b")
+    check(journal)
+    with (
+        lease_of(journal) as lease,
+        just_before("BEGIN", journal, lambda: set_back(journal, number)),
+        pytest.raises(ConfigurationError, match="2 payments were begun"),
+    ):
+        begin(journal, lease, "c")
+    assert journal.get("c") is None
+
+
+def test_a_new_process_refuses_an_older_file(url: str, path: Path) -> None:
+    with Journal(url) as journal:
+        put(journal, "kept")
+    shutil.copyfile(path, path.with_name("copy"))
+    with Journal(url) as journal:
+        put(journal, "lost")
+    path.with_name("copy").replace(path)
+    with Journal(url) as journal:
+        assert is_refused(journal)
+        assert [entry.reference for entry in journal.entries()] == ["kept"]
+
+
+# Several processes
+
+
+@pytest.mark.both_databases
+def test_a_payment_elsewhere_during_the_check_is_no_step_back(journal: Journal, other: Journal) -> None:
+    put(journal)
+    for pays in (lambda: put(other, "elsewhere"), lambda: in_threads(1, lambda: put(journal, "in a thread"))):
+        with just_before("SELECT momopay_journal", journal, pays, "after"):
+            check(journal)
+
+
+def test_who_remembers_late_does_not_take_back_what_another_one_remembered(
+    journal: Journal, other: Journal, url: str, path: Path
+) -> None:
+    """This one's commit, the other one's payment, and then what this one remembers."""
+    put(journal, "a")
+    with just_before("COMMIT", journal, lambda: put(other, "b"), "after"):
+        put(journal, "c")
+    set_back(journal)
+    with Journal(url) as later:
+        assert is_refused(later)
+
+
+@pytest.mark.both_databases
+def test_many_that_pay_at_once_refuse_nothing(journal: Journal, other: Journal) -> None:
+    numbers = iter(range(100))
+
+    def pay() -> None:
+        for _ in range(5):
+            number = next(numbers)
+            at = (journal, other)[number % 2]
+            check(at)
+            put(at, f"r{number}")
+
+    in_threads(6, pay)
+    assert sequence(journal) == (0, 30)
+    assert not is_refused(journal)
+    assert not is_refused(other)
+
+
+# The file
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 80, b"damaged", b"0 x now", "\u0663".encode("utf-16")])
+def test_a_file_that_is_gone_or_damaged_blocks_nothing_and_is_written_anew(
+    url: str, kept: Path, content: bytes | None
+) -> None:
+    with Journal(url) as journal:
+        put(journal)
+    if content is None:
+        kept.unlink()
+    else:
+        kept.write_bytes(content)
+    with Journal(url) as journal:
+        assert not is_refused(journal)
+        put(journal, "s")
+    with Journal(url) as journal:
+        set_back(journal)
+        assert is_refused(journal)
+
+
+def test_the_file_says_when_it_was_written_and_only_its_owner_reads_it(journal: Journal, kept: Path) -> None:
+    put(journal)
+    line = kept.read_text()
+    assert len(line) == 80
+    assert line.split()[:2] == ["0", "1"]
+    if os.name != "nt":
+        assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_was_deleted_is_made_anew(journal: Journal, kept: Path) -> None:
+    put(journal)
+    shutil.rmtree(kept.parent)
+    check(journal)
+    assert kept.exists()
+
+
+def test_a_file_that_cannot_be_read_is_a_journal_error(url: str, kept: Path) -> None:
+    with Journal(url) as journal:
+        put(journal)
+    kept.unlink()
+    kept.mkdir()
+    with Journal(url) as journal:
+        with pytest.raises(JournalError):
+            check(journal)
+        with pytest.raises(JournalError):
+            journal.accept_restored(by="Njeri")
+
+
+# A person accepts it
+
+
+@pytest.mark.both_databases
+def test_what_a_person_accepted_is_used_by_all(
+    journal: Journal, other: Journal, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(journal, "a")
+    put(journal, "b")
+    check(other)
+    assert journal.accept_restored(by="Njeri") == "", "it lost nothing"
+    set_back(journal)
+    journal.accept_restored(by="Njeri")
+    assert journal.accept_restored(by="Njeri") == ""
+    (line,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert "Njeri accepted" in line.getMessage()
+    assert "momopay reconcile --day 20" in line.getMessage()
+    assert sequence(journal) == (1, 2)
+    with Journal(url) as later:
+        for each in (journal, other, later):
+            assert not is_refused(each)
+            put(each, f"by {id(each)}")
+
+
+@pytest.mark.both_databases
+def test_a_copy_from_before_the_acceptance_is_refused_whatever_its_sequence(journal: Journal) -> None:
+    """The count of restores decides first: what was accepted, and not what came further, is the journal."""
+    for reference in ("a", "b", "c"):
+        put(journal, reference)
+    set_back(journal, 2)
+    journal.accept_restored(by="Njeri")
+    execute(journal, "UPDATE momopay_journal SET restored = 0, sequence = 99")
+    assert is_refused(journal)
+    journal.accept_restored(by="Njeri")
+    assert sequence(journal) == (2, 3)
+    assert not is_refused(journal)
+
+
+@pytest.mark.parametrize("by", ["", " ", None, 1])
+def test_somebody_accepts_it(journal: Journal, by: str) -> None:
+    put(journal)
+    set_back(journal)
+    with pytest.raises(RequestValidationError):
+        journal.accept_restored(by=by)
+    assert is_refused(journal)
+
+
+def test_the_days_between_are_named_by_the_calendar_of_nairobi(journal: Journal, kept: Path) -> None:
+    put(journal)
+    execute(journal, "UPDATE momopay_payments SET sent_at = '2026-11-01T21:30:00.000000+00:00'")  # 00:30 of the 2nd
+    set_back(journal)
+    os.utime(kept, (1794340800, 1794340800))  # 2026-11-10, 20:00 UTC
+    with pytest.raises(ConfigurationError, match="--day 2026-11-02 --last-day 2026-11-10"):
+        check(journal)
+    execute(journal, "DELETE FROM momopay_payments")
+    with pytest.raises(ConfigurationError, match="--day 2026-11-10 --last-day 2026-11-10"):
+        check(journal)

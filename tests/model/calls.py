@@ -1,0 +1,216 @@
+"""The steps of a call of ``pay_once`` or ``collect_once``: read the row, search, begin, check, write, record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from model.rules import Rules, World
+from model.state import (
+    ACCEPTED,
+    EXACT,
+    FOREIGN,
+    FRESH,
+    HELD,
+    LATE,
+    NEAR,
+    NONE,
+    NOT_SENT,
+    OLDER,
+    REFUSED,
+    SENDING,
+    UNKNOWN,
+    Call,
+    State,
+)
+from model.statements import Statements
+from momopay.journal.entries import EntryKind
+from momopay.journal.rules import Cause, Proof, Step, may_follow, next_step, proof
+from momopay.models.enums import Stage
+
+Steps = Iterator[tuple[str, State]]
+
+
+class Calls:
+    """All calls of one world, under one set of rules."""
+
+    def __init__(self, rules: Rules, world: World) -> None:
+        self._rules = rules
+        self._world = world
+        self._kind = world.kind
+        self._is_payout = world.kind is EntryKind.PAYOUT
+        self.statements = Statements(rules, world)
+
+    def started(self, state: State) -> Steps:
+        """Yield what a new call may do first: it reads the row."""
+        index = len(state.calls)
+        started = state._replace(calls=(*state.calls, Call()), waiting=state.waiting - 1)
+        for label, after in self._read(started, index):
+            # A call that changes nothing and ends is one that was never made.
+            if after.calls[index].at != "end" or after._replace(calls=state.calls, waiting=state.waiting) != state:
+                yield label, after
+
+    def steps(self, state: State, index: int) -> Steps:
+        """Yield what a call that has not ended may do next, and how everything is then."""
+        call, name = state.calls[index], f"call {index + 1}"
+        match call.at:
+            case "read":
+                yield from self._read(state, index)
+            case "search":
+                yield from self._search(state, index, to_send=True)
+            case "tell":
+                yield f"{name} records that prompt {call.number} is {call.stage.name}", self._told(state, index)
+            case "contradict":
+                yield f"{name} records that the transaction is another payment", self._contradicted(state, index)
+            case "begin":
+                yield from self._begin(state, index)
+            case "fence":
+                yield from self._fence(state, index)
+            case "write":
+                yield f"{name} writes the body", self._written(state, index)
+            case "answer":
+                unclear = UNKNOWN if self._rules.timeout_is_unclear else NOT_SENT
+                yield f"{name} gets no answer in time", state.put(index, call._replace(at="record", outcome=unclear))
+            case _:
+                yield f"{name} records {call.outcome}", self.statements.recorded(state, index).ended(index)
+        # A call that dies before it wrote anything is a call that was never made.
+        if call.at in {"fence", "write", "answer", "undo", "record"}:
+            yield f"the process of {name} dies", state.ended(index)
+
+    def _read(self, state: State, index: int) -> Steps:
+        row, rules, name, passed = state.row, self._rules, f"call {index + 1} reads", state.calls[index].passed
+        if row is None:
+            yield f"{name} no row", state.put(index, Call("begin"))
+            return
+        # What a broken rule lets a call overlook: all of a payout, and of an order that a prompt has not ended.
+        overlooked = [
+            stage for stage, kept in ((Stage.OPEN, rules.open_blocks), (Stage.PAID, rules.paid_blocks)) if not kept
+        ]
+        stages = [Stage.ENDED if stage in overlooked else stage for stage in row.stages]
+        if self._is_payout and Stage.OPEN in overlooked:
+            stages = []
+        read = NOT_SENT if row.state is SENDING and not rules.sending_blocks else row.state
+        over = [place for place, (number, _) in enumerate(row.known) if number in passed]
+        step = next_step(self._kind, read, stages, row.attempts, passed_over=over)
+        seen = Call("begin", saw=row, passed=passed)
+        match step:
+            case Step.READ if self._is_payout:
+                yield from self._verify(state, index)
+            case Step.READ if Stage.PAID in stages:
+                yield f"{name} that the order is paid", state.ended(index)
+            case Step.READ:
+                number = next(each for each, stage in row.known if stage is Stage.OPEN and each not in passed)
+                stage = state.payments[number - 1].stage
+                tell = seen._replace(at="tell", number=number, stage=stage)
+                yield f"{name} {row.state}, and that prompt {number} is {stage.name}", state.put(index, tell)
+            case Step.SEND:
+                yield f"{name} {row.state}", state.put(index, seen)
+            case Step.SEARCH_THEN_SEND:
+                then = "search" if rules.search_before_resend else "begin"
+                yield f"{name} {row.state}", state.put(index, seen._replace(at=then))
+            case _:
+                # A live sender may look dead, so a row in SENDING is also searched for. Waiting changes nothing.
+                yield from self._search(state.put(index, seen), index, to_send=not rules.absence_is_no_proof)
+
+    def _verify(self, state: State, index: int) -> Steps:
+        """Read the transaction of a payout that was accepted."""
+        row, name = state.row, f"call {index + 1} reads ACCEPTED, then the transaction"
+        assert row is not None
+        foreign = row.transaction < NONE
+        if not foreign and state.payments[row.transaction - 1].look != NEAR:
+            yield name, state.ended(index)
+        elif self._rules.later_read_compared:
+            doubted = state.calls[index]._replace(at="contradict", number=row.transaction)
+            yield f"{name}, which differs", state.put(index, doubted)
+        else:
+            broken = "pay_once returned the transaction of another payment" if foreign else None
+            yield f"{name}, which differs", state.ended(index)._replace(broken=broken)
+
+    def _contradicted(self, state: State, index: int) -> State:
+        row = state.row
+        assert row is not None
+        same = row.transaction == state.calls[index].number or not self._rules.contradiction_compares_the_id
+        if same and may_follow(self._kind, Cause.CONTRADICTION, row.state, UNKNOWN):
+            # The list may show the payment itself with another amount. Then the true acceptance is doubted, too.
+            doubted = row.transaction > NONE and state.payments[row.transaction - 1].look == NEAR
+            told = NONE if doubted else state.told
+            state = state._replace(row=row._replace(state=UNKNOWN, known=()), told=told)
+        return state.ended(index)
+
+    def _search(self, state: State, index: int, *, to_send: bool) -> Steps:
+        call, name = state.calls[index], f"call {index + 1} searches"
+        # A call that searches for a payout has read a row without a transaction.
+        exact, near = (state.looking(look, also_known=self._is_payout) for look in (EXACT, NEAR))
+        found = proof(self._kind, exact, near if self._rules.near_match_blocks or not to_send else ())
+        if found is Proof.MADE:
+            for number in exact:
+                state = self.statements.accepted(state, number, state.payments[number - 1].stage)
+            state = state.ended(index) if self._is_payout else state.put(index, Call(passed=call.passed))
+        elif found is Proof.UNRESOLVED:
+            state = self.statements.sighted(state, index).ended(index)
+        else:
+            state = state.put(index, call._replace(at="begin")) if to_send else state.ended(index)
+        yield f"{name}: {found.name}", state
+
+    def _told(self, state: State, index: int) -> State:
+        call = state.calls[index]
+        state = self.statements.accepted(state, call.number, call.stage)
+        if call.stage is Stage.OPEN and not self._world.abandons:
+            return state.ended(index)
+        passed = (*call.passed, call.number) if call.stage is Stage.OPEN else call.passed
+        return state.put(index, Call(passed=passed))
+
+    def _begin(self, state: State, index: int) -> Steps:
+        name, call = f"call {index + 1}", state.calls[index]
+        begun = self.statements.begun(state, index)
+        if begun is None:
+            yield f"{name} may not begin", state.put(index, Call(passed=call.passed))
+        else:
+            yield f"{name} commits SENDING", begun.put(index, call._replace(at="fence"))
+        if not call.delayed:
+            undone = "undo" if self._is_payout else "record"
+            then = undone if self._rules.commit_before_send else "fence"
+            undo = call._replace(at=then, delayed=True, outcome=NOT_SENT)
+            yield f"{name} gives up its begin statement, which the database still has", state.put(index, undo)
+
+    def _fence(self, state: State, index: int) -> Steps:
+        name, call = f"call {index + 1}", state.calls[index]
+        stopped = state.put(index, call._replace(at="record", outcome=NOT_SENT))
+        if self._rules.fence_before_body and call.phase >= LATE:
+            yield f"{name} sends nothing, because its deadline has passed", stopped
+        elif self._rules.reread_row_after_a_second and call.phase > FRESH and not _owns(state, index):
+            yield f"{name} sends nothing, because its row is no longer its own", stopped
+        elif self._world.check_and_write_are_one:
+            yield f"{name} writes the body", self._written(state, index)
+        else:
+            yield f"{name} has checked its row and its deadline", state.put(index, call._replace(at="write"))
+        yield f"{name} cannot connect, or is cancelled", stopped
+
+    def _written(self, state: State, index: int) -> State:
+        call, broken = state.calls[index], None
+        if self._is_payout and call.phase >= OLDER and not _owns(state, index):
+            broken = "a body was written for a row that another call may send"
+        others = [other for number, other in enumerate(state.calls) if number != index and other.in_flight]
+        if not self._is_payout and (others or state.unknown):
+            broken = "A prompt was sent while an earlier one was in doubt"
+        return state.put(index, call._replace(at="answer", in_flight=True))._replace(broken=broken)
+
+    def answered(self, state: State, index: int) -> Steps:
+        """Yield what the service may answer to a payout that it executed, besides the truth."""
+        name = f"the service executes the request of call {index + 1}"
+        answer = state.calls[index]._replace(at="record", in_flight=False)
+        unclear = UNKNOWN if self._rules.unknown_code_is_unclear else REFUSED
+        yield f"{name}, and refuses it with an unknown code", state.put(index, answer._replace(outcome=unclear))
+        other = answer._replace(outcome=ACCEPTED, number=FOREIGN)
+        if self._rules.acceptance_compared:
+            other = answer._replace(outcome=UNKNOWN)
+        yield f"{name}, and answers with another payment", state.put(index, other)
+        bare = answer._replace(outcome=ACCEPTED, number=HELD)
+        yield f"{name}, and answers with nothing but the id of another row", state.put(index, bare)
+        if not self._world.answers_name_their_payment:
+            bare = bare._replace(number=FOREIGN)
+            yield f"{name}, and answers with nothing but the id of another payment", state.put(index, bare)
+
+
+def _owns(state: State, index: int) -> bool:
+    """Return whether the row is in SENDING by this call."""
+    return state.row is not None and state.row.claim == index + 1 and state.row.state is SENDING

@@ -1,0 +1,143 @@
+"""Every property holds in every state of each scenario, and each rule and assumption is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from model.explore import explored
+from model.machine import Model, explore
+from model.rules import ASSUMPTIONS, OF_ORDERS, OF_PAYOUTS, Rules
+from model.scenarios import COLLECTIONS, DEEPER, PAYOUTS, SCENARIOS, Scenario, deeper
+from model.state import State
+from momopay import EntryKind
+from momopay.journal.entries import JournalState
+from momopay.journal.rules import Cause, Step, next_step, transitions
+from momopay.models.enums import Stage
+
+# Where the world must be worse, or larger, for a rule to matter.
+IN_PAYOUTS = {
+    "acceptance_overrides": PAYOUTS["lagging"],
+    "later_read_compared": PAYOUTS["bare ids"],
+    "contradiction_compares_the_id": replace(PAYOUTS["bare ids"], calls=3, releases=0),
+    "reread_row_after_a_second": PAYOUTS["clocks"],
+}
+IN_ORDERS = {
+    "begin_needs_the_row_it_read": replace(COLLECTIONS["careless"], calls=3),
+    "search_before_resend": COLLECTIONS["careless"],
+    "near_match_blocks": COLLECTIONS["careless"],
+    "sweep_reads_open_prompts": COLLECTIONS["abandoning"],
+    "sweep_reads_an_end_again": COLLECTIONS["late PIN"],
+}
+AT_ONCE = {"payouts", "clocks", "collections"}
+"""Scenarios that the default tests explore."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in AT_ONCE else pytest.mark.whole) for each in SCENARIOS]
+)
+def test_every_property_holds_in_every_state(name: str) -> None:
+    result = explore_any(SCENARIOS[name].model())
+    assert result.broken is None, str(result)
+    assert result.states > 1_000
+
+
+def explore_any(model: Model[State]) -> Any:
+    result = explore(model)
+    print(result)  # noqa: T201  the numbers, for the page, or the counterexample
+    return result
+
+
+def rules_off() -> Iterator[Any]:
+    """Yield each rule and the scenario in which it matters; those that take long are for `whole`."""
+    for names, default, others in (
+        (OF_PAYOUTS, PAYOUTS["payouts"], IN_PAYOUTS),
+        (OF_ORDERS, COLLECTIONS["collections"], IN_ORDERS),
+    ):
+        for name in names:
+            scenario = others.get(name, default)
+            marks = () if scenario is default else pytest.mark.whole
+            yield pytest.param(scenario, name, marks=marks, id=f"{scenario.world.kind} {name}")
+
+
+@pytest.mark.parametrize(("scenario", "rule"), list(rules_off()))
+def test_a_rule_that_is_off_breaks_a_property(scenario: Scenario, rule: str) -> None:
+    off: dict[str, Any] = {rule: False}
+    result = explore_any(scenario.model(Rules(**off)))
+    assert result.broken is not None, "the rule is superfluous, or the model is too weak to need it"
+
+
+@pytest.mark.parametrize("assumption", ASSUMPTIONS)
+def test_an_assumption_that_does_not_hold_breaks_a_property(assumption: str) -> None:
+    scenario = PAYOUTS["payouts"].without(assumption)
+    if assumption == "list_shows_within_a_minute":
+        # What follows from a release that trusted such a list is excused elsewhere.
+        scenario = replace(scenario, violation=_paid_twice)
+    assert explore_any(scenario.model()).broken is not None, assumption
+
+
+def _paid_twice(_world: object, state: State) -> str | None:
+    return "PAID TWICE" if len(state.payments) > 1 else None
+
+
+@pytest.mark.parametrize("name", [pytest.param("late PIN", marks=pytest.mark.whole), "abandoning"])
+def test_what_is_paid_twice_after_all_is_known_to_the_journal(name: str) -> None:
+    model = replace(COLLECTIONS[name].model(), violation=_both_recorded)
+    assert explore(model).broken == "both payments are recorded"
+
+
+def _both_recorded(state: State) -> str | None:
+    stages = [] if state.row is None else state.row.stages
+    return "both payments are recorded" if stages.count(Stage.PAID) == 2 else None
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", sorted(DEEPER.keys() - {"payouts", "lagging"}))  # these take half a minute each
+def test_every_property_holds_with_more_calls(name: str) -> None:
+    result = explored(deeper(name))
+    print(result)  # noqa: T201  the numbers, for the page
+    assert result is not None
+    assert result.broken is None, str(result)
+
+
+# What the steps of a call for an order exclude, and what needs an acceptance of another payment or a list that lags.
+LEFT_OUT = {Cause.CONTRADICTION: {JournalState.ACCEPTED}, Cause.SIGHTING: {JournalState.ACCEPTED}}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", list(EntryKind))
+def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) -> None:
+    """What the model never does, it does not check."""
+    is_order = kind is EntryKind.COLLECTION
+    scenarios = [replace(PAYOUTS["payouts"], releases=1).without("refusals_are_true")]
+    if is_order:
+        scenarios = [COLLECTIONS[name] for name in ("careless", "abandoning")]
+    taken = set[tuple[JournalState | None, JournalState | None]]()
+    steps = {Step.WAIT, next_step(kind, None, (), 0)}  # to wait changes nothing
+    for scenario in scenarios:
+        model = scenario.model()
+        seen, left = {model.start}, [model.start]
+        while left:
+            state = left.pop()
+            row = state.row
+            if row is not None and any(call.at == "read" for call in state.calls):
+                steps.add(next_step(kind, row.state, row.stages, row.attempts))
+            for _, reached in model.steps(state):
+                taken.add((row and row.state, reached.row and reached.row.state))
+                if reached not in seen:
+                    seen.add(reached)
+                    left.append(reached)
+    assert steps == set(Step)
+    for cause, changes in transitions(kind).items():
+        for after, befores in changes.items():
+            left_out = LEFT_OUT.get(cause, set[JournalState]()) if is_order else set[JournalState]()
+            expected = {(before, after) for before in befores - left_out if before is not after}
+            assert expected <= taken, cause
+
+
+def test_the_code_knows_no_cause_that_the_model_does_not() -> None:
+    known = {"BEGIN", "OUTCOME", "ACCEPTANCE", "CONTRADICTION", "SIGHTING", "RELEASE"}
+    assert {cause.name for cause in Cause} == known
