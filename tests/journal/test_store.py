@@ -190,9 +190,10 @@ def test_the_offset_is_that_of_the_clock_that_wrote_the_time(
     for before, after in offsets:
         with lease_of(journal) as lease:
             read = journal.get("r", kind)
-            assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, clock_offset=before) is None
+            now = None if before is None else datetime.now(UTC) - timedelta(seconds=before)
+            assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, service_now=now) is None
             record(journal, lease, REFUSED, kind=kind, clock_offset=after)
-    assert found(journal).clock_offset == expected
+    assert found(journal).clock_offset == (None if expected is None else pytest.approx(expected, abs=1.0))
 
 
 @pytest.mark.both_databases
@@ -585,6 +586,17 @@ def test_a_transaction_from_before_the_latest_attempt_does_not_resolve_it(
         assert (order(journal).state, order(journal).transaction_id) == (ACCEPTED, "b"), (
             "every attempt is accounted for"
         )
+
+
+@both_kinds
+def test_its_own_response_resolves_an_attempt_whatever_the_clocks_say(journal: Journal, kind: EntryKind) -> None:
+    a_day_ago = datetime.now(UTC) - timedelta(days=1)
+    put(journal, "r", REFUSED, kind, clock_offset=0.0)
+    with lease_of(journal) as lease:
+        payment, read = draft(kind=kind), found(journal)
+        assert store_of(journal).begin(lease, payment, 60, read=read, service_now=datetime.now(UTC)) is None
+        assert store_of(journal).record(payment, report("a", "PENDING", created_at=a_day_ago), lease=lease)
+    assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "a")
 
 
 @pytest.mark.parametrize(("offset", "seconds"), [(None, 60), (30.0, 30), (90.0, 0)])

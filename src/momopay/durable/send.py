@@ -222,10 +222,10 @@ class Sender:
 
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
         """Write the row as SENDING; return whether this call may send, as nobody else changed it."""
-        seconds, offset = self._session.limits.deadline + _GRACE, self._session.clock.offset
+        seconds, service_now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
         try:
             forbidding = await self._journal.run(
-                self._store.begin, lease, draft, seconds, read=read, clock_offset=offset
+                self._store.begin, lease, draft, seconds, read=read, service_now=service_now
             )
         except GeneratorExit:  # as above
             raise

@@ -159,14 +159,14 @@ class Store:
         seconds: float,
         *,
         read: JournalEntry | None,
-        clock_offset: float | None = None,
+        service_now: datetime | None = None,
     ) -> JournalEntry | None:
         """Record, durably, that the holder of a lease is about to send, for so many seconds; return None if it may.
 
         `read` is the entry as the call read it before it searched, None if there was none. If it is another one now,
         another call has sent meanwhile: the entry is returned, and this call must decide anew. If the lease ended while
-        the statement ran, because the caller gave up, the row becomes NOT_SENT. `clock_offset` is by how many seconds
-        this machine's clock is ahead of the service's, if that is known.
+        the statement ran, because the caller gave up, the row becomes NOT_SENT. `service_now` is the service's time,
+        if that is known.
 
         Raises:
             ConfigurationError: The journal went back in time.
@@ -174,14 +174,17 @@ class Store:
                 reference of the service.
         """
         lease_columns = self.leases.columns(lease, seconds)
-        now = datetime.now(UTC).isoformat(timespec="microseconds")  # texts are compared
+        time = datetime.now(UTC)
+        now = time.isoformat(timespec="microseconds")  # texts are compared
+        # Of the very time that is written: this machine's clock may be set at any moment.
+        offset = None if service_now is None else (time - service_now).total_seconds()
         with self.database.transaction() as connection:
             # First, because it keeps other payments out until the end of the transaction: what the checks read stays.
             mark = self.watermark.raise_sequence(connection)
             paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
                 "metadata": None if draft.metadata is None else json.dumps(draft.metadata),
-                "clock_offset": clock_offset,
+                "clock_offset": offset,
                 "body_hash": draft.body_hash,
                 "phone": draft.phone,
                 "paid_before": paid_before,
@@ -299,7 +302,9 @@ class Store:
             if known is None and not (may_add and self._insert(connection, before, report, lease)):
                 return False  # it is that of another payment
             is_paid = self._report(connection, report, values)
-            if known is None and (lease is None or before.claim == lease.id) and not self._is_earlier(before, report):
+            # A response proves what its own call sent, whatever the clocks say.
+            is_latest = not self._is_earlier(before, report) if lease is None else before.claim == lease.id
+            if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
