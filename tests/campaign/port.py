@@ -261,9 +261,10 @@ class SuspendingIO(SimulatedIO):
 
 
 def drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine of the blocking client, which never suspends."""
+    """Run a coroutine to its end, while nobody else goes on."""
     with suppress(StopIteration):
-        coroutine.send(None)
+        while True:
+            coroutine.send(None)
 
 
 async def awaited(result: Any) -> Any:

@@ -254,7 +254,7 @@ class World:
         if not others:
             return
         person = self.rng.choice(others)
-        work = partial(self._release_frozen, person, reference)
+        work = partial(self._release_frozen, person, frozen, reference)
         if self.client_kind == "async":
             self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
         else:
@@ -262,12 +262,15 @@ class World:
             with suppress(KilledError), self.scheduler.running(person):
                 drive(work(Task(person)))
 
-    async def _release_frozen(self, process: Process, reference: str, _task: Task) -> None:
+    async def _release_frozen(self, process: Process, frozen: Process, reference: str, _task: Task) -> None:
         if not process.alive or reference in {payment.reference for payment in self.bank.ledger}:
+            return
+        # If this person was held up longer than the payer, only the lease, which is ended here, would forbid a release.
+        if frozen.frozen_until <= self.bank.now:
             return
         end_lease(process.journal, reference)
         try:
-            await _release(process, reference, searched_elsewhere=True)
+            drive(_release(process, reference, searched_elsewhere=True))
         except MomoPayError:
             return
         self.events["released while its payer was frozen"] += 1
