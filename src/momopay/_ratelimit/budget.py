@@ -87,13 +87,18 @@ class Line:
     def leave(self, ticket: Ticket, now: float) -> None:
         """End a wait, with a slot or without one."""
         with self._lock:
-            self._lanes[ticket.lane].pop(ticket, None)
-            self.departures += 1
-            first = [next(iter(queue)) for queue in self._lanes.values() if queue]
-            for each in first:
-                each.asks_at = min(each.asks_at, now)
+            first = self._remove(ticket, now)
         for each in first:
             each.signal.set()
+
+    def _remove(self, ticket: Ticket, now: float) -> list[Ticket]:
+        """Remove a call that holds the lock, and return the first of each lane."""
+        self._lanes[ticket.lane].pop(ticket, None)
+        self.departures += 1
+        first = [next(iter(queue)) for queue in self._lanes.values() if queue]
+        for each in first:
+            each.asks_at = min(each.asks_at, now)
+        return first
 
 
 def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:

@@ -224,18 +224,21 @@ class FileSlots(SharedSlots):
     async def _change(self, backend: Backend, change: Change) -> float:
         """Change the file and return the delay; without the lock, return the time after which to try again."""
         with self._lock:
-            try:
-                delay = None
-                while delay is None:
-                    delay = self._try_change(backend, change)
-            except OSError as error:
-                self.abandon()
-                if error.errno is None:  # not the system's: a signal handler raised it
-                    raise
-                raise ConfigurationError(
-                    f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
-                    " FileRateBudget another path, in a folder where only you may write. Nothing was sent"
-                ) from error
+            return self._change_locked(backend, change)
+
+    def _change_locked(self, backend: Backend, change: Change) -> float:
+        try:
+            delay = None
+            while delay is None:
+                delay = self._try_change(backend, change)
+        except OSError as error:
+            self.abandon()
+            if error.errno is None:  # not the system's: a signal handler raised it
+                raise
+            raise ConfigurationError(
+                f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
+                " FileRateBudget another path, in a folder where only you may write. Nothing was sent"
+            ) from error
         return delay
 
     def _try_change(self, backend: Backend, change: Change) -> float | None:
