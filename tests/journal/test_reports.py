@@ -26,6 +26,7 @@ from journal.kit import (
     UNKNOWN,
     begin,
     callback,
+    entry_of,
     execute,
     fill,
     found,
@@ -49,7 +50,7 @@ from momopay import (
 )
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import parts_of
-from momopay.journal.reports import EndedPrompt, Followed, Reports
+from momopay.journal.reports import Followed, Reports
 from momopay.types import JournalCheck
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -188,8 +189,8 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     ended = reports.ended_prompts()
     assert ended.keys() == {"o-0", "o-1"}
     first = ended["o-0"]
-    assert (first.followed.entry.reference, first.followed.transaction.transaction_id) == ("o", "o-0")
-    assert (first.ended_at, first.learned_at_service) == (ENDED_AT, None)
+    assert (first.entry.reference, first.transaction.transaction_id) == ("o", "o-0")
+    assert (first.transaction.ended_at, first.learned_at_service) == (datetime.fromisoformat(ENDED_AT), None)
     assert first.known_for is not None
     assert -1 <= first.known_for < 60
     assert not first.is_due(None)
@@ -223,11 +224,9 @@ TEN = timedelta(minutes=10)
 def test_a_second_look_comes_ten_minutes_later_by_the_clock_that_is_known(
     ended: datetime | None, learned: datetime | None, known_for: float | None, now: datetime | None, due: bool
 ) -> None:
-    def text(moment: datetime | None) -> str | None:
-        return None if moment is None else moment.isoformat()
-
-    followed: Followed = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    assert EndedPrompt(followed, "t", text(ended), text(learned), known_for).is_due(now) is due
+    entry = entry_of("CANCELLED")
+    prompt = entry.transactions[0].model_copy(update={"ended_at": ended})
+    assert Followed(entry, prompt, learned and learned.isoformat(), known_for).is_due(now) is due
 
 
 @pytest.mark.both_databases

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN, entry_of
+from model.rules import may_follow
 from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError, TransactionStatus
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.rules import (
@@ -20,7 +21,6 @@ from momopay.journal.rules import (
     blocks,
     check_sharing,
     counts,
-    may_follow,
     may_have_executed,
     next_step,
     proof,

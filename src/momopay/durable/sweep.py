@@ -35,7 +35,7 @@ from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.reports import EndedPrompt, Followed
+    from momopay.journal.reports import Followed
 
 __all__ = ["AsyncTransactionHandler", "SweepReport", "TransactionHandler"]
 
@@ -126,7 +126,7 @@ class SweepPass:
         # Of these, the ends that no handler handled yet, and the prompts that ended without success and were not read
         # again since.
         self._unhandled = frozenset[str]()
-        self._ended_prompts: dict[str, EndedPrompt] = {}
+        self._ended_prompts: dict[str, Followed] = {}
         # What is unresolved, or was released by a person ten minutes ago, and how to search for it.
         self._searched: list[tuple[JournalEntry, Search]] = []
         # Ids that are still to be read: at all, and by id for a result code.
@@ -162,8 +162,7 @@ class SweepPass:
             unhandled = reports.unhandled(self._since)
         self._unhandled = frozenset(each.transaction.transaction_id for each in unhandled)
         self._ended_prompts = reports.ended_prompts()
-        again = [each.followed for each in self._ended_prompts.values()]
-        followed = [*again, *unhandled, *reports.not_settled()]
+        followed = [*self._ended_prompts.values(), *unhandled, *reports.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
         searched = {(each.kind, each.reference): each for each in [*reports.released(), *self._journal.unresolved()]}
