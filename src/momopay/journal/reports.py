@@ -182,9 +182,8 @@ class Reports:
 
     def mark_searched(self, entry: JournalEntry) -> None:
         """Record that a released payment was searched for once more."""
-        with self._database.connection() as connection:
-            change = update(payments).where(IS_ROW, AS_READ).values(search_after=None)
-            connection.execute(change, self._store.values(entry, the_revision=entry.revision))
+        change = update(payments).where(IS_ROW, AS_READ).values(search_after=None)
+        self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
     def handled_since(self, now: datetime) -> str:
         """Return from when on ends are for a handler; set it if this is the first sweep with one."""

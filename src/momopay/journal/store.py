@@ -204,7 +204,7 @@ class Store:
         if lease.is_own:
             nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
             change = sql.OUTCOMES[JournalState.NOT_SENT][draft.kind]
-            self._update(change, self.values(draft, the_claim=lease.id, **nothing))
+            self.change(change, self.values(draft, the_claim=lease.id, **nothing))
 
     def is_sending(self, lease: Lease, draft: Draft) -> bool:
         """Return whether the row is still as `begin` wrote it for this lease."""
@@ -224,7 +224,7 @@ class Store:
         """Record how the call that holds the lease ended, and return True, unless others decided meanwhile."""
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
         values = self.values(draft, the_claim=lease.id, **known)
-        return self.leases.holds(lease) and self._update(sql.OUTCOMES[state][draft.kind], values)
+        return self.leases.holds(lease) and self.change(sql.OUTCOMES[state][draft.kind], values)
 
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if others forbid a payment; return how much was paid of what it refunds."""
@@ -312,7 +312,7 @@ class Store:
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
-        return self._update(sql.SIGHT[entry.kind], self.values(entry, the_revision=entry.revision))
+        return self.change(sql.SIGHT[entry.kind], self.values(entry, the_revision=entry.revision))
 
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
@@ -363,9 +363,10 @@ class Store:
         """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
-        return entry.state is JournalState.UNKNOWN and self._update(sql.RELEASE[entry.kind], values)
+        return entry.state is JournalState.UNKNOWN and self.change(sql.RELEASE[entry.kind], values)
 
-    def _update(self, change: Update, values: Mapping[str, object]) -> bool:
+    def change(self, change: Update, values: Mapping[str, object] | None = None) -> bool:
+        """Change a row if it is still as the statement expects, and return whether it was."""
         with self.database.connection() as connection:
             return update_one(connection, change, values)
 
