@@ -49,12 +49,11 @@ def test_all_that_a_callback_says_is_reported() -> None:
     )
     assert said.created_at == TEN
     assert said.ended_at == said.learned_at_service == "2026-11-20T10:00:00+00:00"
-    assert said.unhandled_since is not None
 
 
 def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
     said = report_of(payout(status="PENDING"))
-    assert (said.result_code, said.receipt, said.fee, said.ended_at, said.unhandled_since) == (None,) * 5
+    assert (said.result_code, said.receipt, said.fee, said.ended_at) == (None,) * 4
     assert said.learned_at_service is None, "the times of a record may be old"
     assert report_of(payout(), NOW).learned_at_service == NOW.isoformat()
     nothing: dict[str, Any] = {"updated_at": None, "created_at": None}
@@ -63,20 +62,6 @@ def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
     assert said.ended_at is not None
     assert before <= datetime.fromisoformat(said.ended_at) <= datetime.now(UTC)
     assert (said.created_at, said.learned_at_service) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("record", "handled"),
-    [
-        (payout(status="FAILED"), False),  # it comes back yet
-        (payout(status="REVERSED"), True),
-        (payout(status="FAILED", type="STK"), True),
-        (callback(status="FAILED", type=None).transaction, True),
-        (payout(status="ON_HOLD"), False),
-    ],
-)
-def test_what_has_settled_is_for_a_handler(record: Any, handled: bool) -> None:
-    assert (report_of(record).unhandled_since is not None) is handled
 
 
 @pytest.mark.parametrize(

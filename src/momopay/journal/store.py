@@ -275,9 +275,9 @@ class Store:
         values = self.values(entry, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
         values["new_clock_offset"] = clock_offset
-        # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
-        if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
-            values["new_unhandled_since"] = None
+        # Somebody may have to handle the end. A payout's FAILED is none.
+        is_end = report.status is not None and has_settled(entry.kind.transaction_type, report.status)
+        values["new_unhandled_since"] = datetime.now(UTC).isoformat() if is_end else None
         remedy = ""
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
@@ -330,7 +330,7 @@ class Store:
         stage = stage_of(report.status)
         if stage is Stage.PAID and update_one(connection, sql.PAY, values):
             return True
-        connection.execute(sql.ADD_PAID if stage is Stage.PAID else sql.REPORT[stage], values)
+        connection.execute(sql.REPORT[stage], values)
         return False
 
     def _remedy(self, connection: Connection, known: JournalEntry | Draft) -> str:
