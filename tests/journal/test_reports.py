@@ -190,10 +190,6 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert first.known_for is not None
     assert -1 <= first.known_for < 60
     assert not first.is_due(None)
-    reports.note_service_time(["o-0"], NOON)
-    reports.note_service_time(["o-0"], NOON + timedelta(hours=1))
-    reports.note_service_time([], NOON)
-    assert reports.ended_prompts()["o-0"].learned_at_service == NOON.isoformat()
     reports.mark_checked(["o-0"])
     reports.mark_checked([])
     assert reports.ended_prompts().keys() == {"o-1"}
@@ -210,7 +206,8 @@ TEN = timedelta(minutes=10)
         (NOON, NOON + TEN, 0.0, NOON + TEN, False),  # the journal learned of it late
         (NOON + TEN, NOON, 0.0, NOON + TEN, False),
         (None, NOON, 0.0, NOON + TEN, True),
-        (NOON, None, 600.0, NOON, True),
+        (NOON, None, 600.0, NOON + TEN, True),
+        (NOON, None, 600.0, NOON, False),
         (NOON, None, 599.0, NOON + TEN, False),
         (NOON, NOON, 600.0, None, True),
         (NOON, NOON, 599.0, None, False),

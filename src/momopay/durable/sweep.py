@@ -147,10 +147,6 @@ class SweepPass:
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             await self._read_pages()
-        service_now = self._session.clock.service_now_if_known()
-        if service_now is not None:
-            unknown = [name for name, each in self._ended_prompts.items() if each.learned_at_service is None]
-            await in_thread(self._parts.reports.note_service_time, unknown, service_now)
         for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
             await self._read_by_id(transaction_id)
 

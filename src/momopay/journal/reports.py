@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Column, Connection, and_, case, exists, func, select, tuple_, update
+from sqlalchemy import Connection, and_, case, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import update_one
@@ -88,10 +88,12 @@ class Followed:
         service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
         it come no earlier.
         """
+        ended = self.transaction.ended_at
+        if service_now is not None and ended is not None and service_now - ended < LATE:
+            return False
         if service_now is None or self.learned_at_service is None:
             return self.known_for is not None and self.known_for >= LATE.total_seconds()
-        learned = datetime.fromisoformat(self.learned_at_service)
-        return service_now - max(learned, self.transaction.ended_at or learned) >= LATE
+        return service_now - datetime.fromisoformat(self.learned_at_service) >= LATE
 
 
 class Reports:
@@ -161,20 +163,13 @@ class Reports:
         """Return the prompts that ended without success and were not read again since, by id."""
         return {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
 
-    def note_service_time(self, transaction_ids: Iterable[str], service_now: datetime) -> None:
-        """Record when the journal learned of ends, by the service's clock, if that was not known then."""
-        self._date(_of.learned_at_service, transaction_ids, service_now.astimezone(UTC))
-
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
-        self._date(_of.checked_at, transaction_ids, datetime.now(UTC))
-
-    def _date(self, column: Column[str], transaction_ids: Iterable[str], moment: datetime) -> None:
         of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
-        change = update(transactions).where(IS_TRANSACTION, column.is_(None)).values({column: moment.isoformat()})
         if of_each:
             with self._database.transaction() as connection:
-                connection.execute(change, of_each)
+                change = update(transactions).where(IS_TRANSACTION)
+                connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released ten minutes ago, and that were not searched for since."""
