@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, and_, case, exists, func, select, tuple_, update
+from sqlalchemy import Connection, case, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import update_one
@@ -55,8 +55,6 @@ LATE: Final = timedelta(minutes=10)
 _row: Final = payments.c
 _of: Final = transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
-# The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
-_IS_RELEASED: Final = and_(_row.search_after.is_not(None), _row.search_after <= Now())
 _end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
 # An end is also handled once one that outranks it was.
 _WAS_HANDLED: Final = exists().where(
@@ -64,11 +62,6 @@ _WAS_HANDLED: Final = exists().where(
     callbacks.c.transaction_id == _of.transaction_id,
     (callbacks.c.status == _end) | (_end == "FAILED"),
     callbacks.c.handled,
-)
-_COUNT_NOT_SETTLED: Final = (
-    select(func.count(), func.min(_of.sent_at))
-    .select_from(transactions)
-    .where(_of.sent_at > "", HAS_NOT_SETTLED)  # the first one for SQLite, to use the index
 )
 
 
@@ -151,8 +144,12 @@ class Reports:
 
     def count_open(self) -> tuple[int, datetime | None]:
         """Return how many transactions have not settled, and when the oldest of them was sent."""
+        found = select(func.count(), func.min(_of.sent_at)).select_from(transactions)
         with self._database.connection() as connection:
-            count, oldest = connection.execute(_COUNT_NOT_SETTLED.where(self._is_transaction)).one()
+            # With a condition about the time, SQLite uses the index.
+            count, oldest = connection.execute(
+                found.where(self._is_transaction, _of.sent_at > "", HAS_NOT_SETTLED)
+            ).one()
         return count, None if oldest is None else datetime.fromisoformat(oldest)
 
     def not_settled(self) -> list[Followed]:
@@ -173,7 +170,8 @@ class Reports:
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released ten minutes ago, and that were not searched for since."""
-        return self._store.select(_IS_RELEASED)
+        # The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
+        return self._store.select(_row.search_after.is_not(None), _row.search_after <= Now())
 
     def mark_searched(self, entry: JournalEntry) -> None:
         """Record that a released payment was searched for once more."""
@@ -227,7 +225,6 @@ class Reports:
             bound = self._store.accounts.bound(connection)
             states = select(_row.kind, _row.state, func.count()).group_by(_row.kind, _row.state)
             counts = connection.execute(states.where(self._is_payment)).all()
-            not_settled, _ = connection.execute(_COUNT_NOT_SETTLED.where(self._is_transaction)).one()
         return JournalCheck(
             account=self._store.account,
             version=VERSION,
@@ -236,7 +233,7 @@ class Reports:
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in self._store.unresolved()),
-            not_settled=not_settled,
+            not_settled=self.count_open()[0],
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
         )

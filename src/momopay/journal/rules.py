@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
 from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
@@ -56,14 +56,12 @@ class Cause(Enum):
 REPEATS: Final[Mapping[EntryKind, bool]] = {EntryKind.PAYOUT: False, EntryKind.COLLECTION: True}
 """The policy: whether another attempt may follow a transaction that ended without success."""
 
-Transitions: TypeAlias = Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]
-
 # Seconds after the end of the lease of the latest attempt before a person may release a payment. What was sent may
 # still be on its way, and a frozen sender may go on; after that neither can reach the service.
 RELEASE_AFTER_LEASE: Final = 60.0
 
 
-def transitions(kind: EntryKind) -> Transitions:
+def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]:
     """Return, for each cause, the states from which it leads to each state; None is "no row"."""
     states = JournalState
     free = MAY_BE_SENT | {states.ACCEPTED} if REPEATS[kind] else MAY_BE_SENT

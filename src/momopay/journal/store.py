@@ -303,12 +303,12 @@ class Store:
     def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
         """Record that a transaction is another payment: whether this one was made is unknown."""
         values = self.values(entry, the_transaction_id=transaction_id)
-        is_latest = entry.transactions[-1:] and entry.transactions[-1].transaction_id == transaction_id
+        is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
             connection.execute(sql.TOUCH, values)
             is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
-            return bool(is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values))
+            return is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
