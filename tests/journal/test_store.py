@@ -243,10 +243,12 @@ def test_a_row_of_a_call_that_gave_up_meanwhile_is_not_sent(journal: Journal, ea
 
 def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
-        for table, use in (("payments", put), ("accounts", lambda each: store_of(each).check(KEY))):
+        for table in ("payments", "accounts"):
             execute(journal, f"CREATE TRIGGER {table} BEFORE INSERT ON momopay_{table} BEGIN SELECT RAISE(IGNORE); END")
-            with pytest.raises(JournalError, match=f"neither took the {'row' if table == 'payments' else 'account'}"):
-                use(journal)
+        with pytest.raises(JournalError, match="neither took the row"):
+            put(journal)
+        with pytest.raises(JournalError, match="neither took the account"):
+            store_of(journal).check(KEY)
 
 
 @pytest.mark.both_databases
