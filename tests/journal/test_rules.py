@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN, entry_of
-from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError, TransactionStatus
+from model.rules import may_follow
+from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.rules import (
     REPEATS,
@@ -20,13 +21,12 @@ from momopay.journal.rules import (
     blocks,
     check_sharing,
     counts,
-    may_follow,
     may_have_executed,
     next_step,
     proof,
     transitions,
 )
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import Stage
 
 OPEN, ENDED, PAID = Stage.OPEN, Stage.ENDED, Stage.PAID
 SENDS = {Step.SEND, Step.SEARCH_THEN_SEND}
@@ -131,12 +131,6 @@ def test_what_was_accepted_stays_so_but_for_what_the_service_says_or_another_att
 
 
 STAGES = {"SUCCESS": PAID, "FAILED": ENDED, "CANCELLED": ENDED, "EXPIRED": ENDED, "REVERSED": ENDED}
-
-
-@pytest.mark.parametrize("status", [None, "ON_HOLD", *TransactionStatus])
-def test_how_far_a_transaction_came(status: str | None) -> None:
-    known = None if status is None else TransactionStatus(status)
-    assert stage_of(known) is STAGES.get(str(status), OPEN)
 
 
 @pytest.mark.parametrize(

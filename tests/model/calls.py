@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.rules import Rules, World
+from model.rules import Rules, World, may_follow
 from model.state import (
     ACCEPTED,
     EXACT,
@@ -24,7 +24,7 @@ from model.state import (
 )
 from model.statements import Statements
 from momopay.journal.entries import EntryKind
-from momopay.journal.rules import Cause, Proof, Step, may_follow, next_step, proof
+from momopay.journal.rules import Cause, Proof, Step, next_step, proof
 from momopay.models.enums import Stage
 
 Steps = Iterator[tuple[str, State]]

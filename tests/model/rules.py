@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from momopay.journal.entries import EntryKind
+from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.rules import Cause, transitions
+
+
+def may_follow(kind: EntryKind, cause: Cause, before: JournalState | None, after: JournalState) -> bool:
+    """Return whether the code lets a cause change a row from one state to another."""
+    return before in transitions(kind)[cause].get(after, frozenset())
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.rules import Rules, World
+from model.rules import Rules, World, may_follow
 from model.state import ACCEPTED, EXACT, HELD, NONE, NOT_SENT, SENDING, UNKNOWN, Row, State
 from momopay.journal.entries import EntryKind
-from momopay.journal.rules import Cause, may_follow
+from momopay.journal.rules import Cause
 from momopay.models.enums import Stage
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.calls import Calls, Steps
-from model.rules import Rules, World
+from model.rules import Rules, World, may_follow
 from model.state import (
     ACCEPTED,
     EXACT,
@@ -27,7 +27,7 @@ from model.state import (
     State,
 )
 from momopay.journal.entries import EntryKind
-from momopay.journal.rules import Cause, may_follow
+from momopay.journal.rules import Cause
 from momopay.models.enums import Stage
 
 

@@ -136,8 +136,3 @@ def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) 
             left_out = LEFT_OUT.get(cause, set[JournalState]()) if is_order else set[JournalState]()
             expected = {(before, after) for before in befores - left_out if before is not after}
             assert expected <= taken, cause
-
-
-def test_the_code_knows_no_cause_that_the_model_does_not() -> None:
-    known = {"BEGIN", "OUTCOME", "ACCEPTANCE", "CONTRADICTION", "SIGHTING", "RELEASE"}
-    assert {cause.name for cause in Cause} == known

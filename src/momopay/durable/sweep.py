@@ -35,7 +35,7 @@ from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.reports import EndedPrompt, Followed
+    from momopay.journal.reports import Followed
 
 __all__ = ["AsyncTransactionHandler", "SweepReport", "TransactionHandler"]
 
@@ -126,7 +126,7 @@ class SweepPass:
         # Of these, the ends that no handler handled yet, and the prompts that ended without success and were not read
         # again since.
         self._unhandled = frozenset[str]()
-        self._ended_prompts: dict[str, EndedPrompt] = {}
+        self._ended_prompts: dict[str, Followed] = {}
         # What is unresolved, or was released by a person ten minutes ago, and how to search for it.
         self._searched: list[tuple[JournalEntry, Search]] = []
         # Ids that are still to be read: at all, and by id for a result code.
@@ -147,10 +147,6 @@ class SweepPass:
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             await self._read_pages()
-        service_now = self._session.clock.service_now_if_known()
-        if service_now is not None:
-            unknown = [name for name, each in self._ended_prompts.items() if each.learned_at_service is None]
-            await in_thread(self._parts.reports.note_service_time, unknown, service_now)
         for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
             await self._read_by_id(transaction_id)
 
@@ -162,8 +158,7 @@ class SweepPass:
             unhandled = reports.unhandled(self._since)
         self._unhandled = frozenset(each.transaction.transaction_id for each in unhandled)
         self._ended_prompts = reports.ended_prompts()
-        again = [each.followed for each in self._ended_prompts.values()]
-        followed = [*again, *unhandled, *reports.not_settled()]
+        followed = [*self._ended_prompts.values(), *unhandled, *reports.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
         searched = {(each.kind, each.reference): each for each in [*reports.released(), *self._journal.unresolved()]}

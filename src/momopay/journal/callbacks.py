@@ -14,16 +14,16 @@ Thread safety: every thread may call everything here. The database decides betwe
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
-from momopay.journal.database import Lease, insert_new, update_one
+from momopay.journal.database import Lease, insert_new
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
 from momopay.journal.schema import TAKE_LEASE, callbacks, lease_left
@@ -33,6 +33,8 @@ from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.transactions import TransactionSummary
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+_Ended: TypeAlias = Callback | TransactionSummary
 
 # After so many seconds a handler counts as dead, even if its process is alive.
 HANDLER_SECONDS: Final = 600.0
@@ -49,16 +51,12 @@ class Recorder:
         entry = self._of_reference(record) or self._by_transaction(record)
         if entry is None:
             return None
-        differing = differences(entry, record)
-        if differing or not _is_identified(entry, record):
-            if "type" not in differing:  # a collection may have the same reference
-                logger.warning(
-                    "transaction %s has reference %s, and another amount or phone",
-                    redacted_repr(record.transaction_id),
-                    redacted_repr(entry.reference),
-                )
-            return None
-        return self._record(entry, record)
+        if _fits(entry, record):
+            return self._record(entry, record)
+        if "type" not in differences(entry, record):  # a collection may have the same reference
+            shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
+            logger.warning("transaction %s has reference %s, and another amount or phone", *shown)
+        return None
 
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
         """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
@@ -67,8 +65,7 @@ class Recorder:
         if known is not None:
             return known
         entry = self._of_reference(record)
-        fits = entry is not None and not differences(entry, record) and _is_identified(entry, record)
-        return entry if fits else None
+        return entry if entry is not None and _fits(entry, record) else None
 
     def check(self, callback: Callback) -> JournalEntry | None:
         """Return the entry that a callback is about, None if there is none.
@@ -81,7 +78,7 @@ class Recorder:
         # gave that entry the id of another payment, which is unresolved and fits the callback.
         entry, owner = self._by_transaction(record), self._of_reference(record)
         is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
-        if entry is None or (is_owners and differences(entry, record)):
+        if entry is None or is_owners:
             entry = owner
         differing = [] if entry is None else differences(entry, record)
         if differing:
@@ -95,7 +92,7 @@ class Recorder:
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says for which the caller vouches; see `Journal.record`."""
         entry, record = self.check(callback), callback.transaction
-        if entry is None or not _is_identified(entry, record):
+        if entry is None or not _fits(entry, record):
             return None
         is_new_prompt = entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids
         if is_new_prompt and not is_confirmed(callback):
@@ -110,13 +107,13 @@ class Recorder:
 
     def add_receipt(self, callback: Callback) -> None:
         """Record the receipt of an end that was recorded without one: a sweep came before the callback."""
-        entry = self.check(callback)
+        entry, record = self.check(callback), callback.transaction
         if entry is None:
             return
         for known in entry.transactions:
-            is_its_end = known.status is not None and end_of(known.status) is end_of(callback.transaction.status)
-            if known.transaction_id == callback.transaction_id and known.receipt is None and is_its_end:
-                self._record(entry, callback.transaction)
+            is_its_end = known.status is not None and end_of(known.status) is end_of(record.status)
+            if known.transaction_id == record.id and known.receipt is None and is_its_end:
+                self._record(entry, record)
 
     def _by_transaction(self, record: ServiceRecord) -> JournalEntry | None:
         return self._store.by_transaction(record.transaction_id) if is_keepable(record.transaction_id) else None
@@ -141,46 +138,43 @@ class Recorder:
 
     def _record(self, entry: JournalEntry, record: ServiceRecord) -> JournalEntry | None:
         if not is_keepable(record.transaction_id) or not self._store.record(entry, report_of(record)):
-            logger.error(
-                "transaction %s fits reference %s, and is already that of another reference",
-                redacted_repr(record.transaction_id),
-                redacted_repr(entry.reference),
-            )
+            shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
+            logger.error("transaction %s fits reference %s, and is already that of another reference", *shown)
         return self._store.get(entry.kind, entry.reference)
 
 
-def _is_identified(entry: JournalEntry, record: ServiceRecord) -> bool:
-    return record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
+def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
+    """Return whether a record of the service identifies an entry, and states nothing differently."""
+    is_identified = record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
+    return is_identified and not differences(entry, record)
 
 
-def key_of(record: Callback | TransactionSummary) -> tuple[str, TransactionStatus]:
-    """Return by what an end is handled once: the transaction's id, and the end."""
-    return record.transaction_id, end_of(record.transaction.status if isinstance(record, Callback) else record.status)
+def _end_of(record: _Ended) -> str:
+    return str(end_of(record.transaction.status if isinstance(record, Callback) else record.status))
 
 
 class Callbacks:
-    """The ends in the journal that were handled, or are being handled."""
+    """The ends that were handled, or are being handled: each is one by its transaction's id and `end_of` its status."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._database = store.database
         self._account = store.account
         self._leases = store.leases
 
-    def first_seen(self, record: Callback | TransactionSummary) -> bool:
+    def first_seen(self, record: _Ended) -> bool:
         """Record an end as handled, and return whether it was new."""
         with self._leases.lease() as lease:
             return self._insert(record, lease, handled=True) and not self._is_outranked(record)
 
     @contextmanager
-    def handling(self, record: Callback | TransactionSummary) -> Generator[bool]:
+    def handling(self, record: _Ended) -> Generator[bool]:
         """Hold an end while it is handled; see `Journal.handling`."""
         with self._leases.lease() as lease:
             if not self._take(record, lease):
                 yield False
                 return
-            # Only the holder of the lease may mark or delete the row: a handler that was taken for dead and goes on
-            # must not undo what its successor did.
-            own = and_(self._is_row(record), callbacks.c.claim == lease.id)
+            own = self._is_held(record, lease.id)
             try:
                 # After the row was inserted: of two ends that arrive at once, one finds the other.
                 is_outranked = self._is_outranked(record)
@@ -193,60 +187,54 @@ class Callbacks:
                     # Not raised: the handler's own error must reach the caller, and the end of the lease frees it.
                     logger.error("the end of %s: %s", record.transaction_id, error)  # noqa: TRY400
                 raise
-            with self._database.connection() as connection:
-                connection.execute(update(callbacks).where(own).values(handled=True))
+            self._store.change(update(callbacks).where(own).values(handled=True))
 
-    def _is_outranked(self, record: Callback | TransactionSummary) -> bool:
+    def _is_outranked(self, record: _Ended) -> bool:
         """Return whether an end was handled that outranks this one; raise CallbackError if one is being handled."""
-        transaction_id, end = key_of(record)
-        if end is not TransactionStatus.FAILED:
+        if _end_of(record) != TransactionStatus.FAILED:
             return False
-        rows = self._rows(self._is_transaction(transaction_id), callbacks.c.status != str(end))
+        rows = [row for end, row in self._ends(record).items() if end != TransactionStatus.FAILED]
         if any(not row["handled"] and not self._leases.has_ended(row) for row in rows):
             raise _busy(record)
         return any(row["handled"] for row in rows)
 
-    def _take(self, record: Callback | TransactionSummary, lease: Lease) -> bool:
+    def _take(self, record: _Ended, lease: Lease) -> bool:
         """Return True if this call may handle it, False if it was handled; raise CallbackError if another call does."""
         if self._insert(record, lease, handled=False):
             return True
-        for row in self._rows(self._is_row(record)):  # there is one at most
-            if row["handled"]:
-                return False
-            if self._leases.has_ended(row):
-                # With the lease that ended as a condition, one of several that take it over at once succeeds.
-                abandoned = (self._is_row(record), callbacks.c.claim == row["claim"], ~callbacks.c.handled)
-                take_over = update(callbacks).where(*abandoned).values(TAKE_LEASE)
-                columns = self._leases.columns(lease, HANDLER_SECONDS)
-                with self._database.connection() as connection:
-                    if update_one(connection, take_over, columns):
-                        return True
+        row = self._ends(record).get(_end_of(record))
+        if row is not None and row["handled"]:
+            return False
+        if row is not None and self._leases.has_ended(row):
+            # With the lease that ended as a condition, one of several that take it over at once succeeds.
+            take_over = update(callbacks).where(self._is_held(record, row["claim"]), ~callbacks.c.handled)
+            if self._store.change(take_over.values(TAKE_LEASE), self._leases.columns(lease, HANDLER_SECONDS)):
+                return True
         raise _busy(record)
 
-    def _insert(self, record: Callback | TransactionSummary, lease: Lease, *, handled: bool) -> bool:
-        transaction_id, end = key_of(record)
-        values: dict[str, object] = {
-            "account": self._account,
-            "transaction_id": transaction_id,
-            "status": str(end),
-            "seen_at": datetime.now(UTC).isoformat(),
-            "handled": handled,
-            **self._leases.columns(lease, HANDLER_SECONDS),
-        }
+    def _insert(self, record: _Ended, lease: Lease, *, handled: bool) -> bool:
+        values: dict[str, object] = {"account": self._account, "transaction_id": record.transaction_id}
+        values |= {"status": _end_of(record), "handled": handled, "seen_at": datetime.now(UTC).isoformat()}
         with self._database.connection() as connection:
-            return insert_new(connection, callbacks, values)
+            return insert_new(connection, callbacks, values | self._leases.columns(lease, HANDLER_SECONDS))
 
-    def _is_row(self, record: Callback | TransactionSummary) -> ColumnElement[bool]:
-        transaction_id, end = key_of(record)
-        return and_(self._is_transaction(transaction_id), callbacks.c.status == str(end))
-
-    def _is_transaction(self, transaction_id: str) -> ColumnElement[bool]:
-        return and_(callbacks.c.account == self._account, callbacks.c.transaction_id == transaction_id)
-
-    def _rows(self, *where: ColumnElement[bool]) -> Sequence[Mapping[Any, Any]]:
+    def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
+        """Return the rows of the transaction, by its ends."""
+        rows = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
         with self._database.connection() as connection:
-            return connection.execute(select(callbacks, lease_left(callbacks)).where(*where)).mappings().all()
+            return {row["status"]: row for row in connection.execute(rows).mappings()}
+
+    def _is_transaction(self, record: _Ended) -> ColumnElement[bool]:
+        return and_(callbacks.c.account == self._account, callbacks.c.transaction_id == record.transaction_id)
+
+    def _is_held(self, record: _Ended, claim: str) -> ColumnElement[bool]:
+        """Return the condition that a lease has an end. Only its holder may mark or delete the row.
+
+        A handler that was taken for dead and goes on must not undo what its successor did.
+        """
+        is_end = callbacks.c.status == _end_of(record)
+        return and_(self._is_transaction(record), is_end, callbacks.c.claim == claim)
 
 
-def _busy(record: Callback | TransactionSummary) -> CallbackError:
+def _busy(record: _Ended) -> CallbackError:
     return CallbackError(f"another call is handling the end of {record.transaction_id}; let it come again")

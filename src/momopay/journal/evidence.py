@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
 from typing import Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import TransactionStatus, has_settled
+from momopay.models.enums import TransactionStatus
 from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction, TransactionSummary
 from momopay.money import format_amount
@@ -49,13 +48,9 @@ class KeyIdentity:
     @classmethod
     def of(cls, api_key: str, base_url: str) -> Self:
         """Return the identity of a key at a base URL."""
-        mode: Literal["live", "test"] = "live" if api_key.startswith("pk_live_") else "test"
-        return cls(mode, _host_of(base_url), hashlib.sha256(api_key.encode()).hexdigest())
-
-
-@cache
-def _host_of(base_url: str) -> str:
-    return "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
+        host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
+        key = hashlib.sha256(api_key.encode()).hexdigest()
+        return cls("live" if api_key.startswith("pk_live_") else "test", host, key)
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,6 @@ class Report:
     fee: str | None = None  # KES
     created_at: datetime | None = None  # when the service accepted it, by its clock
     ended_at: str | None = None  # when it reached a terminal status; UTC
-    unhandled_since: str | None = None  # the present time if it has settled: somebody may have to handle that
     learned_at_service: str | None = None  # the service's present time, as far as that is known
 
 
@@ -100,7 +94,6 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
 
     `service_now` is the service's present time, if the client that read the record knows it.
     """
-    now = datetime.now(UTC)
     status = _kept(record, "status", str(record.status))
     # Only some records have a result code, and only a callback has a receipt. A callback need not say when.
     result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
@@ -113,8 +106,7 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
         receipt=None if receipt is None else _kept(record, "receipt", receipt),
         fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
         created_at=_in_utc(record, "created_at", record.created_at),
-        ended_at=(updated_at or now).isoformat() if record.status.is_terminal else None,
-        unhandled_since=now.isoformat() if has_settled(record.type, record.status) else None,
+        ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
         learned_at_service=None if learned_at is None else learned_at.isoformat(),
     )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, Update, and_, bindparam, case, exists, func, select, tuple_, update
+from sqlalchemy import Connection, case, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import update_one
@@ -41,7 +41,7 @@ from momopay.journal.schema import (
     payments,
     transactions,
 )
-from momopay.journal.statements import AS_READ, IN_ACCOUNT, IS_ROW, IS_TRANSACTION, Condition
+from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
 from momopay.models.enums import FAILURES, TransactionStatus
 
@@ -55,10 +55,6 @@ LATE: Final = timedelta(minutes=10)
 _row: Final = payments.c
 _of: Final = transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
-_TRANSACTION_IN_ACCOUNT: Final = _of.account == bindparam("the_account")
-_RECORDED: Final = and_(UNHANDLED, _of.unhandled_since >= bindparam("since"), _of.ended_at >= bindparam("since"))
-# The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
-_IS_RELEASED: Final = and_(_row.search_after.is_not(None), _row.search_after <= Now())
 _end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
 # An end is also handled once one that outranks it was.
 _WAS_HANDLED: Final = exists().where(
@@ -67,43 +63,30 @@ _WAS_HANDLED: Final = exists().where(
     (callbacks.c.status == _end) | (_end == "FAILED"),
     callbacks.c.handled,
 )
-_COUNT_NOT_SETTLED: Final = (
-    select(func.count(), func.min(_of.sent_at))
-    .select_from(transactions)
-    .where(_TRANSACTION_IN_ACCOUNT, _of.sent_at > "", HAS_NOT_SETTLED)  # for SQLite, to use the index
-)
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A transaction that a sweep reads, and its payment."""
+    """A transaction that a sweep reads, its payment, and when the journal learned of its end."""
 
     entry: JournalEntry
     transaction: JournalTransaction
-
-
-@dataclass(frozen=True)
-class EndedPrompt:
-    """A prompt that ended without success, and that a late PIN may pay."""
-
-    followed: Followed
-    transaction_id: str
-    ended_at: str | None  # by the service's times
-    learned_at_service: str | None  # when the journal learned of it, by the service's clock if that was known
-    known_for: float | None  # seconds since then, by the database's clock
+    learned_at_service: str | None = None  # by the service's clock, if that was known
+    known_for: float | None = None  # seconds since then, by the database's clock
 
     def is_due(self, service_now: datetime | None) -> bool:
-        """Return whether it is time to read it once more.
+        """Return whether it is time to read a prompt that ended without success once more: a late PIN may have paid it.
 
         Ten minutes must have passed since its end by the service's times, and since the journal learned of it: by the
         service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
         it come no earlier.
         """
+        ended = self.transaction.ended_at
+        if service_now is not None and ended is not None and service_now - ended < LATE:
+            return False
         if service_now is None or self.learned_at_service is None:
             return self.known_for is not None and self.known_for >= LATE.total_seconds()
-        learned = datetime.fromisoformat(self.learned_at_service)
-        ended = datetime.fromisoformat(self.ended_at) if self.ended_at else learned
-        return service_now - max(learned, ended) >= LATE
+        return service_now - datetime.fromisoformat(self.learned_at_service) >= LATE
 
 
 class Reports:
@@ -112,7 +95,8 @@ class Reports:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._database = store.database
-        self._of_account: dict[str, object] = {"the_account": store.account}
+        self._is_payment = _row.account == store.account
+        self._is_transaction = _of.account == store.account
 
     def pages(
         self,
@@ -133,17 +117,17 @@ class Reports:
         if until is not None:
             conditions.append(_row.created_at < _as_text(until))
         newest_first = [each.desc() for each in _KEY]
-        last: tuple[str, ...] | None = None
+        older: list[Condition] = []
         while True:
-            before = [] if last is None else [tuple_(*_KEY) < tuple_(*last)]
-            keys = select(_row.kind, _row.reference).where(IN_ACCOUNT, *conditions, *before)
+            keys = select(_row.kind, _row.reference).where(self._is_payment, *conditions, *older)
             keys = keys.order_by(*newest_first).limit(_PAGE)
             # The connection is free again between two pages: whoever iterates may take long.
             page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
             yield [each for each in page if state in {None, each.state} and status in {None, each.status}]
             if len(page) < _PAGE:
                 return
-            last = (_as_text(page[-1].created_at), page[-1].kind, page[-1].reference)
+            last = page[-1]
+            older = [tuple_(*_KEY) < tuple_(_as_text(last.created_at), last.kind, last.reference)]
 
     def to_phones(self, phones: Iterable[str]) -> Iterator[JournalEntry]:
         """Yield the payouts to these phones, in any state."""
@@ -160,51 +144,39 @@ class Reports:
 
     def count_open(self) -> tuple[int, datetime | None]:
         """Return how many transactions have not settled, and when the oldest of them was sent."""
+        found = select(func.count(), func.min(_of.sent_at)).select_from(transactions)
         with self._database.connection() as connection:
-            count, oldest = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
+            # With a condition about the time, SQLite uses the index.
+            count, oldest = connection.execute(
+                found.where(self._is_transaction, _of.sent_at > "", HAS_NOT_SETTLED)
+            ).one()
         return count, None if oldest is None else datetime.fromisoformat(oldest)
 
     def not_settled(self) -> list[Followed]:
         """Return the transactions that have not settled."""
         return self._followed(HAS_NOT_SETTLED)
 
-    def ended_prompts(self) -> dict[str, EndedPrompt]:
+    def ended_prompts(self) -> dict[str, Followed]:
         """Return the prompts that ended without success and were not read again since, by id."""
-        known_for = (Now() - _of.learned_at).label("known_for")
-        ended = select(_of.transaction_id, _of.ended_at, _of.learned_at_service, known_for)
-        with self._database.connection() as connection:
-            found = connection.execute(ended.where(_TRANSACTION_IN_ACCOUNT, IS_TO_CHECK), self._of_account)
-            rows = found.mappings().all()
-        ends = {row["transaction_id"]: row for row in rows}
-        followed = {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
-        return {each: EndedPrompt(followed[each], **ends[each]) for each in ends if each in followed}
-
-    def note_service_time(self, transaction_ids: Iterable[str], service_now: datetime) -> None:
-        """Record when the journal learned of ends, by the service's clock, if that was not known then."""
-        change = update(transactions).where(IS_TRANSACTION, _of.learned_at_service.is_(None))
-        self._date(change.values(learned_at_service=bindparam("now")), transaction_ids, service_now.astimezone(UTC))
+        return {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
-        change = update(transactions).where(IS_TRANSACTION)
-        self._date(change.values(checked_at=bindparam("now")), transaction_ids, datetime.now(UTC))
-
-    def _date(self, change: Update, transaction_ids: Iterable[str], moment: datetime) -> None:
-        now = moment.isoformat()
-        values = [{**self._of_account, "the_transaction_id": each, "now": now} for each in transaction_ids]
-        if values:
+        of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
+        if of_each:
             with self._database.transaction() as connection:
-                connection.execute(change, values)
+                change = update(transactions).where(IS_TRANSACTION)
+                connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released ten minutes ago, and that were not searched for since."""
-        return self._store.select(_IS_RELEASED)
+        # The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
+        return self._store.select(_row.search_after.is_not(None), _row.search_after <= Now())
 
     def mark_searched(self, entry: JournalEntry) -> None:
         """Record that a released payment was searched for once more."""
         change = update(payments).where(IS_ROW, AS_READ).values(search_after=None)
-        with self._database.connection() as connection:
-            connection.execute(change, self._as_read(entry))
+        self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
     def handled_since(self, now: datetime) -> str:
         """Return from when on ends are for a handler; set it if this is the first sweep with one."""
@@ -216,23 +188,24 @@ class Reports:
 
     def forget_handled(self, since: str) -> None:
         """Clear the marks of ends that the table of callbacks has as handled."""
-        handled = (_TRANSACTION_IN_ACCOUNT, UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
+        handled = (self._is_transaction, UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
         with self._database.connection() as connection:
-            connection.execute(update(transactions).where(*handled).values(unhandled_since=None), self._of_account)
+            connection.execute(update(transactions).where(*handled).values(unhandled_since=None))
 
     def unhandled(self, since: str) -> list[Followed]:
         """Return the ends that were recorded and are marked as not handled."""
-        return self._followed(_RECORDED, since=since)
+        return self._followed(UNHANDLED, _of.unhandled_since >= since, _of.ended_at >= since)
 
-    def _followed(self, *where: Condition, **parameters: object) -> list[Followed]:
-        ids = select(_of.transaction_id).where(_TRANSACTION_IN_ACCOUNT, *where)
+    def _followed(self, *where: Condition) -> list[Followed]:
+        found = select(_of.transaction_id, _of.learned_at_service, Now() - _of.learned_at)
         with self._database.connection() as connection:
-            wanted = set(connection.execute(ids, {**self._of_account, **parameters}).scalars())
+            rows = connection.execute(found.where(self._is_transaction, *where))
+            learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
         return [
-            Followed(entry, each)
-            for entry in (self._store.having(*where, **parameters) if wanted else ())
+            Followed(entry, each, *learned[each.transaction_id])
+            for entry in (self._store.having(*where) if learned else ())
             for each in entry.transactions
-            if each.transaction_id in wanted
+            if each.transaction_id in learned
         ]
 
     # Everything
@@ -251,8 +224,7 @@ class Reports:
                 went_back = str(error)
             bound = self._store.accounts.bound(connection)
             states = select(_row.kind, _row.state, func.count()).group_by(_row.kind, _row.state)
-            counts = connection.execute(states.where(IN_ACCOUNT), self._of_account).all()
-            not_settled, _ = connection.execute(_COUNT_NOT_SETTLED, self._of_account).one()
+            counts = connection.execute(states.where(self._is_payment)).all()
         return JournalCheck(
             account=self._store.account,
             version=VERSION,
@@ -261,7 +233,7 @@ class Reports:
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in self._store.unresolved()),
-            not_settled=not_settled,
+            not_settled=self.count_open()[0],
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
         )
@@ -269,7 +241,7 @@ class Reports:
     def _paid_twice(self) -> Iterator[JournalEntry]:
         """Yield the payments that were made twice, and not paid back."""
         key = (_of.kind, _of.reference)
-        several = select(*key).where(_TRANSACTION_IN_ACCOUNT).group_by(*key).having(func.count() > 1)
+        several = select(*key).where(self._is_transaction).group_by(*key).having(func.count() > 1)
         for entry in self._store.select(tuple_(_row.kind, _row.reference).in_(several)):
             is_payout = entry.kind is EntryKind.PAYOUT
             if entry.paid_twice and (is_payout or self._store.refundable(entry.reference).overpaid):
@@ -293,17 +265,14 @@ class Reports:
     def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
         # The hash of the body goes too: it is that of the phone and little else, so trying all phones would find it.
         change = update(payments).where(IS_ROW, AS_READ).values(metadata=None, body_hash="", revision=_row.revision + 1)
+        as_read = self._store.values(entry, the_revision=entry.revision)
         # Whoever sends it again has changed the row, and needs the phone.
-        if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), self._as_read(entry)):
+        if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), as_read):
             return False
         for each in entry.transactions:
             change = update(transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
-            connection.execute(change, self._of_account | {"the_transaction_id": each.transaction_id})
+            connection.execute(change, as_read | {"the_transaction_id": each.transaction_id})
         return True
-
-    def _as_read(self, entry: JournalEntry) -> dict[str, object]:
-        row = {"the_kind": entry.kind, "the_reference": entry.reference, "the_revision": entry.revision}
-        return self._of_account | row
 
 
 def _ended_before(entry: JournalEntry, before: datetime) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
 from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
@@ -53,38 +53,29 @@ class Cause(Enum):
     """A person knows that the payment was not made. The row must be as it was read, its lease over."""
 
 
-_SENDING, _ACCEPTED, _REFUSED, _NOT_SENT, _UNKNOWN = (
-    JournalState.SENDING,
-    JournalState.ACCEPTED,
-    JournalState.REFUSED,
-    JournalState.NOT_SENT,
-    JournalState.UNKNOWN,
-)
-
 REPEATS: Final[Mapping[EntryKind, bool]] = {EntryKind.PAYOUT: False, EntryKind.COLLECTION: True}
 """The policy: whether another attempt may follow a transaction that ended without success."""
-
-Transitions: TypeAlias = Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]
 
 # Seconds after the end of the lease of the latest attempt before a person may release a payment. What was sent may
 # still be on its way, and a frozen sender may go on; after that neither can reach the service.
 RELEASE_AFTER_LEASE: Final = 60.0
 
 
-def transitions(kind: EntryKind) -> Transitions:
+def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]:
     """Return, for each cause, the states from which it leads to each state; None is "no row"."""
-    free = MAY_BE_SENT | {_ACCEPTED} if REPEATS[kind] else MAY_BE_SENT
+    states = JournalState
+    free = MAY_BE_SENT | {states.ACCEPTED} if REPEATS[kind] else MAY_BE_SENT
     return {
-        Cause.BEGIN: {_SENDING: frozenset({None, *free})},
+        Cause.BEGIN: {states.SENDING: frozenset({None, *free})},
         # A stored UNKNOWN is not among them: it was written by something that knows more than the call that sent, such
         # as a search that saw the payment.
-        Cause.OUTCOME: {state: frozenset({_SENDING}) for state in (_REFUSED, _NOT_SENT, _UNKNOWN)},
-        Cause.ACCEPTANCE: {_ACCEPTED: frozenset(JournalState)},
-        Cause.CONTRADICTION: {_UNKNOWN: frozenset({_ACCEPTED})},
+        Cause.OUTCOME: dict.fromkeys((states.REFUSED, states.NOT_SENT, states.UNKNOWN), frozenset({states.SENDING})),
+        Cause.ACCEPTANCE: {states.ACCEPTED: frozenset(states)},
+        Cause.CONTRADICTION: {states.UNKNOWN: frozenset({states.ACCEPTED})},
         # A search for an order may also show what an earlier attempt has made, beside an accepted one.
-        Cause.SIGHTING: {_UNKNOWN: frozenset(free)},
+        Cause.SIGHTING: {states.UNKNOWN: frozenset(free)},
         # A row in SENDING whose sender died reads as UNKNOWN.
-        Cause.RELEASE: {_NOT_SENT: frozenset({_SENDING, _UNKNOWN})},
+        Cause.RELEASE: {states.NOT_SENT: frozenset({states.SENDING, states.UNKNOWN})},
     }
 
 
@@ -128,11 +119,6 @@ def may_have_executed(entry: JournalEntry) -> bool:
     if entry.state in UNRESOLVED:
         return True
     return any(blocks(entry.kind, stage_of(each.status)) for each in entry.transactions)
-
-
-def may_follow(kind: EntryKind, cause: Cause, before: JournalState | None, after: JournalState) -> bool:
-    """Return whether a cause may change a row from one state to another."""
-    return before in transitions(kind)[cause].get(after, frozenset())
 
 
 class Proof(Enum):

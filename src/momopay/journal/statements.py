@@ -105,25 +105,23 @@ LEASE_LEFT: Final = select(lease_left(payments)).where(IS_ROW)
 LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
 
-REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "unhandled_since", "learned_at_service")
+REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
 _IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SUCCESS)
 _IS_OPEN: Final = or_(
     _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
 )
 _IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
-_reported: Final = {name: _new(name, _of) for name in REPORTED}
+_reported: Final = {name: _new(name, _of) for name in (*REPORTED, "unhandled_since")}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
-_LEARNED: Final = case((_new("ended_at", _of).is_not(None), Now()), else_=_of.learned_at)
 # By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
 # list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
 REPORT: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
     .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
-    .values(_added | {"learned_at": func.coalesce(_of.learned_at, _LEARNED)}),
-    Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added | {"learned_at": _LEARNED}),
+    .values(_added | {"learned_at": func.coalesce(_of.learned_at, Now())}),
+    Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added),
 }
 # What an end without success reported is not true of a payment.
-PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported | {"learned_at": Now()})
-ADD_PAID: Final = REPORT[Stage.PAID].where(_of.status == TransactionStatus.SUCCESS)
+PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported)
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)

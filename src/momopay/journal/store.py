@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Update, bindparam, or_, select, tuple_
+from sqlalchemy import Connection, Select, Update, or_, select, tuple_
 
 from momopay._redaction import redacted_repr
 from momopay.errors import JournalError, RequestValidationError
@@ -40,9 +40,6 @@ logger: logging.Logger = logging.getLogger("momopay")
 # A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
 _EARLIER: Final = timedelta(seconds=10)
 _KEPT: Final = tuple(JournalTransaction.model_fields)
-
-_NO_PAYMENT: Final[dict[str, Any]] = dict.fromkeys(set(payments.c.keys()) - {"lease_until"})
-_NO_TRANSACTION: Final[dict[str, Any]] = dict.fromkeys(transactions.c.keys())
 
 _row: Final = payments.c
 _of: Final = transactions.c
@@ -75,13 +72,6 @@ class Store:
                 self.watermark.check(connection)
             return self.accounts.check(connection, identity)
 
-    def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
-        """Return the entry of a reference, or None, and what `check` returns, which may raise ConfigurationError."""
-        with self.database.connection() as connection:
-            self.watermark.check(connection)
-            is_known = self.accounts.check(connection, identity)
-            return self.entry(connection, kind, reference), is_known
-
     # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
@@ -91,15 +81,15 @@ class Store:
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
         """Return the entry that has a transaction, as the service accepted it."""
-        return next(iter(self.having(_of.transaction_id == bindparam("the_text"), the_text=transaction_id)), None)
+        return next(iter(self.having(_of.transaction_id == transaction_id)), None)
 
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
         """Return the entries that have a receipt, the newest first: one, unless the provider repeats itself."""
-        return self.having(_of.receipt == bindparam("the_text"), the_text=receipt)[::-1]
+        return self.having(_of.receipt == receipt)[::-1]
 
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service has under a reference."""
-        return self.select(_row.wire_reference == bindparam("the_text"), the_text=wire_reference)
+        return self.select(_row.wire_reference == wire_reference)
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
@@ -112,30 +102,30 @@ class Store:
         others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
         return frozenset(identity for each in others for identity in each.transaction_ids)
 
-    def having(self, *transaction: sql.Condition, **parameters: object) -> list[JournalEntry]:
+    def having(self, *transaction: sql.Condition) -> list[JournalEntry]:
         """Return the entries with a transaction for which the conditions hold, oldest first."""
-        keys = select(_of.kind, _of.reference).where(_of.account == bindparam("the_account"), *transaction)
-        return self.select(tuple_(_row.kind, _row.reference).in_(keys), **parameters)
+        keys = select(_of.kind, _of.reference).where(_of.account == self.account, *transaction)
+        return self.select(tuple_(_row.kind, _row.reference).in_(keys))
 
-    def select(self, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
+    def select(self, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
         with self.database.connection() as connection:
-            return self.entries(connection, *where, **parameters)
+            return self.entries(connection, *where)
 
-    def entries(self, connection: Connection, *where: sql.Condition, **parameters: object) -> list[JournalEntry]:
+    def entries(self, connection: Connection, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
-        return self._read(connection, sql.ENTRIES.where(sql.IN_ACCOUNT, *where), parameters)
+        return self._read(connection, sql.ENTRIES.where(_row.account == self.account, *where))
 
     def entry(self, connection: Connection, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
-        found = self._read(connection, sql.ENTRY, {"the_kind": kind, "the_reference": reference})
-        return found[0] if found else None
+        key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
+        return next(iter(self._read(connection, sql.ENTRY, key)), None)
 
     def _read(
-        self, connection: Connection, statement: Select[Any], parameters: Mapping[str, object]
+        self, connection: Connection, statement: Select[Any], parameters: Mapping[str, object] | None = None
     ) -> list[JournalEntry]:
         rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-        for row in connection.execute(statement, {"the_account": self.account, **parameters}).mappings():
+        for row in connection.execute(statement, parameters).mappings():
             rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
         entries = list[JournalEntry]()
         for rows in rows_of.values():
@@ -183,22 +173,21 @@ class Store:
             mark = self.watermark.raise_sequence(connection)
             paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
+                "phone": draft.phone,
+                "body_hash": draft.body_hash,
                 "metadata": None if draft.metadata is None else json.dumps(draft.metadata),
                 "clock_offset": offset,
-                "body_hash": draft.body_hash,
-                "phone": draft.phone,
                 "paid_before": paid_before,
             }
             if read is None:
-                columns = _NO_PAYMENT | values
-                columns |= {"account": self.account, "kind": draft.kind, "reference": draft.reference}
-                columns |= {"amount": format_amount(draft.amount), "attempts": 1, "state": JournalState.SENDING}
-                columns |= {"created_at": now, "sent_at": now, "refund_of": draft.refund_of, "revision": 1}
-                columns |= {"wire_reference": draft.wire_reference, **lease_columns}
-                begun = insert_new(connection, payments, columns)
+                values |= {"account": self.account, "kind": draft.kind, "reference": draft.reference, "revision": 1}
+                values |= {"amount": format_amount(draft.amount), "attempts": 1, "state": JournalState.SENDING}
+                values |= {"wire_reference": draft.wire_reference, "refund_of": draft.refund_of}
+                values |= {"created_at": now, "sent_at": now, **lease_columns}
+                begun = insert_new(connection, payments, values)
             else:
-                changed = {f"new_{name}": value for name, value in values.items()} | {"the_revision": read.revision}
-                changed = self._values(draft, now=now, **changed, **lease_columns)
+                changed = {f"new_{name}": value for name, value in values.items()} | lease_columns
+                changed = self.values(draft, now=now, the_revision=read.revision, **changed)
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
         self.watermark.note(mark)
         if begun:
@@ -213,7 +202,9 @@ class Store:
     def undo(self, lease: Lease, draft: Draft) -> None:
         """Change the row that `begin` wrote to NOT_SENT, for a call that gave up before it sent."""
         if lease.is_own:
-            self._outcome(lease, draft, JournalState.NOT_SENT)
+            nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
+            change = sql.OUTCOMES[JournalState.NOT_SENT][draft.kind]
+            self.change(change, self.values(draft, the_claim=lease.id, **nothing))
 
     def is_sending(self, lease: Lease, draft: Draft) -> bool:
         """Return whether the row is still as `begin` wrote it for this lease."""
@@ -232,18 +223,13 @@ class Store:
     ) -> bool:
         """Record how the call that holds the lease ended, and return True, unless others decided meanwhile."""
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
-        return self.leases.holds(lease) and self._outcome(lease, draft, state, **known)
-
-    def _outcome(self, lease: Lease, draft: Draft, state: JournalState, **known: object) -> bool:
-        nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
-        values = self._values(draft, the_claim=lease.id, **nothing | known)
-        return self._update(sql.OUTCOMES[state][draft.kind], values)
+        values = self.values(draft, the_claim=lease.id, **known)
+        return self.leases.holds(lease) and self.change(sql.OUTCOMES[state][draft.kind], values)
 
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if others forbid a payment; return how much was paid of what it refunds."""
         if draft.kind is EntryKind.COLLECTION:
-            where = (_row.kind == EntryKind.COLLECTION, _row.wire_reference == bindparam("the_text"))
-            for other in self.entries(connection, *where, the_text=draft.wire_reference):
+            for other in self.entries(connection, _row.wire_reference == draft.wire_reference):
                 check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
         if draft.refund_of is None:
             return None
@@ -262,7 +248,7 @@ class Store:
         order = self.entry(connection, EntryKind.COLLECTION, of)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
-        refunds = self.entries(connection, _row.refund_of == bindparam("the_text"), the_text=of)
+        refunds = self.entries(connection, _row.refund_of == of)
         return Refundable(order, refunds, besides)
 
     # What the service says
@@ -286,12 +272,12 @@ class Store:
         """
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
-        values = self._values(entry, the_transaction_id=report.transaction_id)
+        values = self.values(entry, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
         values["new_clock_offset"] = clock_offset
-        # By the entry's kind, because a callback may have no type: a payout's FAILED is not for a handler.
-        if report.status is not None and not has_settled(entry.kind.transaction_type, report.status):
-            values["new_unhandled_since"] = None
+        # Somebody may have to handle the end. A payout's FAILED is none.
+        is_end = report.status is not None and has_settled(entry.kind.transaction_type, report.status)
+        values["new_unhandled_since"] = datetime.now(UTC).isoformat() if is_end else None
         remedy = ""
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
@@ -316,17 +302,17 @@ class Store:
 
     def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
         """Record that a transaction is another payment: whether this one was made is unknown."""
-        values = self._values(entry, the_transaction_id=transaction_id)
-        is_latest = entry.transactions[-1:] and entry.transactions[-1].transaction_id == transaction_id
+        values = self.values(entry, the_transaction_id=transaction_id)
+        is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)
             connection.execute(sql.TOUCH, values)
             is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
-            return bool(is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values))
+            return is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
-        return self._update(sql.SIGHT[entry.kind], self._values(entry, the_revision=entry.revision))
+        return self.change(sql.SIGHT[entry.kind], self.values(entry, the_revision=entry.revision))
 
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
@@ -334,9 +320,9 @@ class Store:
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
             ahead = timedelta(seconds=entry.clock_offset or 0.0)
             sent_at = min(sent_at, report.created_at + ahead)
-        columns = _NO_TRANSACTION | {"account": self.account, "kind": entry.kind, "reference": entry.reference}
-        columns |= {"transaction_id": report.transaction_id, "phone": entry.phone}
-        columns |= {"amount": format_amount(entry.amount), "sent_at": sent_at.isoformat(timespec="microseconds")}
+        columns = {"account": self.account, "kind": entry.kind, "reference": entry.reference, "phone": entry.phone}
+        columns |= {"transaction_id": report.transaction_id, "amount": format_amount(entry.amount)}
+        columns["sent_at"] = sent_at.isoformat(timespec="microseconds")
         return insert_new(connection, transactions, columns)
 
     def _report(self, connection: Connection, report: Report, values: Mapping[str, object]) -> bool:
@@ -344,7 +330,7 @@ class Store:
         stage = stage_of(report.status)
         if stage is Stage.PAID and update_one(connection, sql.PAY, values):
             return True
-        connection.execute(sql.ADD_PAID if stage is Stage.PAID else sql.REPORT[stage], values)
+        connection.execute(sql.REPORT[stage], values)
         return False
 
     def _remedy(self, connection: Connection, known: JournalEntry | Draft) -> str:
@@ -370,18 +356,20 @@ class Store:
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
         with self.database.connection() as connection:
-            left = connection.scalar(sql.LEASE_LEFT, self._values(entry))
+            left = connection.scalar(sql.LEASE_LEFT, self.values(entry))
         return 0.0 if left is None else left + RELEASE_AFTER_LEASE
 
     def release(self, entry: JournalEntry, by: str) -> bool:
         """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        values = self._values(entry, the_revision=entry.revision, new_released_by=by, now=now)
-        return entry.state is JournalState.UNKNOWN and self._update(sql.RELEASE[entry.kind], values)
+        values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
+        return entry.state is JournalState.UNKNOWN and self.change(sql.RELEASE[entry.kind], values)
 
-    def _update(self, change: Update, values: Mapping[str, object]) -> bool:
+    def change(self, change: Update, values: Mapping[str, object] | None = None) -> bool:
+        """Change a row if it is still as the statement expects, and return whether it was."""
         with self.database.connection() as connection:
             return update_one(connection, change, values)
 
-    def _values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
+    def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
+        """Return the parameters by which a statement finds the row of a payment, and others."""
         return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}
