@@ -23,7 +23,8 @@ from momopay import (
     RequestValidationError,
     TransactionStatus,
 )
-from momopay.durable.payment import PayoutLimits, item_of, payment_in, reference_in
+from momopay.durable.pay_all import PayoutLimits
+from momopay.durable.payment import item_of, payment_in, reference_in
 from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Sandbox
 from momopay.types import PayoutOutcome

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from math import inf
 from typing import Final
 
 from momopay._core.reads import read_transaction
@@ -65,28 +66,29 @@ class KnownPayment:
     async def find_before_sending(self, entry: JournalEntry) -> Transaction | None:
         """Search for what was refused or not sent; return it if it was made after all, None if it is absent.
 
-        Raises:
-            OutcomeUnknownError: The list shows a transaction that may be this payment.
+        Raise OutcomeUnknownError if the list shows a transaction that may be this payment.
         """
         # A refusal may have been a proxy's, and what a transport calls not sent may have been sent. If the clock's
         # offset was unknown when it may have been sent, no time bounds the search: if the deadline comes before the end
         # of the list, nothing is sent.
-        matches = await self._search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
-        return await self._proven(entry, matches)
+        return await self.search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
         """Search for an attempt that is unresolved; return it, or None if the list does not show it.
 
-        Raises:
-            OutcomeUnknownError: The list shows a transaction that may be it, or could not be searched.
+        Raise OutcomeUnknownError if the list shows a transaction that may be it, or could not be searched.
         """
         matches = await self._find_by_id(entry)
         if matches is None:
             try:
-                matches = await self._search(entry)
+                matches = await self._matches(entry)
             except MomoPayError as error:
                 raise outcome_unknown(entry, f"the search failed: {error.message}") from error
         return await self._proven(entry, matches)
+
+    async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
+        """Return the payment if the list proves that it was made, None if it does not show it; raise if it may be."""
+        return await self._proven(entry, await self._matches(entry, whole_list=whole_list))
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
@@ -99,10 +101,9 @@ class KnownPayment:
         except OutcomeUnknownError:
             return
 
-    async def _search(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
+    async def _matches(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
         # Another payment may have the same reference.
-        others = await self._journal.run(self._store.others, entry)
-        wanted = search_for(entry, others)
+        wanted = search_for(entry, await self._journal.run(self._store.others, entry))
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
         # The pages show the known transactions too: a late PIN may have paid one.
         paid = {each.transaction_id for each in entry.transactions if each.is_paid}
@@ -125,7 +126,6 @@ class KnownPayment:
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
     async def _proven(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
-        """Return the payment if the search proves that it was made, None if it does not show it; raise if it may be."""
         found = proof(entry.kind, matches.exact, matches.near)
         if found is Proof.MADE:
             return await self._adopt(entry, matches)
@@ -169,8 +169,13 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
     if not entries:
         return []
     wanted = await in_thread(lambda: [search_for(each, store.others(each)) for each in entries])
-    for entry, matches in zip(entries, await search(session, wanted), strict=True):
-        if not await _record_made(session, journal, entry, matches):
+    found = await search(session, wanted)
+    service_now = session.clock.service_now_if_known()
+    for entry, matches in zip(entries, found, strict=True):
+        made = await in_thread(record_made, journal, entry, matches, service_now)
+        for each in made:
+            report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
+        if not made:
             logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
     return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in entries])
 
@@ -198,19 +203,14 @@ async def release(
     if seconds > 0:
         problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
         raise RequestValidationError({"reference": problem})
+    found: Transaction | None = None
     if searched_elsewhere:
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
-        found = Proof.ABSENT
     else:
         # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must
         # not hide a payment that was made.
-        wanted = search_for(entry, await in_thread(store.others, entry))
-        (matches,) = await search(session, [wanted], whole_list=True)
-        found = proof(entry.kind, matches.exact, matches.near)
-        if found is Proof.UNRESOLVED:
-            raise outcome_unknown(entry, describe(matches), matches)
-        await _record_made(session, journal, entry, matches)
-    if found is Proof.ABSENT and await in_thread(store.release, entry, by):
+        found = await KnownPayment(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
+    if found is None and await in_thread(store.release, entry, by):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         report_change(session, entry, entry.state, JournalState.NOT_SENT)
     return _check_free(await in_thread(store.get, entry.kind, reference))
@@ -227,17 +227,6 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
         JournalState.SENDING: "is being sent",
     }.get(entry.state, "was changed meanwhile, and may have been made")
     raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
-
-
-async def _record_made(
-    session: Session[BackendT], journal: Journal, entry: JournalEntry, matches: Matches
-) -> list[TransactionSummary]:
-    """Do what `record_made` does, in a thread, and report it."""
-    service_now = session.clock.service_now_if_known()
-    made = await session.backend.in_thread(record_made, journal, entry, matches, service_now)
-    for each in made:
-        report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
-    return made
 
 
 def record_made(

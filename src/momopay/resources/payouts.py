@@ -12,13 +12,13 @@ from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.durable.known import reconcile_all, release
-from momopay.durable.once import DurableCall, Wanted
-from momopay.durable.pay_all import PayAll, PayoutIterator, Source
-from momopay.durable.payment import Payment, PayoutLimits
-from momopay.durable.refund import refund
+from momopay.durable.once import DurableCall
+from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
+from momopay.durable.payment import Payment
+from momopay.durable.refund import plan_refund
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
-from momopay.models.arguments import ChannelRef, checked_metadata
+from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Payout
@@ -140,8 +140,8 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        wanted = Wanted(request.reference, request, checked_metadata(metadata))
-        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()
+        journal = self._session.journal_for(journal)
+        return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
 
     def pay_all(
         self,
@@ -230,17 +230,16 @@ class Payouts(Resource[BackendT]):
                 collection was paid again since that refund. It names the free one; nothing was sent.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
-        return await refund(
-            self._session,
-            self._session.journal_for(journal),
-            of=of,
-            amount=amount,
-            reference=reference,
-            metadata=metadata,
+        journal = self._session.journal_for(journal)
+        plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
+        request = PayoutRequest.checked(
+            on_loopback=self._session.account.on_loopback,
             description=description,
             channel_id=channel_id,
             callback_url=callback_url,
+            **vars(plan),
         )
+        return await DurableCall(self._session, journal, plan.reference, request, metadata=metadata, refund_of=of).run()
 
     @operation
     async def release(

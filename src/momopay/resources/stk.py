@@ -11,10 +11,10 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.once import DurableCall, Wanted
+from momopay.durable.once import DurableCall
 from momopay.durable.payment import Payment
 from momopay.journal import Journal
-from momopay.models.arguments import ChannelRef, checked_metadata
+from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.transactions import StkTransaction
@@ -148,5 +148,6 @@ class Stk(Resource[BackendT]):
         )
         if account_reference is None:
             request = request.renamed(order.wire_reference)
-        wanted = Wanted(order.reference, request, checked_metadata(metadata), abandon_after=order.abandon_after)
-        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()
+        journal, patience = self._session.journal_for(journal), order.abandon_after
+        call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=patience)
+        return await call.run()
