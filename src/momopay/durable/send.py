@@ -290,8 +290,7 @@ class Sender:
 
     async def _unbelievable(self, lease: Lease, draft: Draft, record: Sent, why: str) -> OutcomeUnknownError:
         """Record an acceptance that is not this payment's, and return the error for it."""
-        await self._record(lease, draft, JournalState.UNKNOWN, seen_id=record.transaction_id)
-        return OutcomeUnknownError(
+        error = OutcomeUnknownError(
             f"the payment of reference {draft.reference!r} may have been made: {why}",
             sent_at=self._call.sent_at or record.created_at,
             reference=draft.reference,
@@ -299,36 +298,24 @@ class Sender:
             phone=draft.phone,
             transaction_id=record.transaction_id,
         )
+        await self._record_failure(lease, draft, error)
+        return error
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
+        state = JournalState.NOT_SENT
+        seen_id: str | None = None
+        code: str | None = None
         if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
-            state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
-            if await self._journal.finish(error, self._store.record_outcome, lease, draft, state):
-                report_change(self._session, draft, JournalState.SENDING, state)
-            return
-        if error.may_have_executed:
-            seen = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
-            await self._record(lease, draft, JournalState.UNKNOWN, seen_id=seen)
-            return
-        state = JournalState.REFUSED if isinstance(error, APIError) else JournalState.NOT_SENT
-        code = error.code if isinstance(error, APIError) else None
-        if not await self._record(lease, draft, state, code=code):
+            state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
+        elif error.may_have_executed:
+            state = JournalState.UNKNOWN
+            seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
+        elif isinstance(error, APIError):
+            state, code = JournalState.REFUSED, error.code
+        offset = self._session.clock.offset
+        record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
+        if await self._journal.finish(error, record, lease, draft, state):
+            report_change(self._session, draft, JournalState.SENDING, state)
+        elif isinstance(error, MomoPayError) and not error.may_have_executed:
             # The row is another call's by now: this one was frozen, and taken for dead.
             error.may_have_executed = not await self.is_free(draft)
-
-    async def _record(
-        self,
-        lease: Lease,
-        draft: Draft,
-        state: JournalState,
-        *,
-        seen_id: str | None = None,
-        code: str | None = None,
-    ) -> bool:
-        offset = self._session.clock.offset
-        is_recorded = await self._journal.run_or_log(
-            self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code, clock_offset=offset
-        )
-        if is_recorded:
-            report_change(self._session, draft, JournalState.SENDING, state)
-        return bool(is_recorded)

@@ -23,7 +23,7 @@ from momopay.callbacks import check_agreement
 from momopay.durable.payment import Payment
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
 from momopay.durable.search import search
-from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler, sweep
+from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
 from momopay.errors import ConfigurationError
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef, TransactionRef
@@ -349,7 +349,7 @@ class Transactions(Resource[BackendT]):
         Raises:
             MomoPayError: What was read before was recorded and handled; sweep again.
         """
-        return await sweep(self._session, self._session.journal_for(journal), handler)
+        return await Sweep(self._session, self._session.journal_for(journal), handler).run()
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a transaction, so that they poll at once.
