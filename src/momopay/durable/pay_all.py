@@ -29,7 +29,7 @@ from momopay.durable.once import DurableCall
 from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, item_of, payment_in, reference_in
 from momopay.durable.send import check_account
 from momopay.errors import (
-    APIConnectionError,
+    APIError,
     BudgetExhaustedError,
     ChannelNotFoundError,
     ConfigurationError,
@@ -41,7 +41,6 @@ from momopay.errors import (
     KycNotVerifiedError,
     MomoPayError,
     OutcomeUnknownError,
-    ProtocolError,
     RequestValidationError,
     ThrottledError,
 )
@@ -56,18 +55,13 @@ __all__ = ["PayoutIterator"]
 Given: TypeAlias = PayoutItem | Mapping[str, Any]
 Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 
-# Errors that every other payout would meet too. A refusal of one payout, such as its phone, is not among them.
+# Refusals that every other payout would meet too. One of a single payout, such as of its phone, is not among them.
 _STOPPING: Final = (
-    APIConnectionError,
-    BudgetExhaustedError,
     ChannelNotFoundError,
-    ConfigurationError,
     InsufficientFundsError,
     InsufficientServiceBalanceError,
     InvalidApiKeyError,
-    JournalError,
     KycNotVerifiedError,
-    ProtocolError,
     ThrottledError,
 )
 # So many unknown outcomes one after another mean that the service is in trouble.
@@ -116,11 +110,6 @@ class PayoutLimits:
                 raise RequestValidationError({name: str(error)}) from error
         return cls(*amounts)
 
-    @property
-    def are_set(self) -> bool:
-        """Whether there is a limit."""
-        return self.total is not None or self.each is not None
-
     def check(self, payouts: Sequence[Payee]) -> None:
         """Raise RequestValidationError that names what exceeds a limit."""
         problems: dict[str, str] = {}
@@ -143,13 +132,7 @@ class PayAll(Generic[BackendT]):
     _session: Session[BackendT]
 
     def __init__(
-        self,
-        session: Session[BackendT],
-        journal: Journal,
-        payouts: Source,
-        limits: PayoutLimits,
-        *,
-        similar: bool,
+        self, session: Session[BackendT], journal: Journal, payouts: Source, limits: PayoutLimits, *, similar: bool
     ) -> None:
         self._session = session.without_max_wait()  # nobody waits for a single payout
         self._journal = journal
@@ -160,7 +143,7 @@ class PayAll(Generic[BackendT]):
         )
         self._store = parts_of(journal).store
         self._is_account_checked = False
-        self._reads_first = limits.are_set
+        self._reads_first = limits != PayoutLimits(None, None)
         self._has_ended = False
         self._unknown_in_a_row = 0
         self.waiting: bool = False
@@ -220,7 +203,9 @@ class PayAll(Generic[BackendT]):
                 await check_account(self._session, self._journal)
                 self._is_account_checked = True
             entry = await self._session.backend.in_thread(self._get, request)
-            payment = self._accepted_in(entry, request)
+            wanted = (request.amount, request.phone, None)
+            is_same = entry is not None and (entry.amount, entry.phone, entry.refund_of) == wanted
+            payment = payment_in(entry) if entry is not None and is_same else None
             if payment is None:
                 payment = await self._pay_once(request, metadata, is_new=entry is None)
                 self._unknown_in_a_row = 0
@@ -231,15 +216,9 @@ class PayAll(Generic[BackendT]):
             if entry is None or entry.state is not JournalState.UNKNOWN:
                 self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
-            # A request that was checked is refused only because it looks like another one.
-            stops = isinstance(error, (*_STOPPING, RequestValidationError)) or is_in_trouble
-            return replace(outcome, stops=stops)
-
-    def _accepted_in(self, entry: JournalEntry | None, request: PayoutRequest) -> Payment | None:
-        """Return a payout that the journal has as accepted, None if it must go through `DurableCall`."""
-        if entry is None or (entry.amount, entry.phone, entry.refund_of) != (request.amount, request.phone, None):
-            return None
-        return payment_in(entry) if entry.state is JournalState.ACCEPTED else None
+            # What no service refused, such as no connection, no journal, or a reference like another one, stops it too.
+            is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
+            return replace(outcome, stops=isinstance(error, _STOPPING) or not is_of_one or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
         tries = 0
@@ -280,7 +259,7 @@ class PayAll(Generic[BackendT]):
             return outcome(nothing_known)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
-        return outcome(entry.state, payment_in(entry) if entry.state is JournalState.ACCEPTED else None)
+        return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""

@@ -101,7 +101,7 @@ def payment_of(
 def payment_in(entry: JournalEntry) -> Payment | None:
     """Return the payment that the journal has as accepted, without a request; None if it has none."""
     known = entry.transaction
-    if known is None:
+    if known is None or entry.state is not JournalState.ACCEPTED:
         return None
     return Payment(
         kind=entry.kind,
