@@ -33,7 +33,12 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):
-    """B2C payouts (service page, "POST /b2c/payouts")."""
+    """B2C payouts (service page, "POST /b2c/payouts").
+
+    No money moved if a call raises another `MomoPayError` than its description names, unless ``.may_have_executed``. Of
+    `pay_once`, `refund` and `release`, make the same call again once the cause is fixed. They write to `journal`, by
+    default the client's.
+    """
 
     @operation
     async def initiate(
@@ -70,7 +75,6 @@ class Payouts(Resource[BackendT]):
         Raises:
             OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find``, and never
                 send it again before you know. ``pay_once`` does that for you.
-            MomoPayError: No money moved.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -107,15 +111,11 @@ class Payouts(Resource[BackendT]):
         across processes; a second one waits for the first. See the service page, "POST /b2c/payouts" and
         "GET /transactions".
 
+        The other arguments are those of `initiate`: the amount is KES, at least 10.
+
         Args:
             reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
-                be used for payouts outside the journal. Text as for `initiate`.
-            amount: KES, at least 10, no more than two decimals.
-            phone: The recipient's number, in any form that `normalise_phone` takes.
-            description: A short purpose.
-            currency: KES, the only one.
-            channel_id: A payment channel, or its id.
-            callback_url: Public HTTPS address that receives the result.
+                be used for payouts outside the journal.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
@@ -128,7 +128,6 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
                 ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later; if
                 it stays so, look into the account console, then `release` what was certainly not paid.
-            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -217,7 +216,7 @@ class Payouts(Resource[BackendT]):
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
-            journal: The account's journal, by default the client's.
+            journal: As for `pay_once`.
 
         Returns:
             As `pay_once`. A refund that ended FAILED comes back to the B2C wallet; once it reads as REVERSED, refund
@@ -274,7 +273,6 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
                 is this payment, use another reference, or ``searched_elsewhere=True``.
             ValueError: A payout and a collection have the reference: name the kind.
-            MomoPayError: Nothing was released. Try again.
         """
         journal = self._session.journal_for(journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)

@@ -25,7 +25,11 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction]
 
 
 class Stk(Resource[BackendT]):
-    """STK collections (service page, "POST /payments/stk")."""
+    """STK collections (service page, "POST /payments/stk").
+
+    No prompt was sent if a call raises another `MomoPayError` than its description names, unless
+    ``.may_have_executed``. Of `collect_once`, make the same call again once the cause is fixed.
+    """
 
     @operation
     async def initiate(
@@ -61,7 +65,6 @@ class Stk(Resource[BackendT]):
         Raises:
             OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
                 ``transactions.find`` before you prompt again. ``collect_once`` does that for you.
-            MomoPayError: No money moved.
         """
         request = StkRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -100,21 +103,17 @@ class Stk(Resource[BackendT]):
         prompt that is open or was paid. One call at a time prompts for an order, across processes; a second one waits
         for the first. See the service page, "POST /payments/stk" and "GET /transactions".
 
+        The other arguments are those of `initiate`: the amount is KES, at least 1.
+
         Args:
             reference: Your own reference for the order. It belongs to this amount forever. Text as for
                 ``payouts.initiate``.
-            amount: KES, at least 1, no more than two decimals.
-            phone: The customer's number, in any form that `normalise_phone` takes. It may be another one than the last
-                prompt's once no prompt is open or unresolved.
-            transaction_desc: At most 13 characters; shown on the PIN prompt.
+            phone: It may be another one than the last prompt's once no prompt is open or unresolved.
             account_reference: What the service gets as the reference, at most 12 characters; shown on the customer's
                 statement. Prompts are found by it, so the order keeps its first one, and orders that share one (a
                 meter, an admission number) wait for each other if they have the same amount. By default the order's
                 reference where it fits, else a token of 12 letters and digits derived from it, which the entry has as
                 ``wire_reference``.
-            callback_url: Public HTTPS address that receives the result.
-            channel_id: The payment channel, or its id; the default channel if not given.
-            credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
             abandon_after: Seconds after which a prompt that is still open does not block another one. By default it
                 blocks for ever. A customer who answers both pays twice: the entry is ``paid_twice`` then, and it is
                 logged at CRITICAL. It does not apply to a prompt whose outcome is unknown.
@@ -133,7 +132,6 @@ class Stk(Resource[BackendT]):
             OutcomeUnknownError: The customer may have been prompted and may pay, and the service's list does not show
                 it, shows ``.near_matches``, or could not be searched within the deadline. Call again later; if it stays
                 so, look into the account console, then ``payouts.release(reference=...)``.
-            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         order = OrderRequest.checked(reference=reference, abandon_after=abandon_after)
         request = StkRequest.checked(
