@@ -107,13 +107,6 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
 
 
-def test_a_transaction_of_another_reference_is_no_match(drive: Callable[..., Driver], journal: Journal) -> None:
-    put(journal, "r", UNKNOWN)
-    with pytest.raises(OutcomeUnknownError, match="the list does not show it") as caught:
-        drive(transport=Service(pages=[[listed("R")]]).transport)(pay(journal))
-    assert caught.value.near_matches == ()
-
-
 def test_what_was_refused_and_made_after_all_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     """The refusal was a proxy's."""
     put(journal, "r", REFUSED, code="NO")
@@ -223,6 +216,9 @@ def test_a_search_that_fails_leaves_it_unknown(drive: Callable[..., Driver], jou
     assert isinstance(caught.value.__cause__, momopay.ProtocolError)
     with pytest.raises(momopay.ProtocolError):
         sdk(journal.reconcile_all)
+    long_ago(journal)
+    with pytest.raises(MomoPayError):
+        sdk(release(journal))
     assert state_of(journal) is UNKNOWN
 
 
@@ -348,15 +344,6 @@ def test_a_payout_that_the_list_shows_is_accepted_and_not_released(
     assert service.sent == 0
 
 
-def test_all_prompts_that_the_list_shows_are_kept(drive: Callable[..., Driver], journal: Journal) -> None:
-    put(journal, "r", UNKNOWN, COLLECTION)
-    long_ago(journal)
-    rows = [listed(transactionId=each, type="STK") for each in ("b", "a")]
-    with pytest.raises(RequestValidationError, match="was accepted"):
-        drive(transport=Service(pages=[rows]).transport)(release(journal))
-    assert set(found(journal).transaction_ids) == {"a", "b"}
-
-
 @pytest.mark.parametrize(
     ("state", "refused"),
     [(ACCEPTED, "was accepted"), (None, "not in the journal"), (REFUSED, None), (NOT_SENT, None)],
@@ -386,18 +373,6 @@ def test_an_order_and_a_payout_with_one_reference_need_a_kind(
     assert sdk(release(unresolved, kind=COLLECTION)).kind is COLLECTION
     assert [entry.kind for entry in unresolved.unresolved()] == ["PAYOUT"]
     assert sdk(collect(unresolved, phone=PHONE)).is_new
-
-
-def test_a_search_that_fails_releases_nothing(drive: Callable[..., Driver], unresolved: Journal) -> None:
-    service = Service()
-
-    def fail(request: httpx.Request) -> httpx.Response:
-        is_search = request.url.path.endswith("/transactions")
-        return httpx.Response(400, text="<html>") if is_search else service.respond(request)
-
-    with pytest.raises(MomoPayError):
-        drive(transport=httpx.MockTransport(fail))(release(unresolved))
-    assert state_of(unresolved) is UNKNOWN
 
 
 @pytest.mark.parametrize("by", ["", " ", None, 7])

@@ -195,14 +195,6 @@ def test_what_was_unknown_before_is_searched_for_and_does_not_stop_the_run(
     assert paid(sandbox) == {"SAL-3": 1, "SAL-4": 1, "SAL-5": 1}
 
 
-def test_a_run_that_was_stopped_continues(sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal) -> None:
-    account.b2c_balance = Decimal(35)
-    assert pay(sdk, journal, items(10))[-1].stops
-    account.b2c_balance = Decimal(1000)
-    assert states(pay(sdk, journal, items(10))) == [ACCEPTED] * 10
-    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(10)}
-
-
 @over_both_clients
 def test_outcomes_come_as_they_happen_and_a_run_may_be_left(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     run = sdk.client.payouts.pay_all(items(5), journal=journal)

@@ -113,22 +113,6 @@ def test_a_thousand_open_payments_cost_a_page_for_each_hundred(
     assert service.requests.count("GET /transactions") == (4 if other else 10)
 
 
-def test_what_lies_deep_in_the_list_is_read_by_id_in_some_passes(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    for number in range(30):
-        sdk(pay(journal, f"r{number}"))
-    sandbox.advance(HOUR)
-    for number in range(110):
-        sdk(initiate(f"o{number}"))
-        sandbox.advance(10)
-    before = len(sandbox.requests)
-    reports = [swept(sdk, journal) for _ in range(3)]
-    assert sum(report.settled for report in reports) == 30
-    assert journal.open() == []
-    assert len(sandbox.requests) - before <= 45
-
-
 def test_pages_that_show_less_than_they_cost_are_not_read(drive: Callable[..., Driver], journal: Journal) -> None:
     """Two payouts of yesterday are not on any of the newest pages."""
     for reference in ("r", "s"):
@@ -158,12 +142,6 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     swept(drive(transport=service.transport), journal)
     assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
-
-
-def test_one_that_is_open_is_read_by_its_id(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    payment = sdk(pay(journal))
-    swept(sdk, journal)
-    assert requests(sandbox)[-1] == f"GET /transactions/{payment.transaction_id}"
 
 
 # Records that are not what they seem.

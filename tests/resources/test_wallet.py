@@ -78,11 +78,3 @@ def test_the_rate_limit_is_never_met_with_the_default_budget(
         read_balances(sdk, 100)
     assert 50 < caught.value.retry_after <= 61
     assert [request.status for request in sandbox.requests] == [200] * 58
-
-
-def test_without_a_budget_the_limit_is_met_and_typed(sdk: Driver, sandbox: Sandbox) -> None:
-    with pytest.raises(momopay.RateLimitExceededError) as caught:
-        read_balances(sdk, 61)
-    assert (caught.value.limit, caught.value.remaining) == (60, 0)
-    assert caught.value.retry_after == caught.value.reset_in_seconds
-    assert len(sandbox.requests) == 61

@@ -93,21 +93,6 @@ def test_the_right_key_goes_on_after_a_wrong_one(shop: Shop, other: Driver) -> N
     assert shop.paid_out == {"MADE": 100, "NEW": 100, "LAST": 100}
 
 
-def test_a_key_is_asked_once_for_each_journal(
-    shop: Shop, drive: Callable[..., Driver], key: str, url: str, between: Between
-) -> None:
-    """One wallet read, before the first payment; its answer is remembered by the key's hash, in the database."""
-    shop.pay("PAY-1")
-    assert between.requests == [WALLET, "POST /b2c/payouts"]
-    shop.pay("PAY-2")
-    with Journal(url) as again:
-        sdk = drive(api_key=key, base_url=shop.sandbox.base_url, transport=between)
-        sdk(pay(again, "PAY-3"))
-        sdk(collect(again))
-    assert between.requests.count(WALLET) == 1
-    assert key.encode() not in Path(url.removeprefix("sqlite:///")).read_bytes()
-
-
 def test_every_command_that_checks_tells(shop: Shop, url: str, tmp_path: Path) -> None:
     """`payouts run`, `doctor` and `journal check` fail with the wrong key; the right one pays."""
     prepare(shop)
