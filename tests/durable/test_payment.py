@@ -11,7 +11,7 @@ import pytest
 
 from drivers import Driver
 from durable.kit import BY_HAND, Calls, of_both_kinds, over_both_clients
-from journal.kit import PHONE, UNKNOWN, callback, entry_of, found
+from journal.kit import PHONE, UNKNOWN, callback, entry_of, found, payout
 from momopay import (
     EntryKind,
     Journal,
@@ -23,7 +23,7 @@ from momopay import (
     TransactionStatus,
 )
 from momopay.durable.pay_all import PayoutLimits
-from momopay.durable.payment import item_of, payment_in, reference_in
+from momopay.durable.payment import item_of, payment_in, payment_of, reference_in
 from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Sandbox
 from momopay.types import PayoutOutcome
@@ -67,6 +67,16 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
     pending = payment_in(entry_of(None))
     assert pending is not None
     assert pending.status == "PENDING"
+
+
+def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
+    """A page has no result code, and a read no fee; and a record that is behind a callback takes nothing back."""
+    entry = entry_of("SUCCESS", kind=EntryKind.PAYOUT)
+    known = {"fee": Decimal(7), "result_code": "0", "receipt": "SLK7"}
+    entry = entry.model_copy(update={"transactions": (entry.transactions[0].model_copy(update=known),)})
+    for status in ("SUCCESS", "PENDING"):
+        made = payment_of(entry.kind, "o", payout("o", transactionId="t-0", status=status), entry=entry)
+        assert (made.status, made.fee, made.result_code, made.receipt) == ("SUCCESS", 7, "0", "SLK7")
 
 
 @over_both_clients
@@ -123,10 +133,8 @@ def test_an_item_that_cannot_be_paid_is_reported_under_its_reference() -> None:
 
 def test_what_they_take_and_return_pickles_and_masks_phones() -> None:
     error = OutcomeUnknownError("to 0712345678", sent_at=datetime.now(UTC))
-    item, outcome = (
-        PayoutItem(reference="PAY-0712345678", amount=10, phone="712345678"),
-        PayoutOutcome("SAL-1", UNKNOWN),
-    )
+    item = PayoutItem(reference="PAY-0712345678", amount=10, phone="712345678")
+    outcome = PayoutOutcome("SAL-1", UNKNOWN)
     for shown in map(repr, (ITEM, item, payment(), PayoutOutcome("0712345678", UNKNOWN, error=error))):
         assert "12345678" not in shown
         assert "678" in shown

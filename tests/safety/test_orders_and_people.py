@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -119,6 +121,25 @@ def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
     shop.settle(prompt)
     shop.refund()
     assert (shop.paid_in, shop.paid_out) == ({"O-1": 100}, {"O-1-R1": 100})
+
+
+def test_a_reference_that_the_service_decomposed_is_found(shop: Shop) -> None:
+    """Text in NFC may come back in NFD; it is the same reference, also after the answer was lost."""
+    name = unicodedata.normalize("NFC", "Café-Nairobi-7")
+
+    def decompose(_path: str, data: Any) -> None:
+        for record in (data, *data.get("items", ())):
+            for field in ("accountReference", "reference"):
+                if record.get(field):
+                    record[field] = unicodedata.normalize("NFD", record[field])
+
+    shop.between.edit = decompose
+    shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        shop.pay(name)
+    assert shop.pay(name).transaction_id == shop.newest()
+    assert shop.paid_out == {name: 100}
+    assert shop.pay(f"{name}-2").transaction_id == shop.newest()
 
 
 @pytest.mark.parametrize("known_by", ["callback", "sweep"])

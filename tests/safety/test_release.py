@@ -75,3 +75,14 @@ def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pyt
     assert entry.paid_twice
     assert set(entry.transaction_ids) == {first, second.transaction_id}
     assert shop.journal.check().paid_twice == ("PAY-1",)
+
+
+def test_the_list_is_searched_once_more_and_not_for_ever(shop: Shop) -> None:
+    send_unresolved(shop)
+    shop.later(HOUR)
+    shop.release()
+    for wait, requests in ((SEARCH_AGAIN, 1), (HOUR, 0)):
+        before = len(shop.between.requests)
+        shop.later(wait)
+        shop.sweep()
+        assert len(shop.between.requests) - before == requests

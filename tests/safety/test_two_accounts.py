@@ -9,12 +9,7 @@ import pytest
 from drivers import Driver, unique_key
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Sandbox
-from safety.kit import (
-    Between,
-    DatabaseClock,
-    Shop,
-    on_both_databases,
-)
+from safety.kit import Between, DatabaseClock, Shop, callback_for, on_both_databases, parsed
 
 pytestmark = on_both_databases
 
@@ -51,6 +46,8 @@ def test_the_same_references_are_paid_by_both(branches: tuple[Shop, Shop]) -> No
     assert [each.paid_in for each in branches] == [{"O-1": 100}] * 2
     first, second = (each.entry("PAY-1") for each in branches)
     assert first.transaction_id != second.transaction_id
+    branches[0].journal.record(parsed(callback_for(first.transaction_id, "PAY-1", momo_receipt="RECEIPT-1")))
+    assert [each.journal.by_receipt("RECEIPT-1") is None for each in branches] == [False, True]
     assert [[each.reference for each in branch.journal.entries()] for branch in branches] == [["O-1", "PAY-1"]] * 2
 
 
