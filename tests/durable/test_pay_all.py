@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Driver
+from drivers import LOOPBACK, Drive, Driver
 from durable.kit import KEY_CHECK, PAYOUTS, balance, over_both_clients, page, requests
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
@@ -149,7 +149,7 @@ def test_what_every_payout_would_meet_stops_the_run(
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_service_that_is_not_reached_stops_the_run(
-    drive: Callable[..., Driver], sdk: Driver, key: str, journal: Journal, is_known: bool
+    drive: Drive, sdk: Driver, key: str, journal: Journal, is_known: bool
 ) -> None:
     if is_known:
         sdk(journal.reconcile_all)

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Driver, hasty
+from drivers import LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
     ORDERS,
     PAYOUTS,
@@ -103,7 +103,7 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(
 
 
 @of_both_kinds
-def test_an_acceptance_of_another_payment_is_not_believed(drive: Callable[..., Driver], url: str, calls: Calls) -> None:
+def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str, calls: Calls) -> None:
     mismatches: list[dict[str, Any]] = [
         {"amount": 77},
         {"phone": "254712345679"},
@@ -135,7 +135,7 @@ def limit(status: int, **details: Any) -> httpx.Response:
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(("status", "executed"), [(200, True), (409, True), (429, True), (429, False)])
 def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send(
-    drive: Callable[..., Driver], journal: Journal, status: int, executed: bool
+    drive: Drive, journal: Journal, status: int, executed: bool
 ) -> None:
     """A proxy answered for the service, which had executed the payout, or not; then it is sent within the call."""
     service = Service(record(), pages=[[listed()] if executed else []])
@@ -147,7 +147,7 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
 
 @pytest.mark.parametrize(("pause", "is_sent"), [(60, False), (2, True)])
 def test_a_limit_is_waited_for_if_it_ends_within_the_call(
-    drive: Callable[..., Driver], journal: Journal, pause: int, is_sent: bool
+    drive: Drive, journal: Journal, pause: int, is_sent: bool
 ) -> None:
     service = Service(record(), pages=[[]])
     service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
@@ -182,7 +182,7 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
 # The lease, and the rate budget.
 
 
-def test_a_lease_outlasts_the_deadline_of_its_call(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journal) -> None:
     ends: list[float] = []
     service = Service(record())
 
@@ -197,7 +197,7 @@ def test_a_lease_outlasts_the_deadline_of_its_call(drive: Callable[..., Driver],
 
 
 def test_a_call_that_waits_for_the_budget_writes_nothing_yet(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
+    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
 ) -> None:
     """So a process that is killed in a long queue leaves nothing unresolved."""
     sdk(journal.reconcile_all)
@@ -227,7 +227,7 @@ class ReservesWhile(RateBudget):
 
 
 def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
+    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
 ) -> None:
     """While it asks for a slot, another process pays the reference."""
     sdk(journal.reconcile_all)
@@ -327,9 +327,7 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, k
 
 
 @over_both_clients
-def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
-    drive: Callable[..., Driver], journal: Journal
-) -> None:
+def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, journal: Journal) -> None:
     service = Service(record())
 
     def interrupt(request: httpx.Request) -> httpx.Response:
@@ -390,7 +388,7 @@ def locked(url: str, kind: str = "EXCLUSIVE") -> Generator[sqlite3.Connection]:
 
 @over_both_clients
 def test_a_locked_journal_holds_a_call_until_its_deadline(
-    drive: Callable[..., Driver], key: str, sandbox: Sandbox, journal: Journal, url: str
+    drive: Drive, key: str, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
     sdk = drive(api_key=key, base_url=sandbox.base_url)
     sdk(journal.reconcile_all)

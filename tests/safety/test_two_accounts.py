@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from drivers import Driver, unique_key
+from drivers import Drive, unique_key
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Sandbox
 from safety.kit import Between, DatabaseClock, Shop, callback_for, on_both_databases, parsed
@@ -15,9 +15,7 @@ pytestmark = on_both_databases
 
 
 @pytest.fixture
-def branches(
-    drive: Callable[..., Driver], sandbox: Sandbox, url: str, database_clock: DatabaseClock
-) -> Iterator[tuple[Shop, Shop]]:
+def branches(drive: Drive, sandbox: Sandbox, url: str, database_clock: DatabaseClock) -> Iterator[tuple[Shop, Shop]]:
     made: list[Shop] = []
     for name in ("nairobi", "mombasa"):
         key, between = unique_key(), Between()

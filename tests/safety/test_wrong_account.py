@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.kit import Shell
-from drivers import Driver, unique_key
+from drivers import Drive, Driver, unique_key
 from momopay import ConfigurationError, EntryKind, Journal, JournalState, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 from safety.kit import Between, Call, Shop, collect, moved, pay, refund, release, sweep
@@ -28,7 +28,7 @@ def pay_all(journal: Journal, *references: str) -> Call:
 
 
 @pytest.fixture
-def other(drive: Callable[..., Driver], sandbox: Sandbox, between: Between) -> Driver:
+def other(drive: Drive, sandbox: Sandbox, between: Between) -> Driver:
     """A client with the key of another account, which no journal has seen."""
     return drive(api_key=unique_key(), base_url=sandbox.base_url, transport=between, deadline=3.0)
 

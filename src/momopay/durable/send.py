@@ -247,18 +247,27 @@ class Sender:
     async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
         """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
         reference = record.reference if isinstance(record, Payout) else record.account_reference
-        differing = draft.requested.differences(reference, record)
-        if differing:
+        clock, is_accepted, why = self._session.clock, None, ""
+        if differing := draft.requested.differences(reference, record):
             why = f"the service answered with another {', '.join(differing)}"
-            raise await self._unbelievable(lease, draft, record, why)
-        clock = self._session.clock
-        report = report_of(record, clock.service_now_if_known())
-        is_accepted = await self._journal.run_or_log(
-            self._store.record, draft, report, lease=lease, clock_offset=clock.offset
-        )
-        if is_accepted is False:
-            why = "the service answered with the transaction of another payment"
-            raise await self._unbelievable(lease, draft, record, why)
+        else:
+            report = report_of(record, clock.service_now_if_known())
+            is_accepted = await self._journal.run_or_log(
+                self._store.record, draft, report, lease=lease, clock_offset=clock.offset
+            )
+            if is_accepted is False:
+                why = "the service answered with the transaction of another payment"
+        if why:
+            error = OutcomeUnknownError(
+                f"the payment of reference {draft.reference!r} may have been made: {why}",
+                sent_at=self._call.sent_at or record.created_at,
+                reference=draft.reference,
+                amount=draft.amount,
+                phone=draft.phone,
+                transaction_id=record.transaction_id,
+            )
+            await self._record_failure(lease, draft, error)
+            raise error
         if is_accepted:
             report_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
         accounts = self._store.accounts
@@ -287,19 +296,6 @@ class Sender:
         if entry is None:
             raise JournalError("the payment's row has disappeared from the journal")
         raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
-
-    async def _unbelievable(self, lease: Lease, draft: Draft, record: Sent, why: str) -> OutcomeUnknownError:
-        """Record an acceptance that is not this payment's, and return the error for it."""
-        error = OutcomeUnknownError(
-            f"the payment of reference {draft.reference!r} may have been made: {why}",
-            sent_at=self._call.sent_at or record.created_at,
-            reference=draft.reference,
-            amount=draft.amount,
-            phone=draft.phone,
-            transaction_id=record.transaction_id,
-        )
-        await self._record_failure(lease, draft, error)
-        return error
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
         state = JournalState.NOT_SENT

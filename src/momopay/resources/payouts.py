@@ -54,16 +54,14 @@ class Payouts(Resource[BackendT]):
     ) -> Payout:
         """Send money to a phone.
 
-        The B2C wallet is debited as soon as the service accepts, and there is no idempotency key, so the
-        request is sent at most once: a failure after which it may have executed is never retried.
-        See the service page, "POST /b2c/payouts".
+        The B2C wallet is debited as soon as the service accepts. There is no idempotency key, so a failure after which
+        the request may have executed is never retried. See the service page, "POST /b2c/payouts".
 
         Args:
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
-            reference: Your own reference for this payout; make it unique, since a payout whose outcome is
-                unknown is found by it. No space at an end, no character that nobody sees, and in the Unicode form
-                NFC: two references that look the same are the same.
+            reference: Your own reference for this payout; unique, since a payout of unknown outcome is found by it. No
+                space at an end, no character that nobody sees, and in the Unicode form NFC.
             description: A short purpose.
             currency: KES, the only one.
             channel_id: A payment channel, or its id.
@@ -73,8 +71,8 @@ class Payouts(Resource[BackendT]):
             The payout, PENDING until the provider takes it.
 
         Raises:
-            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find``, and never
-                send it again before you know. ``pay_once`` does that for you.
+            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find`` before you send it
+                again. ``pay_once`` does that for you.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -111,11 +109,15 @@ class Payouts(Resource[BackendT]):
         across processes; a second one waits for the first. See the service page, "POST /b2c/payouts" and
         "GET /transactions".
 
-        The other arguments are those of `initiate`: the amount is KES, at least 10.
-
         Args:
             reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
-                be used for payouts outside the journal.
+                be used for payouts outside the journal. Text as for `initiate`.
+            amount: KES, at least 10, no more than two decimals.
+            phone: The recipient's number, in any form that `normalise_phone` takes.
+            description: A short purpose.
+            currency: KES, the only one.
+            channel_id: A payment channel, or its id.
+            callback_url: Public HTTPS address that receives the result.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
@@ -154,9 +156,8 @@ class Payouts(Resource[BackendT]):
         """Pay many people, each once, one after another; each payout as `pay_once` makes it.
 
         Run it again with the same payouts after any error, crash or restart: it continues. What the journal has as
-        accepted costs no request. It waits for the rate budget between payouts, however long; the client's deadline
-        applies to each payout alone. An interrupt while it waits leaves nothing unresolved. See the service page,
-        "POST /b2c/payouts" and "Limits".
+        accepted costs no request. It waits for the rate budget between payouts, however long. An interrupt while it
+        waits leaves nothing unresolved. See the service page, "POST /b2c/payouts" and "Limits".
 
         Args:
             payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
@@ -169,11 +170,10 @@ class Payouts(Resource[BackendT]):
             journal: The account's journal, by default the client's.
 
         Returns:
-            An iterable for ``for`` or, from an `AsyncClient`, ``async for``. It yields a `PayoutOutcome` for each
-            payout, in order. A refusal of one payout, or arguments that are refused here, are its outcome, and the next
-            one follows. An error that all others would meet too, such as missing funds, a revoked key or a third
-            unknown outcome in a row, is the last outcome, with ``stops``; the rest was not begun. No `MomoPayError` is
-            raised for a payout. Iterate once; to run again, call again.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``: a `PayoutOutcome` for each payout, in
+            order. A refusal of one payout is its outcome, and the next one follows. An error that all others would meet
+            too, such as missing funds or a third unknown outcome in a row, is the last outcome, with ``stops``; the
+            rest was not begun. No `MomoPayError` is raised for a payout. Iterate once; to run again, call again.
 
         Raises:
             RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before

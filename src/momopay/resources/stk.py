@@ -103,17 +103,21 @@ class Stk(Resource[BackendT]):
         prompt that is open or was paid. One call at a time prompts for an order, across processes; a second one waits
         for the first. See the service page, "POST /payments/stk" and "GET /transactions".
 
-        The other arguments are those of `initiate`: the amount is KES, at least 1.
-
         Args:
             reference: Your own reference for the order. It belongs to this amount forever. Text as for
                 ``payouts.initiate``.
-            phone: It may be another one than the last prompt's once no prompt is open or unresolved.
+            amount: KES, at least 1, no more than two decimals.
+            phone: The customer's number, in any form that `normalise_phone` takes. It may be another one than the last
+                prompt's once no prompt is open or unresolved.
+            transaction_desc: At most 13 characters; shown on the PIN prompt.
             account_reference: What the service gets as the reference, at most 12 characters; shown on the customer's
                 statement. Prompts are found by it, so the order keeps its first one, and orders that share one (a
                 meter, an admission number) wait for each other if they have the same amount. By default the order's
                 reference where it fits, else a token of 12 letters and digits derived from it, which the entry has as
                 ``wire_reference``.
+            callback_url: Public HTTPS address that receives the result.
+            channel_id: The payment channel, or its id; the default channel if not given.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
             abandon_after: Seconds after which a prompt that is still open does not block another one. By default it
                 blocks for ever. A customer who answers both pays twice: the entry is ``paid_twice`` then, and it is
                 logged at CRITICAL. It does not apply to a prompt whose outcome is unknown.

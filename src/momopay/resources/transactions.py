@@ -73,25 +73,12 @@ class Transactions(Resource[BackendT]):
         amount_max: int | Decimal | None = None,
         q: str | None = None,
     ) -> TransactionPage:
-        """Read one page of the list, newest first. Retried as needed.
+        """Read one page of the list, newest first: 1 to 100 transactions, after the ``next_cursor`` of the page before.
 
-        The formats of the filters ``from_`` to ``q`` are not specified: times are sent as ISO 8601, amounts as
-        numbers. See the service page, "GET /transactions".
-
-        Args:
-            limit: How many, 1 to 100.
-            cursor: The ``next_cursor`` of the page before.
-            status: Only this status.
-            type: Only this type; may be combined with ``status``.
-            from_: Only from this time on.
-            to: Only up to this time.
-            channel_id: Only through this channel, or its id.
-            amount_min: Only this amount and more, KES.
-            amount_max: Only this amount and less, KES.
-            q: Only what the service finds by this text.
-
-        Returns:
-            The page, with counts over the whole filtered set.
+        It has counts over the whole filtered set. The filters ``status`` to ``q`` may be combined: only this status,
+        type and channel, from and to these times, from ``amount_min`` to ``amount_max`` (KES), and what the service
+        finds by the text ``q``. Their formats are not specified: times are sent as ISO 8601, amounts as numbers.
+        Retried as needed. See the service page, "GET /transactions".
         """
         query = TransactionQuery.checked(
             limit=limit,
@@ -349,7 +336,6 @@ class Transactions(Resource[BackendT]):
         One notified wait reads its transaction once; several at about the same time, or while the rate budget is
         short, share a page of the list. Nothing in the callback is trusted, and nothing is sent from here. With an
         `AsyncClient`, call it from the client's own event loop, without ``await``.
-
         """
         # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
