@@ -44,7 +44,7 @@ def test_the_same_references_are_paid_by_both(branches: tuple[Shop, Shop]) -> No
     assert [each.paid_in for each in branches] == [{"O-1": 100}] * 2
     first, second = (each.entry("PAY-1") for each in branches)
     assert first.transaction_id != second.transaction_id
-    branches[0].journal.record(parsed(callback_for(first.transaction_id, "PAY-1", momo_receipt="RECEIPT-1")))
+    branches[0].journal.record(parsed(callback_for(str(first.transaction_id), "PAY-1", momo_receipt="RECEIPT-1")))
     assert [each.journal.by_receipt("RECEIPT-1") is None for each in branches] == [False, True]
     assert [[each.reference for each in branch.journal.entries()] for branch in branches] == [["O-1", "PAY-1"]] * 2
 

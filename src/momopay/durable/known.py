@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import read_transaction
 from momopay._core.session import Session
@@ -24,6 +24,9 @@ from momopay.journal.rules import Proof, blocks, proof
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import Fit
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -141,12 +144,12 @@ class KnownPayment:
         # As in `read`. Of what is open or paid the caller learns even if it cannot be recorded.
         is_free = not any(blocks(entry.kind, stage) for stage in stages.values())
         run = self._journal.run if is_free else self._journal.run_or_log
-        for found in reversed(matches.exact):
-            accepted = is_keepable(found.transaction_id) and await run(self._store.record, entry, self._report(found))
-            if accepted is False:
-                raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
-            if accepted:
-                report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
+        service_now = self._session.clock.service_now_if_known()
+        made = await run(record_made, self._store, entry, matches, service_now)
+        for found in made or ():
+            report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
+        if made is not None and len(made) < len(matches.exact):
+            raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
         return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
 
     def _report(self, record: TransactionSummary) -> Report:
@@ -172,7 +175,7 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
     found = await search(session, wanted)
     service_now = session.clock.service_now_if_known()
     for entry, matches in zip(entries, found, strict=True):
-        made = await in_thread(record_made, journal, entry, matches, service_now)
+        made = await in_thread(record_made, store, entry, matches, service_now)
         for each in made:
             report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
         if not made:
@@ -230,10 +233,10 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
 
 
 def record_made(
-    journal: Journal, entry: JournalEntry, matches: Matches, service_now: datetime | None
+    store: Store, entry: JournalEntry, matches: Matches, service_now: datetime | None
 ) -> list[TransactionSummary]:
     """Record the transactions that a search proves to be those of an entry, oldest first, and return them."""
     if proof(entry.kind, matches.exact, matches.near) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
-    return [each for each in exact if parts_of(journal).store.record(entry, report_of(each, service_now))]
+    return [each for each in exact if store.record(entry, report_of(each, service_now))]

@@ -296,15 +296,15 @@ def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str,
     """
     payouts = [*payouts]
     new = {each.reference: each for each in payouts}
-    known: list[JournalEntry] = []
+    everything: list[Payee] = []
     if journal is not None:
         parts = parts_of(journal)
         new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
         same_phones = parts.reports.to_phones({each.phone for each in new.values()})
-        known = [each for each in same_phones if each.refund_of is None]
+        everything = [each for each in same_phones if each.refund_of is None]
+    everything += payouts
     first: dict[tuple[object, ...], str] = {}
     found: dict[str, str] = {}
-    everything: list[Payee] = [*known, *payouts]
     for each in everything:
         other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
         if other != each.reference and each.reference in new:

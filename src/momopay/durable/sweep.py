@@ -224,7 +224,7 @@ class Sweep:
 
     def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
         """Record what a search found."""
-        made = record_made(self._journal, entry, matches, self._session.clock.service_now_if_known())
+        made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
         for record in made:
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)

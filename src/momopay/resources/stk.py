@@ -142,14 +142,12 @@ class Stk(Resource[BackendT]):
             on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
-            account_reference=account_reference,
+            account_reference=order.wire_reference if account_reference is None else account_reference,
             transaction_desc=transaction_desc,
             callback_url=callback_url,
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        if account_reference is None:
-            request = request.renamed(order.wire_reference)
         journal, patience = self._session.journal_for(journal), order.abandon_after
         call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=patience)
         return await call.run()
