@@ -3,13 +3,15 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import httpx
 
 import momopay
 
+Drive: TypeAlias = "Callable[..., Driver]"
+"""Makes a driver with these options of its client, and closes it after the test."""
 KEY = "pk_test_0123456789"
 LOOPBACK = "http://127.0.0.1:1/v1"
 

@@ -200,7 +200,7 @@ def release_without_search() -> list[Patch]:
     """`client.payouts.release` does not look into the list. Nor does the call that pays then, or it would notice."""
 
     async def nothing(session: Any, wanted: list[Any], *until: float, whole_list: bool = False) -> list[Matches]:
-        if whole_list and not until:  # only a release walks the whole list without a deadline
+        if whole_list and until == (inf,):  # only a release walks the whole list without a deadline
             return [Matches()]
         return await search(session, wanted, *until, whole_list=whole_list)
 

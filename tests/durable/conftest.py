@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive, Driver
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
 
@@ -34,6 +33,6 @@ def account(sandbox: Sandbox, key: str) -> Account:
 
 
 @pytest.fixture
-def sdk(drive: Callable[..., Driver], sandbox: Sandbox, account: Account, key: str) -> Driver:
+def sdk(drive: Drive, sandbox: Sandbox, account: Account, key: str) -> Driver:
     assert account.tenant_id
     return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Driver
+from drivers import LOOPBACK, Drive, Driver
 from durable.kit import KEY_CHECK, PAYOUTS, balance, over_both_clients, page, requests
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
@@ -149,7 +149,7 @@ def test_what_every_payout_would_meet_stops_the_run(
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_service_that_is_not_reached_stops_the_run(
-    drive: Callable[..., Driver], sdk: Driver, key: str, journal: Journal, is_known: bool
+    drive: Drive, sdk: Driver, key: str, journal: Journal, is_known: bool
 ) -> None:
     if is_known:
         sdk(journal.reconcile_all)
@@ -193,14 +193,6 @@ def test_what_was_unknown_before_is_searched_for_and_does_not_stop_the_run(
     assert states(pay(sdk, journal, items(6))) == [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED]
     assert states(pay(sdk, journal, items(6))) == [UNKNOWN, UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED, ACCEPTED]
     assert paid(sandbox) == {"SAL-3": 1, "SAL-4": 1, "SAL-5": 1}
-
-
-def test_a_run_that_was_stopped_continues(sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal) -> None:
-    account.b2c_balance = Decimal(35)
-    assert pay(sdk, journal, items(10))[-1].stops
-    account.b2c_balance = Decimal(1000)
-    assert states(pay(sdk, journal, items(10))) == [ACCEPTED] * 10
-    assert paid(sandbox) == {f"SAL-{number}": 1 for number in range(10)}
 
 
 @over_both_clients

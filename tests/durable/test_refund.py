@@ -11,7 +11,6 @@ from drivers import Driver
 from durable.kit import on_both_databases, over_both_clients, pay, refund, requests
 from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection, state_of
 from momopay import (
-    ConfigurationError,
     DuplicatePayoutError,
     InsufficientFundsError,
     Journal,
@@ -113,8 +112,3 @@ def test_a_collection_that_was_anonymised_is_paid_back_to_a_phone_that_the_calle
     with pytest.raises(RequestValidationError, match="pay_once"):
         sdk(refund(journal))
     assert (entry.phone, requests(sandbox)) == (PHONE, [])
-
-
-def test_what_is_no_journal_is_refused(sdk: Driver) -> None:
-    with pytest.raises(ConfigurationError):
-        sdk(refund("sqlite:///payouts.db"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 
 import momopay
-from drivers import Driver
+from drivers import Drive, Driver
 from durable.kit import KEY_CHECK, Call, Service, ago, balance, collect, listed, over_both_clients, page, pay, record
 from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
 from momopay import Journal, OutcomeUnknownError
@@ -19,7 +18,7 @@ from momopay.sandbox import Sandbox
 
 @pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), ("NULL", 4)])
 def test_a_walk_reaches_back_to_the_oldest_and_no_further(
-    drive: Callable[..., Driver], journal: Journal, offset: object, pages_read: int
+    drive: Drive, journal: Journal, offset: object, pages_read: int
 ) -> None:
     """The service's clock and ours may differ by five minutes."""
     day = timedelta(days=1)
@@ -40,7 +39,7 @@ def test_a_walk_reaches_back_to_the_oldest_and_no_further(
     assert service.requests == ["GET /transactions"] * pages_read
 
 
-def test_one_that_a_shifting_list_shows_twice_is_one(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_one_that_a_shifting_list_shows_twice_is_one(drive: Drive, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
     service = Service(pages=[[listed()], [listed()]])
     assert [each.transaction_id for each in drive(transport=service.transport)(journal.reconcile_all)] == ["t-1"]
@@ -48,7 +47,7 @@ def test_one_that_a_shifting_list_shows_twice_is_one(drive: Callable[..., Driver
 
 @pytest.mark.parametrize("attempts", [1, 0])
 def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_list(
-    drive: Callable[..., Driver], journal: Journal, attempts: int
+    drive: Drive, journal: Journal, attempts: int
 ) -> None:
     """Nothing is known of the clock that wrote when it was sent."""
     put(journal, "r", REFUSED)
@@ -64,7 +63,7 @@ def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_
     assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
 
 
-def test_an_order_is_searched_for_since_its_first_attempt(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal: Journal) -> None:
     """Two attempts, hours apart, were refused; the first became a prompt even so, and is beyond the second's page."""
     for _ in range(2):
         put(journal, "r", REFUSED, momopay.EntryKind.COLLECTION)
@@ -78,7 +77,7 @@ def test_an_order_is_searched_for_since_its_first_attempt(drive: Callable[..., D
     assert service.sent == 0
 
 
-def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:
     put(journal, "r", REFUSED)
     service = Service(pages=[[listed("another", age=timedelta(days=days))] for days in range(60)])
     budget = momopay.RateBudget(requests=58, window=61.0)
@@ -89,7 +88,7 @@ def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Callable[..., Driv
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=2)])
 def test_a_time_in_the_services_future_proves_that_a_clock_was_ahead(
-    drive: Callable[..., Driver], journal: Journal, ahead: timedelta
+    drive: Drive, journal: Journal, ahead: timedelta
 ) -> None:
     """By the time of the search the clock is right again."""
     put(journal, "r", UNKNOWN)
@@ -100,7 +99,7 @@ def test_a_time_in_the_services_future_proves_that_a_clock_was_ahead(
     assert not drive(transport=service.transport)(pay(journal)).is_new
 
 
-def test_a_search_ends_with_the_calls_deadline(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -> None:
     pages: list[int] = []
 
     def a_page(request: httpx.Request) -> httpx.Response:

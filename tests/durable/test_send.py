@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Driver, hasty
+from drivers import LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
     ORDERS,
     PAYOUTS,
@@ -44,17 +44,14 @@ from journal.kit import (
     SENDING,
     TESTS,
     UNKNOWN,
-    begin,
     execute,
     found,
     just_before,
-    lease_of,
     put,
     state_of,
 )
-from journal.kit import record as record_outcome
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
-from momopay.sandbox import Account, Fault, Sandbox
+from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
 
@@ -106,7 +103,7 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(
 
 
 @of_both_kinds
-def test_an_acceptance_of_another_payment_is_not_believed(drive: Callable[..., Driver], url: str, calls: Calls) -> None:
+def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str, calls: Calls) -> None:
     mismatches: list[dict[str, Any]] = [
         {"amount": 77},
         {"phone": "254712345679"},
@@ -138,7 +135,7 @@ def limit(status: int, **details: Any) -> httpx.Response:
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(("status", "executed"), [(200, True), (409, True), (429, True), (429, False)])
 def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send(
-    drive: Callable[..., Driver], journal: Journal, status: int, executed: bool
+    drive: Drive, journal: Journal, status: int, executed: bool
 ) -> None:
     """A proxy answered for the service, which had executed the payout, or not; then it is sent within the call."""
     service = Service(record(), pages=[[listed()] if executed else []])
@@ -148,23 +145,23 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     assert service.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
-def test_a_limit_that_lasts_longer_than_the_call_is_raised(drive: Callable[..., Driver], journal: Journal) -> None:
-    service = Service(record())
-    service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=60)]
+@pytest.mark.parametrize(("pause", "is_sent"), [(60, False), (2, True)])
+def test_a_limit_is_waited_for_if_it_ends_within_the_call(
+    drive: Drive, journal: Journal, pause: int, is_sent: bool
+) -> None:
+    service = Service(record(), pages=[[]])
+    service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
+    sdk, begun = drive(transport=service.transport, deadline=10), time.monotonic()
+    if is_sent:
+        assert sdk(pay(journal)).is_new
+        assert pause <= time.monotonic() - begun < 9
+        assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
+        return
     with pytest.raises(momopay.RateLimitExceededError) as caught:
-        drive(transport=service.transport, deadline=3)(pay(journal))
-    assert (caught.value.retry_after, caught.value.may_have_executed) == (60, False)
+        sdk(pay(journal))
+    assert (caught.value.retry_after, caught.value.may_have_executed) == (pause, False)
     assert (found(journal).state, found(journal).code) == (REFUSED, "RATE_LIMIT_EXCEEDED")
     assert service.requests == ["POST /b2c/payouts"]
-
-
-def test_a_limit_that_ends_within_the_call_is_waited_for(drive: Callable[..., Driver], journal: Journal) -> None:
-    service = Service(record(), pages=[[]])
-    service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=2)]
-    begun = time.monotonic()
-    assert drive(transport=service.transport, deadline=10)(pay(journal)).is_new
-    assert 2 <= time.monotonic() - begun < 9
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
 
 
 def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
@@ -185,7 +182,7 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
 # The lease, and the rate budget.
 
 
-def test_a_lease_outlasts_the_deadline_of_its_call(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journal) -> None:
     ends: list[float] = []
     service = Service(record())
 
@@ -200,7 +197,7 @@ def test_a_lease_outlasts_the_deadline_of_its_call(drive: Callable[..., Driver],
 
 
 def test_a_call_that_waits_for_the_budget_writes_nothing_yet(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
+    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
 ) -> None:
     """So a process that is killed in a long queue leaves nothing unresolved."""
     sdk(journal.reconcile_all)
@@ -217,44 +214,6 @@ def test_a_call_that_waits_for_the_budget_writes_nothing_yet(
     assert journal.get("s") is None
 
 
-@of_both_kinds
-def test_a_second_attempt_that_gets_no_slot_leaves_the_payment(
-    drive: Callable[..., Driver],
-    sdk: Driver,
-    sandbox: Sandbox,
-    account: Account,
-    key: str,
-    journal: Journal,
-    calls: Calls,
-) -> None:
-    account.service_balance, account.fee = Decimal(0), Decimal(1)
-    with pytest.raises(momopay.InsufficientServiceBalanceError):
-        sdk(calls.once(journal))
-    before = found(journal)
-    with pytest.raises(momopay.BudgetExhaustedError) as caught:  # the one slot is for the search
-        drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, budget=RateBudget(1, 600))(calls.once(journal))
-    assert not caught.value.may_have_executed
-    assert found(journal) == before
-    assert calls.sent(sandbox) == 1
-
-
-def test_a_call_that_waited_for_another_waits_for_the_budget_before_it_writes(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
-) -> None:
-    sdk(journal.reconcile_all)
-    waits = drive(api_key=key, base_url=sandbox.base_url, budget=RateBudget(1, 60), deadline=1.0)
-    waits(lambda client: client.wallet.balance())
-    with lease_of(journal) as lease:
-        begin(journal, lease)
-        refusal = threading.Timer(0.1, record_outcome, [journal, lease, REFUSED])
-        refusal.start()
-        with pytest.raises(momopay.BudgetExhaustedError):
-            waits(pay(journal))
-        refusal.join()
-    assert state_of(journal) is REFUSED
-    assert PAYOUTS.sent(sandbox) == 0
-
-
 class ReservesWhile(RateBudget):
     """A budget without a slot, which does something while it is asked."""
 
@@ -268,7 +227,7 @@ class ReservesWhile(RateBudget):
 
 
 def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
-    drive: Callable[..., Driver], sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
+    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
 ) -> None:
     """While it asks for a slot, another process pays the reference."""
     sdk(journal.reconcile_all)
@@ -329,26 +288,6 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(
     assert calls.sent(sandbox) == 1
 
 
-def test_a_payment_cancelled_at_any_moment_is_paid_once(sandbox: Sandbox, key: str, journal: Journal) -> None:
-    async def main() -> None:
-        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            await journal.reconcile_all(client)
-            for delay in (0.0, 0.001, 0.004, 0.016):
-                task = asyncio.create_task(pay(journal, f"r{delay}")(client))
-                await asyncio.sleep(delay)
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                try:
-                    await pay(journal, f"r{delay}")(client)
-                except OutcomeUnknownError:
-                    long_ago(journal)
-                    await release(journal, f"r{delay}")(client)
-                    await pay(journal, f"r{delay}")(client)
-
-    asyncio.run(main())
-    assert sorted(map(str, PAYOUTS.paid(sandbox))) == ["r0.0", "r0.001", "r0.004", "r0.016"]
-
-
 @contextmanager
 def full_server() -> Generator[str]:
     """Start a server that takes no connection: its queue is full. Yield its URL."""
@@ -388,9 +327,7 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, k
 
 
 @over_both_clients
-def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
-    drive: Callable[..., Driver], journal: Journal
-) -> None:
+def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, journal: Journal) -> None:
     service = Service(record())
 
     def interrupt(request: httpx.Request) -> httpx.Response:
@@ -449,24 +386,9 @@ def locked(url: str, kind: str = "EXCLUSIVE") -> Generator[sqlite3.Connection]:
         yield other
 
 
-def test_a_call_whose_journal_was_slow_sends_nothing_after_its_deadline(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, url: str
-) -> None:
-    sdk(pay(journal, "first"))
-    with locked(url, "IMMEDIATE") as other:
-        freed = threading.Timer(0.5, other.execute, ["COMMIT"])
-        freed.start()
-        with pytest.raises(JournalError) as caught:
-            sdk(lambda client: pay(journal)(client.with_options(deadline=0.2)))
-        freed.join()
-    assert not caught.value.may_have_executed
-    assert journal.get("r") is None
-    assert PAYOUTS.paid(sandbox) == ["first"]
-
-
 @over_both_clients
 def test_a_locked_journal_holds_a_call_until_its_deadline(
-    drive: Callable[..., Driver], key: str, sandbox: Sandbox, journal: Journal, url: str
+    drive: Drive, key: str, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
     sdk = drive(api_key=key, base_url=sandbox.base_url)
     sdk(journal.reconcile_all)
@@ -536,23 +458,6 @@ def test_a_payment_is_returned_though_its_outcome_cannot_be_written(
     execute(journal, "DROP TRIGGER full")
     assert not sdk(calls.once(journal)).is_new
     assert (found(journal).state, calls.sent(sandbox)) == (ACCEPTED, 1)
-
-
-def test_a_journal_that_is_closed_during_a_payment_hides_nothing(
-    drive: Callable[..., Driver], url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    service = Service(record())
-    journal = Journal(url)
-
-    def close_it(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST":
-            journal.close()
-        return service.respond(request)
-
-    assert drive(transport=httpx.MockTransport(close_it))(pay(journal)).is_new
-    assert "this journal is closed" in caplog.text
-    with Journal(url) as later:
-        assert state_of(later) is UNKNOWN
 
 
 def test_a_journal_that_cannot_be_written_says_that_nothing_moved_and_one_that_cannot_be_read_does_not(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive, Driver
 from durable.kit import (
     CANCELLING,
     FAILING,
@@ -31,7 +27,6 @@ from durable.kit import (
     requests,
     swept,
 )
-from forked import forks, in_a_fork
 from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, callback, execute, fill, found, payout, put, state_of
 from momopay import (
     CallbackError,
@@ -100,9 +95,7 @@ def put_many(journal: Journal, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("other", [0, 200])
-def test_a_thousand_open_payments_cost_a_page_for_each_hundred(
-    drive: Callable[..., Driver], journal: Journal, other: int
-) -> None:
+def test_a_thousand_open_payments_cost_a_page_for_each_hundred(drive: Drive, journal: Journal, other: int) -> None:
     """Also if they are not the newest of the list, unless a page shows too little of them."""
     rows = put_many(journal, 999)
     others = [listed(f"other {each}", transactionId=f"o{each}") for each in range(other)]
@@ -113,23 +106,7 @@ def test_a_thousand_open_payments_cost_a_page_for_each_hundred(
     assert service.requests.count("GET /transactions") == (4 if other else 10)
 
 
-def test_what_lies_deep_in_the_list_is_read_by_id_in_some_passes(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    for number in range(30):
-        sdk(pay(journal, f"r{number}"))
-    sandbox.advance(HOUR)
-    for number in range(110):
-        sdk(initiate(f"o{number}"))
-        sandbox.advance(10)
-    before = len(sandbox.requests)
-    reports = [swept(sdk, journal) for _ in range(3)]
-    assert sum(report.settled for report in reports) == 30
-    assert journal.open() == []
-    assert len(sandbox.requests) - before <= 45
-
-
-def test_pages_that_show_less_than_they_cost_are_not_read(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_pages_that_show_less_than_they_cost_are_not_read(drive: Drive, journal: Journal) -> None:
     """Two payouts of yesterday are not on any of the newest pages."""
     for reference in ("r", "s"):
         put(journal, reference, ACCEPTED, transaction_id=reference)
@@ -147,7 +124,7 @@ def test_pages_that_show_less_than_they_cost_are_not_read(drive: Callable[..., D
     [(timedelta(days=1), UNKNOWN, 12), (timedelta(minutes=14.4), ACCEPTED, 12), (timedelta(minutes=1), UNKNOWN, 4)],
 )
 def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
-    drive: Callable[..., Driver], journal: Journal, age: timedelta, state: JournalState, pages: int
+    drive: Drive, journal: Journal, age: timedelta, state: JournalState, pages: int
 ) -> None:
     """A page shows a minute and a half, so twelve pages show eighteen minutes. Clocks differ by up to five minutes."""
     put(journal, "r", UNKNOWN, clock_offset=0.0)
@@ -158,12 +135,6 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     swept(drive(transport=service.transport), journal)
     assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
-
-
-def test_one_that_is_open_is_read_by_its_id(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    payment = sdk(pay(journal))
-    swept(sdk, journal)
-    assert requests(sandbox)[-1] == f"GET /transactions/{payment.transaction_id}"
 
 
 # Records that are not what they seem.
@@ -205,7 +176,7 @@ def test_what_the_service_does_not_know_stops_nothing(
     assert "no-such-id" in caplog.text
 
 
-def test_a_status_that_is_new_stays_open(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
     now = datetime.now(UTC).isoformat()
     service = Service(read=listed(type="STK", status="ON_HOLD", updatedAt=now))
@@ -213,7 +184,7 @@ def test_a_status_that_is_new_stays_open(drive: Callable[..., Driver], journal: 
     assert found(journal).status == "ON_HOLD"
 
 
-def test_the_id_that_a_broken_response_showed_is_read(drive: Callable[..., Driver], journal: Journal) -> None:
+def test_the_id_that_a_broken_response_showed_is_read(drive: Drive, journal: Journal) -> None:
     service = Service({"transactionId": "queued"}, read=listed(transactionId="queued", status="SUCCESS"))
     sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError):
@@ -252,9 +223,7 @@ def test_a_payouts_failure_is_delivered_once_it_is_reversed(sdk: Driver, sandbox
     assert handler.transactions[-1].result_code is not None
 
 
-def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(
-    drive: Callable[..., Driver], journal: Journal
-) -> None:
+def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, journal: Journal) -> None:
     put(journal, "r", transaction_id="the-id")
     journal.record(callback(type=None, status="FAILED", updated_at=ago(timedelta(minutes=1))))
     service = Service(read=listed(status="FAILED", transactionId="the-id"))
@@ -344,28 +313,6 @@ def test_what_another_process_is_handling_is_left_alone(sdk: Driver, sandbox: Sa
         assert swept(sdk, journal, handler) == SweepReport(settled=1)
     assert handler.ends == []
     assert swept(sdk, journal, handler) == SweepReport()
-
-
-@forks
-def test_a_process_that_is_killed_in_its_handler_loses_no_end(
-    sdk: Driver, sandbox: Sandbox, key: str, url: str, journal: Journal
-) -> None:
-    sdk(pay(journal))
-    sandbox.advance(HOUR)
-    assert in_a_fork(partial(_sweep_and_die, url, key, sandbox.base_url)) == -signal.SIGKILL
-    assert found(journal).status == "SUCCESS", "recorded before it was handled"
-    handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(handled=1)
-    assert handler.ends == [("r", "SUCCESS")]
-
-
-def _die(_transaction: Transaction) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _sweep_and_die(url: str, key: str, base_url: str) -> None:
-    with Journal(url) as journal, Client(key, base_url=base_url, budget=None) as client:
-        client.transactions.sweep(journal=journal, handler=_die)
 
 
 def test_several_sweeps_at_once_deliver_each_end_once(

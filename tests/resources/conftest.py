@@ -1,17 +1,16 @@
 """A client of either kind on a sandbox of its own."""
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive, Driver
 from momopay.sandbox import Account, Sandbox
 from resources.kit import prompt
 
 
 @pytest.fixture
-def sdk(drive: Callable[..., Driver], sandbox: Sandbox, key: str) -> Driver:
+def sdk(drive: Drive, sandbox: Sandbox, key: str) -> Driver:
     return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
 
 

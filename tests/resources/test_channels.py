@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import momopay
-from drivers import Driver
+from drivers import Drive, Driver
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
@@ -15,7 +15,7 @@ FOLDER = "/v1/payment-wallet/channels"
 OURS = parse(PAYBILL.kind, PAYBILL.camel)
 
 
-def test_channels_are_listed(drive: Callable[..., Driver]) -> None:
+def test_channels_are_listed(drive: Drive) -> None:
     service = Recorder({"items": [PAYBILL.camel]})
     (channel,) = drive(transport=service.transport)(lambda client: client.channels.list())
     assert_sent(service.requests[0], "GET", FOLDER)
@@ -53,7 +53,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], tuple[str, str, dict[str, Any] | 
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_channel_is_sent_and_read_as_the_service_states(drive: Callable[..., Driver], name: str) -> None:
+def test_a_channel_is_sent_and_read_as_the_service_states(drive: Drive, name: str) -> None:
     call, sent = CHANGES[name]
     service = Recorder(PAYBILL.camel)
     channel = drive(transport=service.transport)(call)
@@ -63,7 +63,7 @@ def test_a_channel_is_sent_and_read_as_the_service_states(drive: Callable[..., D
     assert_came_with_its_response(channel)
 
 
-def test_deleting_a_channel_returns_nothing(drive: Callable[..., Driver]) -> None:
+def test_deleting_a_channel_returns_nothing(drive: Drive) -> None:
     service = Recorder({"anything": True})
     assert drive(transport=service.transport)(lambda client: client.channels.delete(OURS)) is None
     assert_sent(service.requests[0], "DELETE", f"{FOLDER}/{CHANNEL}")

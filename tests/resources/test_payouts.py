@@ -1,6 +1,5 @@
 """B2C payouts, from the call to the request and back to the record."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 import momopay
-from drivers import Driver, hasty
+from drivers import Drive, Driver, hasty
 from models.kit import CHANNEL, PAYOUT, PHONE
 from momopay.sandbox import Fault, Sandbox
 from resources.kit import (
@@ -23,7 +22,7 @@ from resources.kit import (
 )
 
 
-def test_a_payout_is_sent_as_the_service_states(drive: Callable[..., Driver]) -> None:
+def test_a_payout_is_sent_as_the_service_states(drive: Drive) -> None:
     service = Recorder(PAYOUT.camel)
     payout = drive(transport=service.transport)(
         lambda client: client.payouts.initiate(

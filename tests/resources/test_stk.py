@@ -1,17 +1,16 @@
 """STK collections, from the call to the request and back to the record."""
 
-from collections.abc import Callable
 from decimal import Decimal
 from uuid import UUID
 
-from drivers import LOOPBACK, Driver
+from drivers import LOOPBACK, Drive
 from models.kit import CHANNEL, ID, PAYBILL, PHONE, STK, parse
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
 
 HOOK = "https://shop.example/momo?order=42"
 
 
-def test_a_prompt_is_sent_as_the_service_states(drive: Callable[..., Driver]) -> None:
+def test_a_prompt_is_sent_as_the_service_states(drive: Drive) -> None:
     service = Recorder(STK.camel)
     prompt = drive(transport=service.transport)(
         lambda client: client.stk.initiate(
@@ -41,7 +40,7 @@ def test_a_prompt_is_sent_as_the_service_states(drive: Callable[..., Driver]) ->
     assert_came_with_its_response(prompt)
 
 
-def test_the_sandbox_may_call_back_to_loopback(drive: Callable[..., Driver]) -> None:
+def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     service = Recorder(STK.camel)
     driver = drive(transport=service.transport, base_url=LOOPBACK)
     driver(lambda client: client.stk.initiate(amount=1, phone=PHONE, callback_url="http://localhost:8000/momo"))

@@ -1,6 +1,5 @@
 """Transactions that are read, listed and walked; callbacks that are confirmed. Waits are tested in `polling`."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,7 +8,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import Driver
+from drivers import Drive, Driver
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
 from momopay.sandbox import Sandbox
@@ -17,7 +16,7 @@ from resources.kit import Recorder, assert_came_with_its_response, assert_sent
 from virtual import envelope, transaction
 
 
-def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Callable[..., Driver]) -> None:
+def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
     service = Recorder({**READ.camel, "transactionId": "../wallets?x=1"})
     told = callback(id="../wallets?x=1")
     drive(transport=service.transport)(lambda client: client.transactions.confirm(told))
@@ -32,7 +31,7 @@ async def never(_: momopay.Transaction) -> bool:
 
 
 @pytest.mark.parametrize("wrong", [{"until": never}, {"until": True}, {"schedule": 60}])
-def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Callable[..., Driver], wrong: Any) -> None:
+def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Drive, wrong: Any) -> None:
     service = Recorder(READ.camel)
     with pytest.raises(momopay.ConfigurationError, match=f"{next(iter(wrong))} must be"):
         drive(transport=service.transport)(lambda client: client.transactions.wait(ID, **wrong))
@@ -42,7 +41,7 @@ def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Callable[..
 SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
 
 
-def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Callable[..., Driver]) -> None:
+def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Drive) -> None:
     service = Recorder(READ.camel)
     driver = drive(transport=service.transport)
     read = driver(lambda client: client.transactions.get(ID))
@@ -53,7 +52,7 @@ def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Callable[..., Dri
     assert_came_with_its_response(read)
 
 
-def test_a_page_is_listed_with_its_default_limit(drive: Callable[..., Driver]) -> None:
+def test_a_page_is_listed_with_its_default_limit(drive: Drive) -> None:
     service = Recorder(PAGE)
     page = drive(transport=service.transport)(lambda client: client.transactions.list())
     assert_sent(service.requests[0], "GET", "/v1/transactions?limit=20")
@@ -77,15 +76,11 @@ FILTERED = (
 )
 
 
-def test_every_filter_reaches_the_service(drive: Callable[..., Driver]) -> None:
-    service = Recorder(PAGE)
-    drive(transport=service.transport)(lambda client: client.transactions.list(limit=50, cursor="c2", **FILTERS))
-    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=50&cursor=c2")
-
-
-def test_a_walk_carries_its_filters_to_every_page(drive: Callable[..., Driver]) -> None:
+def test_every_filter_reaches_the_service_for_each_page(drive: Drive) -> None:
     service = Recorder(PAGE)
     driver = drive(transport=service.transport)
+    driver(lambda client: client.transactions.list(limit=50, cursor="c2", **FILTERS))
+    assert_sent(service.requests[0], "GET", f"/v1/transactions?{FILTERED}&limit=50&cursor=c2")
 
     def walk(client: Any) -> Any:
         service.requests.clear()
@@ -100,7 +95,7 @@ def test_a_walk_carries_its_filters_to_every_page(drive: Callable[..., Driver]) 
     assert [type(item) for item in driver.collect(walk)] == [momopay.types.TransactionSummary]
 
 
-def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Callable[..., Driver]) -> None:
+def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Drive) -> None:
     service = Recorder({**PAGE, "items": [ITEM.camel], "nextCursor": None})
     driver = drive(transport=service.transport)
     found = driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
@@ -110,7 +105,7 @@ def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Callable[..., Dr
         assert_sent(request, "GET", "/v1/transactions?limit=100")
 
 
-def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Callable[..., Driver]) -> None:
+def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Drive) -> None:
     service = Recorder(PAGE)
     with pytest.raises(momopay.RequestValidationError) as caught:
         drive(transport=service.transport)(lambda client: client.transactions.iter(page_size=101, to=5))
@@ -157,7 +152,7 @@ class Shifting:
 
 
 @pytest.mark.parametrize("arrivals", [0, 1, 19, 20, 50])
-def test_each_transaction_comes_once_though_the_list_shifts(drive: Callable[..., Driver], arrivals: int) -> None:
+def test_each_transaction_comes_once_though_the_list_shifts(drive: Drive, arrivals: int) -> None:
     service = Shifting(arrivals)
     old = service.ids = service.ids[:250]
     driver = drive(transport=httpx.MockTransport(service.answer))

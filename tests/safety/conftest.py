@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
@@ -57,7 +57,7 @@ def account(sandbox: Sandbox, key: str) -> Account:
 
 @pytest.fixture
 def shop(
-    drive: Callable[..., Driver],
+    drive: Drive,
     sandbox: Sandbox,
     key: str,
     account: Account,

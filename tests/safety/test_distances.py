@@ -10,7 +10,7 @@ import pytest
 
 from momopay import InsufficientFundsError, MomoPayError, OutcomeUnknownError
 from momopay.sandbox import Fault
-from safety.kit import HOUR, Shop, collect, pay, records_of, refused
+from safety.kit import HOUR, Shop, records_of, refused
 
 PAGE = 100
 
@@ -34,25 +34,6 @@ def found_by(shop: Shop) -> str | None:
     except OutcomeUnknownError as error:
         return error.near_matches[0].transaction_id if error.near_matches else None
     return identity
-
-
-@pytest.mark.parametrize("lost_by", [Fault.refused_after_commit, Fault.error_after_commit])
-@pytest.mark.parametrize("path", ["/b2c/payouts", "/payments/stk"])
-def test_a_first_attempt_beyond_page_one_is_found(shop: Shop, path: str, lost_by: Fault) -> None:
-    """Five hours ago the service made it, and refused it or failed; the search goes back that far."""
-    call = pay(shop.journal) if path == "/b2c/payouts" else collect(shop.journal)
-    if lost_by is Fault.refused_after_commit:
-        shop.sandbox.fail_next("POST", path, lost_by, status=400)
-    else:
-        shop.sandbox.fail_next("POST", path, lost_by)
-    with pytest.raises(MomoPayError) as caught:
-        shop(call)
-    assert caught.value.may_have_executed is (lost_by is Fault.error_after_commit)
-    (made,) = shop(lambda client: client.transactions.list()).items
-    shop.later(5 * HOUR)
-    crowd(shop)
-    assert shop(call).transaction_id == made.transaction_id
-    assert shop.payouts + shop.prompts == 1
 
 
 AHEAD, BEHIND = timedelta(hours=3), timedelta(hours=-3)

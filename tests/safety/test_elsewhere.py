@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive
 from momopay import JournalState, OutcomeUnknownError
 from safety.kit import HOUR, TESTS, Shop, pay
 
@@ -52,9 +52,7 @@ def test_a_payer_that_thawed_and_was_superseded_may_have_paid(
     assert shop.paid_out == {"FIRST": 100, "PAY-1": 100}
 
 
-def test_what_another_process_is_sending_is_not_unpaid(
-    shop: Shop, url: str, client_kind: str, drive: Callable[..., Driver]
-) -> None:
+def test_what_another_process_is_sending_is_not_unpaid(shop: Shop, url: str, client_kind: str, drive: Drive) -> None:
     """SENDING elsewhere: a call that gives up waiting for it says that money may have moved, and so does a payroll."""
     hasty = drive(api_key=shop.key, base_url=shop.sandbox.base_url, deadline=0.5)
     items = [{"reference": "PAY-1", "amount": 100, "phone": "254712345678"}]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from drivers import Driver
+from drivers import Drive
 from momopay import (
     BudgetExhaustedError,
     Journal,
@@ -18,7 +18,7 @@ from momopay import (
 from safety.kit import PHONE, Call, Shop, collect, pay
 
 
-def test_what_has_an_open_transaction_and_no_budget_may_be_paid(shop: Shop, drive: Callable[..., Driver]) -> None:
+def test_what_has_an_open_transaction_and_no_budget_may_be_paid(shop: Shop, drive: Drive) -> None:
     """No slot for a read, or for a second prompt: nothing was sent now, and the old one may be paid at any moment."""
     shop.collect()
     shop.pay()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy.exc
 
-from drivers import Driver, unique_key
+from drivers import Drive, Driver, unique_key
 from forked import forks, in_a_fork
 from momopay import Client, EntryKind, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Account, Fault, Sandbox
@@ -39,7 +39,7 @@ def copy_tables(path: Path) -> None:
 class Moment:
     """An account and a journal of their own for one k."""
 
-    def __init__(self, sandbox: Sandbox, drive: Callable[..., Driver], folder: Path, number: int) -> None:
+    def __init__(self, sandbox: Sandbox, drive: Drive, folder: Path, number: int) -> None:
         self.sandbox = sandbox
         self.key = unique_key()
         self.account: Account = sandbox.account(self.key)
@@ -97,7 +97,7 @@ class Moment:
 
 
 @pytest.fixture
-def moment(sandbox: Sandbox, drive: Callable[..., Driver], tmp_path: Path) -> Callable[[int], Moment]:
+def moment(sandbox: Sandbox, drive: Drive, tmp_path: Path) -> Callable[[int], Moment]:
     made: list[Moment] = []
 
     def make(number: int) -> Moment:

@@ -44,29 +44,6 @@ def test_what_is_executed_late_cannot_be_released_early(shop: Shop, how: dict[st
     assert shop.payouts == 1
 
 
-def test_an_hour_later_it_can_be_released_and_paid(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """The control of the waits: what was never executed is released, and paid once. A second attempt waits anew.
-
-    Who has searched elsewhere skips the search.
-    """
-    for searched_elsewhere in (False, True):
-        send_unresolved(shop)
-        with pytest.raises(RequestValidationError):
-            shop.release()
-        shop.later(HOUR)
-        shop.between.requests.clear()
-        entry = shop.release(searched_elsewhere=searched_elsewhere)
-        assert (entry.state, entry.released_by) == (JournalState.NOT_SENT, "Njeri")
-        assert ("GET /transactions" in shop.between.requests) is not searched_elsewhere
-    assert [each.levelno for each in caplog.records if "PAY-1" in each.getMessage()][-1:] == [logging.WARNING]
-    shop.pay()
-    assert shop.paid_out == {"PAY-1": 100}
-    shop.later(SEARCH_AGAIN)
-    shop.sweep()
-    assert criticals(caplog) == []
-    assert not shop.entry("PAY-1").paid_twice
-
-
 def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Shop) -> None:
     """A sweep searches once more, ten minutes after the release, and not sooner for good."""
     send_unresolved(shop)

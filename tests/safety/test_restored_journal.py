@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drivers import Driver
+from drivers import Drive
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Account, Sandbox
 from safety.kit import Call, collect, moved, pay, refund, release, sweep
@@ -43,7 +43,7 @@ def path(url: str) -> Path:
 
 
 @pytest.fixture
-def open_journal(drive: Callable[..., Driver], sandbox: Sandbox, key: str, account: Account, url: str) -> Opened:
+def open_journal(drive: Drive, sandbox: Sandbox, key: str, account: Account, url: str) -> Opened:
     """Open the journal anew for a call, as a program that is started again does."""
     sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
 
@@ -85,7 +85,7 @@ def test_a_copy_that_was_written_back_is_refused(
 
 
 def test_a_payroll_stops_before_its_first_row(
-    path: Path, open_journal: Opened, sandbox: Sandbox, drive: Callable[..., Driver], key: str, url: str
+    path: Path, open_journal: Opened, sandbox: Sandbox, drive: Drive, key: str, url: str
 ) -> None:
     restore(path, open_journal)
     sdk = drive(api_key=key, base_url=sandbox.base_url)

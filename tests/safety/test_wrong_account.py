@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.kit import Shell
-from drivers import Driver, unique_key
+from drivers import Drive, Driver, unique_key
 from momopay import ConfigurationError, EntryKind, Journal, JournalState, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 from safety.kit import Between, Call, Shop, collect, moved, pay, refund, release, sweep
@@ -28,7 +28,7 @@ def pay_all(journal: Journal, *references: str) -> Call:
 
 
 @pytest.fixture
-def other(drive: Callable[..., Driver], sandbox: Sandbox, between: Between) -> Driver:
+def other(drive: Drive, sandbox: Sandbox, between: Between) -> Driver:
     """A client with the key of another account, which no journal has seen."""
     return drive(api_key=unique_key(), base_url=sandbox.base_url, transport=between, deadline=3.0)
 
@@ -91,21 +91,6 @@ def test_the_right_key_goes_on_after_a_wrong_one(shop: Shop, other: Driver) -> N
     outcomes = shop.sdk.collect(pay_all(shop.journal, "NEW", "MADE", "LAST"))
     assert [each.state for each in outcomes] == [JournalState.ACCEPTED] * 3
     assert shop.paid_out == {"MADE": 100, "NEW": 100, "LAST": 100}
-
-
-def test_a_key_is_asked_once_for_each_journal(
-    shop: Shop, drive: Callable[..., Driver], key: str, url: str, between: Between
-) -> None:
-    """One wallet read, before the first payment; its answer is remembered by the key's hash, in the database."""
-    shop.pay("PAY-1")
-    assert between.requests == [WALLET, "POST /b2c/payouts"]
-    shop.pay("PAY-2")
-    with Journal(url) as again:
-        sdk = drive(api_key=key, base_url=shop.sandbox.base_url, transport=between)
-        sdk(pay(again, "PAY-3"))
-        sdk(collect(again))
-    assert between.requests.count(WALLET) == 1
-    assert key.encode() not in Path(url.removeprefix("sqlite:///")).read_bytes()
 
 
 def test_every_command_that_checks_tells(shop: Shop, url: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def run(
         momopay payouts run salaries.csv --journal shop.db --dry-run
         momopay payouts run salaries.csv --journal shop.db --report report.csv
     """
-    from momopay.durable.payment import PayoutLimits  # loads pydantic
+    from momopay.durable.pay_all import PayoutLimits  # loads pydantic
 
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     with _faults_shown(output):

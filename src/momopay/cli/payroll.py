@@ -44,8 +44,7 @@ class RowOutcome:
         entry = None if journal is None else journal.get(row.reference, momopay.EntryKind.PAYOUT)
         if entry is None:
             return cls(row)
-        payment = payment_in(entry) if entry.state == momopay.JournalState.ACCEPTED else None
-        return cls(row, entry.state, payment, entry=entry)
+        return cls(row, entry.state, payment_in(entry), entry=entry)
 
     @property
     def end(self) -> momopay.TransactionStatus | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
-from typing import Final
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import read_transaction
 from momopay._core.session import Session
@@ -23,6 +24,9 @@ from momopay.journal.rules import Proof, blocks, proof
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import Fit
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -65,28 +69,29 @@ class KnownPayment:
     async def find_before_sending(self, entry: JournalEntry) -> Transaction | None:
         """Search for what was refused or not sent; return it if it was made after all, None if it is absent.
 
-        Raises:
-            OutcomeUnknownError: The list shows a transaction that may be this payment.
+        Raise OutcomeUnknownError if the list shows a transaction that may be this payment.
         """
         # A refusal may have been a proxy's, and what a transport calls not sent may have been sent. If the clock's
         # offset was unknown when it may have been sent, no time bounds the search: if the deadline comes before the end
         # of the list, nothing is sent.
-        matches = await self._search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
-        return await self._proven(entry, matches)
+        return await self.search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
         """Search for an attempt that is unresolved; return it, or None if the list does not show it.
 
-        Raises:
-            OutcomeUnknownError: The list shows a transaction that may be it, or could not be searched.
+        Raise OutcomeUnknownError if the list shows a transaction that may be it, or could not be searched.
         """
         matches = await self._find_by_id(entry)
         if matches is None:
             try:
-                matches = await self._search(entry)
+                matches = await self._matches(entry)
             except MomoPayError as error:
                 raise outcome_unknown(entry, f"the search failed: {error.message}") from error
         return await self._proven(entry, matches)
+
+    async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
+        """Return the payment if the list proves that it was made, None if it does not show it; raise if it may be."""
+        return await self._proven(entry, await self._matches(entry, whole_list=whole_list))
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
@@ -99,10 +104,9 @@ class KnownPayment:
         except OutcomeUnknownError:
             return
 
-    async def _search(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
+    async def _matches(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
         # Another payment may have the same reference.
-        others = await self._journal.run(self._store.others, entry)
-        wanted = search_for(entry, others)
+        wanted = search_for(entry, await self._journal.run(self._store.others, entry))
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
         # The pages show the known transactions too: a late PIN may have paid one.
         paid = {each.transaction_id for each in entry.transactions if each.is_paid}
@@ -125,7 +129,6 @@ class KnownPayment:
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
     async def _proven(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
-        """Return the payment if the search proves that it was made, None if it does not show it; raise if it may be."""
         found = proof(entry.kind, matches.exact, matches.near)
         if found is Proof.MADE:
             return await self._adopt(entry, matches)
@@ -141,12 +144,12 @@ class KnownPayment:
         # As in `read`. Of what is open or paid the caller learns even if it cannot be recorded.
         is_free = not any(blocks(entry.kind, stage) for stage in stages.values())
         run = self._journal.run if is_free else self._journal.run_or_log
-        for found in reversed(matches.exact):
-            accepted = is_keepable(found.transaction_id) and await run(self._store.record, entry, self._report(found))
-            if accepted is False:
-                raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
-            if accepted:
-                report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
+        service_now = self._session.clock.service_now_if_known()
+        made = await run(record_made, self._store, entry, matches, service_now)
+        for found in made or ():
+            report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
+        if made is not None and len(made) < len(matches.exact):
+            raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
         return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
 
     def _report(self, record: TransactionSummary) -> Report:
@@ -169,8 +172,13 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
     if not entries:
         return []
     wanted = await in_thread(lambda: [search_for(each, store.others(each)) for each in entries])
-    for entry, matches in zip(entries, await search(session, wanted), strict=True):
-        if not await _record_made(session, journal, entry, matches):
+    found = await search(session, wanted)
+    service_now = session.clock.service_now_if_known()
+    for entry, matches in zip(entries, found, strict=True):
+        made = await in_thread(record_made, store, entry, matches, service_now)
+        for each in made:
+            report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
+        if not made:
             logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
     return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in entries])
 
@@ -198,19 +206,14 @@ async def release(
     if seconds > 0:
         problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
         raise RequestValidationError({"reference": problem})
+    found: Transaction | None = None
     if searched_elsewhere:
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
-        found = Proof.ABSENT
     else:
         # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must
         # not hide a payment that was made.
-        wanted = search_for(entry, await in_thread(store.others, entry))
-        (matches,) = await search(session, [wanted], whole_list=True)
-        found = proof(entry.kind, matches.exact, matches.near)
-        if found is Proof.UNRESOLVED:
-            raise outcome_unknown(entry, describe(matches), matches)
-        await _record_made(session, journal, entry, matches)
-    if found is Proof.ABSENT and await in_thread(store.release, entry, by):
+        found = await KnownPayment(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
+    if found is None and await in_thread(store.release, entry, by):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         report_change(session, entry, entry.state, JournalState.NOT_SENT)
     return _check_free(await in_thread(store.get, entry.kind, reference))
@@ -229,22 +232,11 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
     raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
 
 
-async def _record_made(
-    session: Session[BackendT], journal: Journal, entry: JournalEntry, matches: Matches
-) -> list[TransactionSummary]:
-    """Do what `record_made` does, in a thread, and report it."""
-    service_now = session.clock.service_now_if_known()
-    made = await session.backend.in_thread(record_made, journal, entry, matches, service_now)
-    for each in made:
-        report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
-    return made
-
-
 def record_made(
-    journal: Journal, entry: JournalEntry, matches: Matches, service_now: datetime | None
+    store: Store, entry: JournalEntry, matches: Matches, service_now: datetime | None
 ) -> list[TransactionSummary]:
     """Record the transactions that a search proves to be those of an entry, oldest first, and return them."""
     if proof(entry.kind, matches.exact, matches.near) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
-    return [each for each in exact if parts_of(journal).store.record(entry, report_of(each, service_now))]
+    return [each for each in exact if store.record(entry, report_of(each, service_now))]

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import Any, Final, Generic
 
 from momopay._core.call import Call, PaymentDetails
@@ -35,6 +34,7 @@ from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, Journa
 from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal
 from momopay.journal.rules import Step, blocks, next_step
+from momopay.models.arguments import checked_metadata
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
@@ -49,65 +49,48 @@ _LONGEST_PAUSE: Final = 1.0
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a caller wants paid or collected.
-
-    Attributes:
-        reference: The caller's.
-        request: What is sent.
-        metadata: The caller's own.
-        refund_of: Of a payout: the collection of which it pays something back.
-        abandon_after: Of a collection: seconds after which an open prompt does not block another one.
-    """
-
-    reference: str
-    request: PayoutRequest | StkRequest
-    metadata: Mapping[str, object] | None = None
-    refund_of: str | None = None
-    abandon_after: float | None = None
-
-    @property
-    def kind(self) -> EntryKind:
-        """Payout or collection."""
-        return EntryKind.PAYOUT if isinstance(self.request, PayoutRequest) else EntryKind.COLLECTION
-
-
 class DurableCall(Generic[BackendT]):
     """One call of ``pay_once`` or ``collect_once``. It belongs to one task or thread."""
 
     _session: Session[BackendT]
 
-    def __init__(self, session: Session[BackendT], journal: Journal, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        session: Session[BackendT],
+        journal: Journal,
+        reference: str,
+        request: PayoutRequest | StkRequest,
+        *,
+        metadata: Mapping[str, object] | None = None,
+        refund_of: str | None = None,
+        abandon_after: float | None = None,
+    ) -> None:
+        """Prepare a call; seconds `abandon_after` it was sent, an open prompt does not block another one."""
         self._session = session
-        self._wanted = wanted
-        self._kind, self._reference = wanted.kind, wanted.reference
+        self._kind = EntryKind.PAYOUT if isinstance(request, PayoutRequest) else EntryKind.COLLECTION
+        self._reference = reference
+        self._request: Any = request
+        self._abandon_after = abandon_after
         self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
         self._call = Call(session, *ENDPOINTS[self._kind])
-        self._journal = JournalAccess(session, journal, self._reference, self._call.deadline)
+        self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
         self._pause = _FIRST_PAUSE
         self._has_read_others = False
         # The open transactions that this call has read and passed over.
         self._abandoned = set[str]()
-        self._take(wanted.request)
+        kept = checked_metadata(metadata)
+        self._draft = Draft(self._kind, reference, request.amount, request.phone, "", "", kept, refund_of)
+        self._send_as(request)
 
-    def _take(self, request: PayoutRequest | StkRequest) -> None:
+    def _send_as(self, request: PayoutRequest | StkRequest) -> None:
         """Set what is sent."""
         wire_reference = request.reference if isinstance(request, PayoutRequest) else request.account_reference or ""
         self._call.body = request.to_json()
         self._call.details = PaymentDetails(wire_reference, request.amount, request.phone)
-        self._draft = Draft(
-            kind=self._kind,
-            reference=self._reference,
-            amount=request.amount,
-            phone=request.phone,
-            wire_reference=wire_reference,
-            body_hash=hashlib.sha256(self._call.body).hexdigest(),
-            metadata=self._wanted.metadata,
-            refund_of=self._wanted.refund_of,
-        )
+        body_hash = hashlib.sha256(self._call.body).hexdigest()
+        self._draft = replace(self._draft, wire_reference=wire_reference, body_hash=body_hash)
 
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
@@ -124,21 +107,18 @@ class DurableCall(Generic[BackendT]):
                 error.may_have_executed = not await self._sender.is_free(self._draft)
                 raise
         while True:
-            if entry is None:
-                payment = await self._send(None)
-            else:
-                self._check_same_payment(entry)
-                payment = await self._go_on(entry)
+            payment = await (self._send(None) if entry is None else self._go_on(entry))
             if payment is not None:
                 return payment
             entry = await self._journal.run(self._store.get, self._kind, self._reference)
 
-    @cached_property
+    @property
     def _known(self) -> KnownPayment:
         return KnownPayment(self._journal)
 
     async def _go_on(self, entry: JournalEntry) -> Payment | None:
         """Do the next step about a payment that has a row; return None if the row must be read again."""
+        self._check_same_payment(entry)
         stages = [stage_of(each.status) for each in entry.transactions]
         passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
         match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
@@ -231,12 +211,12 @@ class DurableCall(Generic[BackendT]):
 
     def _is_abandoned(self, known: JournalTransaction, transaction: Transaction) -> bool:
         """Return whether `abandon_after` has passed since an open prompt was sent."""
-        if self._wanted.abandon_after is None:
+        if self._abandon_after is None:
             return False
         # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
         now = self._session.clock.service_now_if_known()
         age = datetime.now(UTC) - known.sent_at if now is None else now - transaction.created_at
-        return age + _DATE_RESOLUTION >= timedelta(seconds=self._wanted.abandon_after)
+        return age + _DATE_RESOLUTION >= timedelta(seconds=self._abandon_after)
 
     def _check_same_payment(self, entry: JournalEntry) -> None:
         """Raise Duplicate...Error if the reference was used for another payment.
@@ -247,7 +227,7 @@ class DurableCall(Generic[BackendT]):
         if entry.amount != self._draft.amount:
             raise self._duplicate(entry, f"was used with another amount, KES {entry.amount}")
         # A refund that was not sent must not be sent without its limit, and what is no refund must not pass for one.
-        if entry.refund_of != self._wanted.refund_of:
+        if entry.refund_of != self._draft.refund_of:
             raise self._duplicate(entry, "was used for another refund, or for none")
         if entry.is_anonymised:
             # Of one that was made, the service's record has the phone, with which this call's is compared.
@@ -260,13 +240,12 @@ class DurableCall(Generic[BackendT]):
             logger.info(
                 "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
             )
-        request: Any = self._wanted.request
         if entry.wire_reference != self._draft.wire_reference:
             logger.warning(
                 "order %s goes on with its first account_reference, by which its prompts are found",
                 redacted_repr(entry.reference),
             )
-            self._take(request.renamed(entry.wire_reference))
+            self._send_as(self._request.renamed(entry.wire_reference))
 
     def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:
         """Return the error for a reference that was used before."""

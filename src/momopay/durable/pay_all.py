@@ -13,31 +13,23 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias
 
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
-from momopay.durable.once import DurableCall, Wanted
-from momopay.durable.payment import (
-    Payee,
-    Payment,
-    PayoutItem,
-    PayoutLimits,
-    PayoutOutcome,
-    item_of,
-    payment_in,
-    reference_in,
-)
+from momopay.durable.once import DurableCall
+from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, item_of, payment_in, reference_in
 from momopay.durable.send import check_account
 from momopay.errors import (
-    APIConnectionError,
+    APIError,
     BudgetExhaustedError,
     ChannelNotFoundError,
     ConfigurationError,
@@ -49,7 +41,6 @@ from momopay.errors import (
     KycNotVerifiedError,
     MomoPayError,
     OutcomeUnknownError,
-    ProtocolError,
     RequestValidationError,
     ThrottledError,
 )
@@ -57,31 +48,82 @@ from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
+from momopay.money import format_amount, parse_amount
 
 __all__ = ["PayoutIterator"]
 
 Given: TypeAlias = PayoutItem | Mapping[str, Any]
 Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 
-# Errors that every other payout would meet too. A refusal of one payout, such as its phone, is not among them.
+# Refusals that every other payout would meet too. One of a single payout, such as of its phone, is not among them.
 _STOPPING: Final = (
-    APIConnectionError,
-    BudgetExhaustedError,
     ChannelNotFoundError,
-    ConfigurationError,
     InsufficientFundsError,
     InsufficientServiceBalanceError,
     InvalidApiKeyError,
-    JournalError,
     KycNotVerifiedError,
-    ProtocolError,
     ThrottledError,
 )
 # So many unknown outcomes one after another mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW: Final = 3
 # Tries for a payout whose search finds no slot. A search may need more pages than the budget has in a deadline.
 _MAX_TRIES: Final = 3
+# References above `max_each` that an error names.
+_NAMED: Final = 5
 _END: Final = object()
+
+
+class Payee(Protocol):
+    """A payout whose arguments were checked."""
+
+    @property
+    def reference(self) -> str:
+        """The caller's reference."""
+        ...
+
+    @property
+    def amount(self) -> Decimal:
+        """KES."""
+        ...
+
+    @property
+    def phone(self) -> str:
+        """``254XXXXXXXXX``."""
+        ...
+
+
+@dataclass(frozen=True)
+class PayoutLimits:
+    """The most that a run may pay, KES; None is without a limit."""
+
+    total: Decimal | None
+    each: Decimal | None
+
+    @classmethod
+    def checked(cls, max_total: object, max_each: object) -> Self:
+        """Return the limits; raise RequestValidationError if one is not an amount."""
+        amounts: list[Decimal | None] = []
+        for name, value in (("max_total", max_total), ("max_each", max_each)):
+            try:
+                amounts.append(None if value is None else parse_amount(value, 0))
+            except ValueError as error:
+                raise RequestValidationError({name: str(error)}) from error
+        return cls(*amounts)
+
+    def check(self, payouts: Sequence[Payee]) -> None:
+        """Raise RequestValidationError that names what exceeds a limit."""
+        problems: dict[str, str] = {}
+        total = sum((each.amount for each in payouts), Decimal(0))
+        if self.total is not None and total > self.total:
+            limit = f"more than KES {format_amount(self.total)}"
+            problems["max_total"] = f"{len(payouts)} payouts come to KES {format_amount(total)}, {limit}"
+        above = [each for each in payouts if self.each is not None and each.amount > self.each]
+        if self.each is not None and above:
+            named = [f"{redacted_repr(each.reference)} (KES {format_amount(each.amount)})" for each in above[:_NAMED]]
+            named += [f"{len(above) - _NAMED} others"] if len(above) > _NAMED else []
+            problems["max_each"] = f"more than KES {format_amount(self.each)}: {', '.join(named)}"
+        if problems:
+            raise RequestValidationError(problems)
 
 
 class PayAll(Generic[BackendT]):
@@ -90,13 +132,7 @@ class PayAll(Generic[BackendT]):
     _session: Session[BackendT]
 
     def __init__(
-        self,
-        session: Session[BackendT],
-        journal: Journal,
-        payouts: Source,
-        limits: PayoutLimits,
-        *,
-        similar: bool,
+        self, session: Session[BackendT], journal: Journal, payouts: Source, limits: PayoutLimits, *, similar: bool
     ) -> None:
         self._session = session.without_max_wait()  # nobody waits for a single payout
         self._journal = journal
@@ -107,17 +143,17 @@ class PayAll(Generic[BackendT]):
         )
         self._store = parts_of(journal).store
         self._is_account_checked = False
-        self._has_begun = self._has_ended = False
+        self._reads_first = limits != PayoutLimits(None, None)
+        self._has_ended = False
         self._unknown_in_a_row = 0
         self.waiting: bool = False
 
     async def next(self) -> PayoutOutcome | None:
         """Pay the next one and return what happened; None after the last one, and after one that stops the run."""
-        if self._limits.are_set and not self._has_begun:
-            self._has_ended = True  # unless all of it may be paid
+        if self._reads_first:
+            self._reads_first, self._has_ended = False, True  # unless all of it may be paid
             self._source = iter(await self._read_within_limits())
             self._has_ended = False
-        self._has_begun = True
         given = _END if self._has_ended else await self._take()
         if given is _END:
             self._has_ended = True
@@ -167,7 +203,9 @@ class PayAll(Generic[BackendT]):
                 await check_account(self._session, self._journal)
                 self._is_account_checked = True
             entry = await self._session.backend.in_thread(self._get, request)
-            payment = self._accepted_in(entry, request)
+            wanted = (request.amount, request.phone, None)
+            is_same = entry is not None and (entry.amount, entry.phone, entry.refund_of) == wanted
+            payment = payment_in(entry) if entry is not None and is_same else None
             if payment is None:
                 payment = await self._pay_once(request, metadata, is_new=entry is None)
                 self._unknown_in_a_row = 0
@@ -178,41 +216,29 @@ class PayAll(Generic[BackendT]):
             if entry is None or entry.state is not JournalState.UNKNOWN:
                 self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
-            # A request that was checked is refused only because it looks like another one.
-            stops = isinstance(error, (*_STOPPING, RequestValidationError)) or is_in_trouble
-            return replace(outcome, stops=stops)
-
-    def _accepted_in(self, entry: JournalEntry | None, request: PayoutRequest) -> Payment | None:
-        """Return a payout that the journal has as accepted, None if it must go through `DurableCall`."""
-        if entry is None or (entry.amount, entry.phone, entry.refund_of) != (request.amount, request.phone, None):
-            return None
-        return payment_in(entry) if entry.state is JournalState.ACCEPTED else None
+            # What no service refused, such as no connection, no journal, or a reference like another one, stops it too.
+            is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
+            return replace(outcome, stops=isinstance(error, _STOPPING) or not is_of_one or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
-        wanted = Wanted(request.reference, request, metadata)
-        for _ in range(_MAX_TRIES - 1):
-            has_slot = is_new and await self._wait_for_slot()
+        tries = 0
+        while True:
+            tries += 1
+            if is_new:
+                slot = self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
+                await self._waited_for(slot)
+            call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
             try:
-                return await DurableCall(self._session, self._journal, wanted).run(has_slot=has_slot)
+                return await call.run(has_slot=is_new)
             except BudgetExhaustedError as error:
-                if error.may_have_executed:
+                if error.may_have_executed or tries == _MAX_TRIES:
                     raise
-                await self._wait(error.retry_after)
-        return await DurableCall(self._session, self._journal, wanted).run()
+                await self._waited_for(self._session.backend.sleep(error.retry_after))
 
-    async def _wait_for_slot(self) -> bool:
-        """Wait for a slot of the rate budget, however long; return whether there is a budget."""
+    async def _waited_for(self, wait: Awaitable[object]) -> None:
         self.waiting = True
         try:
-            await self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
-        finally:
-            self.waiting = False
-        return self._session.limiter is not None
-
-    async def _wait(self, seconds: float) -> None:
-        self.waiting = True
-        try:
-            await self._session.backend.sleep(seconds)
+            await wait
         finally:
             self.waiting = False
 
@@ -233,7 +259,7 @@ class PayAll(Generic[BackendT]):
             return outcome(nothing_known)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
-        return outcome(entry.state, payment_in(entry) if entry.state is JournalState.ACCEPTED else None)
+        return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:
         """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
@@ -270,15 +296,15 @@ def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str,
     """
     payouts = [*payouts]
     new = {each.reference: each for each in payouts}
-    known: list[JournalEntry] = []
+    everything: list[Payee] = []
     if journal is not None:
         parts = parts_of(journal)
         new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
         same_phones = parts.reports.to_phones({each.phone for each in new.values()})
-        known = [each for each in same_phones if each.refund_of is None]
+        everything = [each for each in same_phones if each.refund_of is None]
+    everything += payouts
     first: dict[tuple[object, ...], str] = {}
     found: dict[str, str] = {}
-    everything: list[Payee] = [*known, *payouts]
     for each in everything:
         other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
         if other != each.reference and each.reference in new:

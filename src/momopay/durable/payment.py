@@ -1,11 +1,11 @@
-"""What the durable calls take and return: `Payment`; `PayoutItem` and `PayoutOutcome` of a payroll, and its limits."""
+"""What the durable calls take and return: `Payment`; `PayoutItem` and `PayoutOutcome` of a payroll."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypeGuard
+from typing import Any, ClassVar, Final, Literal, TypeGuard
 
 from pydantic import ConfigDict, Field
 
@@ -16,12 +16,8 @@ from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel
 from momopay.models.transactions import Payout, StkTransaction, Transaction
-from momopay.money import format_amount, parse_amount
 
 __all__ = ["Payment", "PayoutItem", "PayoutOutcome"]
-
-# References above `max_each` that an error names.
-_NAMED: Final = 5
 
 
 class Payment(MaskedModel):
@@ -77,8 +73,6 @@ def payment_of(
     entry: JournalEntry | None = None,
 ) -> Payment:
     """Return the payment that a record of the service is, with what only the journal knows of it."""
-    transactions = () if entry is None else entry.transactions
-    known = next((each for each in transactions if each.transaction_id == record.transaction_id), None)
     payment = Payment.model_construct(
         kind=kind,
         reference=reference,
@@ -88,20 +82,26 @@ def payment_of(
         phone=record.phone,
         result_code=record.result_code,
         fee=record.transaction_fee,
-        receipt=None if known is None else known.receipt,
         is_new=is_new,
         transaction=record,
     )
-    if known is not None and known.is_paid and not payment.is_paid:
-        # A callback was first: a record of the service that is behind it takes no payment back.
-        return payment.model_copy(update={"status": known.status, "result_code": known.result_code, "fee": known.fee})
+    transactions = () if entry is None else entry.transactions
+    for known in transactions:
+        if known.transaction_id == record.transaction_id:
+            # A page of the list has no result code, and a read no fee. Only a callback has a receipt.
+            result_code, fee = record.result_code or known.result_code, payment.fee
+            update = {"receipt": known.receipt, "result_code": result_code, "fee": known.fee if fee is None else fee}
+            if known.is_paid and not payment.is_paid:
+                # A callback was first: a record of the service that is behind it takes no payment back.
+                update |= {"status": known.status, "result_code": known.result_code, "fee": known.fee}
+            return payment.model_copy(update=update)
     return payment
 
 
 def payment_in(entry: JournalEntry) -> Payment | None:
     """Return the payment that the journal has as accepted, without a request; None if it has none."""
     known = entry.transaction
-    if known is None:
+    if known is None or entry.state is not JournalState.ACCEPTED:
         return None
     return Payment(
         kind=entry.kind,
@@ -183,11 +183,7 @@ def is_mapping(given: object) -> TypeGuard[Mapping[object, Any]]:
 
 
 def item_of(given: object) -> PayoutItem:
-    """Return an item as given, or made from a mapping.
-
-    Raises:
-        RequestValidationError: It is neither, or a name in the mapping is missing or unknown.
-    """
+    """Return an item as given, or made from a mapping; raise RequestValidationError if it is none."""
     if isinstance(given, PayoutItem):
         return given
     if not is_mapping(given):
@@ -203,61 +199,3 @@ def reference_in(given: object) -> str:
     """Return the reference of an item that cannot be paid, to report it under; "" if it has none."""
     found = given.get("reference") if is_mapping(given) else getattr(given, "reference", None)
     return found if isinstance(found, str) else ""
-
-
-class Payee(Protocol):
-    """A payout whose arguments were checked."""
-
-    @property
-    def reference(self) -> str:
-        """The caller's reference."""
-        ...
-
-    @property
-    def amount(self) -> Decimal:
-        """KES."""
-        ...
-
-    @property
-    def phone(self) -> str:
-        """``254XXXXXXXXX``."""
-        ...
-
-
-@dataclass(frozen=True)
-class PayoutLimits:
-    """The most that a run may pay, KES; None is without a limit."""
-
-    total: Decimal | None
-    each: Decimal | None
-
-    @classmethod
-    def checked(cls, max_total: object, max_each: object) -> Self:
-        """Return the limits; raise RequestValidationError if one is not an amount."""
-        amounts: list[Decimal | None] = []
-        for name, value in (("max_total", max_total), ("max_each", max_each)):
-            try:
-                amounts.append(None if value is None else parse_amount(value, 0))
-            except ValueError as error:
-                raise RequestValidationError({name: str(error)}) from error
-        return cls(*amounts)
-
-    @property
-    def are_set(self) -> bool:
-        """Whether there is a limit."""
-        return self.total is not None or self.each is not None
-
-    def check(self, payouts: Sequence[Payee]) -> None:
-        """Raise RequestValidationError that names what exceeds a limit."""
-        problems: dict[str, str] = {}
-        total = sum((each.amount for each in payouts), Decimal(0))
-        if self.total is not None and total > self.total:
-            limit = f"more than KES {format_amount(self.total)}"
-            problems["max_total"] = f"{len(payouts)} payouts come to KES {format_amount(total)}, {limit}"
-        above = [each for each in payouts if self.each is not None and each.amount > self.each]
-        if self.each is not None and above:
-            named = [f"{redacted_repr(each.reference)} (KES {format_amount(each.amount)})" for each in above[:_NAMED]]
-            named += [f"{len(above) - _NAMED} others"] if len(above) > _NAMED else []
-            problems["max_each"] = f"more than KES {format_amount(self.each)}: {', '.join(named)}"
-        if problems:
-            raise RequestValidationError(problems)

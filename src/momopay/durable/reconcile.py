@@ -6,6 +6,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -140,28 +141,20 @@ class DayReport:
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow(each.name for each in fields(Difference))
-            lines.writerows(_safe(astuple(each)) for each in self.differences)
-
-
-def _safe(values: Iterable[str]) -> list[str]:
-    return [f"'{value}" if value.startswith(_FORMULA) else value for value in values]
+            for each in self.differences:
+                lines.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in astuple(each))
 
 
 def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime, datetime]:
     """Return when the days begin and end, in Nairobi unless in UTC; raise RequestValidationError if they do not."""
-    problems = {
-        name: "must be a date without a time"
-        for name, each in {"day": day, "last_day": last_day or day}.items()
-        if isinstance(each, datetime) or not isinstance(each, date)
-    }
-    if not problems:
-        last, years = last_day or day, f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
-        if day.year not in _YEARS:
-            problems = {"day": years}
-        elif last < day:
-            problems = {"last_day": "is before the first day"}
-        elif last.year not in _YEARS:
-            problems = {"last_day": years}
+    problems: dict[str, str] = {}
+    for name, each in ({"day": day} | ({} if last_day is None else {"last_day": last_day})).items():
+        if isinstance(each, datetime) or not isinstance(each, date):
+            problems[name] = "must be a date without a time"
+        elif each.year not in _YEARS:
+            problems[name] = f"must be in the years {_YEARS.start} to {_YEARS.stop - 1}"
+    if not problems and last_day is not None and last_day < day:
+        problems["last_day"] = "is before the first day"
     if problems:
         raise RequestValidationError(problems)
     zone = UTC if utc else _NAIROBI
@@ -171,25 +164,22 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
 
 @dataclass(frozen=True)
 class Seen:
-    """One transaction of the service, and what the journal had for it.
-
-    Attributes:
-        transaction: The service's record.
-        entry: The entry of the transaction, None if there is none.
-        before: That entry as it was before this was recorded in it, None if the journal did not know the transaction.
-        namesake: Another entry, which has the reference.
-    """
+    """One transaction of the service, and what the journal had for it."""
 
     transaction: TransactionSummary
-    entry: JournalEntry | None = None
-    before: JournalEntry | None = None
-    namesake: JournalEntry | None = None
+    entry: JournalEntry | None = None  # that of the transaction
+    before: JournalEntry | None = None  # as `entry` was before this was recorded, None if it did not have this
+    namesake: JournalEntry | None = None  # another entry, which has the reference
+
+    @property
+    def known(self) -> JournalEntry | None:
+        """The entry of the transaction, else another one that has its reference."""
+        return self.entry or self.namesake
 
     @property
     def reference(self) -> str:
         """The caller's reference: the service may have a token of it."""
-        known = self.entry or self.namesake
-        return (self.transaction.account_reference or "") if known is None else known.reference
+        return (self.transaction.account_reference or "") if self.known is None else self.known.reference
 
     @property
     def is_news(self) -> bool:
@@ -221,7 +211,10 @@ async def reconcile_days(
     missing: list[JournalEntry] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
     for number, (entry, transaction_id) in enumerate(unseen):
-        found = await _read(session, transaction_id) if number < _MOST_READS else None
+        found: TransactionSummary | None = None
+        if number < _MOST_READS:
+            with suppress(TransactionNotFoundError):
+                found = await read_transaction(session, transaction_id)
         if found is None:
             missing.append(entry)
         elif since <= found.created_at < until:
@@ -259,13 +252,6 @@ async def _listed(session: Session[BackendT], since: datetime, until: datetime) 
         if page.items and page.items[-1].created_at < since:
             break
     return list(found.values())
-
-
-async def _read(session: Session[BackendT], transaction_id: str) -> TransactionSummary | None:
-    try:
-        return await read_transaction(session, transaction_id)
-    except TransactionNotFoundError:
-        return None
 
 
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
@@ -380,7 +366,7 @@ def _of_unpaid(booked: BookedOrder, seen: Sequence[Seen], entry: JournalEntry | 
 
 
 def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen], remedy: str) -> Difference:
-    entry = next((known for each in seen if (known := each.entry or each.namesake) is not None), None)
+    entry = next((each.known for each in seen if each.known is not None), None)
     theirs = ", ".join(f"{each.transaction.status} {format_amount(each.transaction.amount)}" for each in seen)
     ids = " ".join(each.transaction.transaction_id for each in seen)
     return Difference(reference, _ours(booked, entry), theirs or "nothing", remedy, ids)

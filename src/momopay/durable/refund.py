@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -11,27 +10,17 @@ from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay.durable.known import KnownPayment
-from momopay.durable.once import DurableCall, Wanted
-from momopay.durable.payment import Payment
 from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.journal import Journal
 from momopay.journal.rules import Refundable, refund_reference
-from momopay.models.arguments import checked_metadata
-from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount
 
 
 @dataclass(frozen=True)
 class RefundPlan:
-    """What a refund would pay back.
-
-    Attributes:
-        reference: Of the refund.
-        amount: KES.
-        phone: Of the payer.
-    """
+    """What a refund would pay back: its reference, KES, and the payer's phone."""
 
     reference: str
     amount: int | Decimal
@@ -43,27 +32,10 @@ def preview_refund(
 ) -> RefundPlan:
     """Return what ``payouts.refund`` would pay back, for a program that asks first; sends nothing but reads."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return run_sync(_plan(session, journal, of=of, amount=amount, reference=reference))
+    return run_sync(plan_refund(session, journal, of=of, amount=amount, reference=reference))
 
 
-async def refund(
-    session: Session[BackendT],
-    journal: Journal,
-    *,
-    of: str,
-    amount: int | Decimal | None,
-    reference: str | None,
-    metadata: Mapping[str, object] | None,
-    **optional: object,
-) -> Payment:
-    """Do what `Payouts.refund` promises."""
-    plan = await _plan(session, journal, of=of, amount=amount, reference=reference)
-    request = PayoutRequest.checked(on_loopback=session.account.on_loopback, **vars(plan), **optional)
-    wanted = Wanted(plan.reference, request, checked_metadata(metadata), refund_of=of)
-    return await DurableCall(session, journal, wanted).run()
-
-
-async def _plan(
+async def plan_refund(
     session: Session[BackendT], journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
 ) -> RefundPlan:
     """Return what is to be paid back; raise RequestValidationError or DuplicatePayoutError if nothing is."""
@@ -98,12 +70,11 @@ async def _plan(
 
 def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:
     """Raise DuplicatePayoutError if the collection was paid again after the refund with the default reference."""
-    everything = Refundable(refundable.order, refundable.refunds)
-    if known.state in MAY_BE_SENT or everything.left <= 0 or refundable.paid <= (known.paid_before or 0):
+    left = Refundable(refundable.order, refundable.refunds).left
+    if known.state in MAY_BE_SENT or left <= 0 or refundable.paid <= (known.paid_before or 0):
         return
     raise DuplicatePayoutError(
         f"reference {known.reference!r} is a refund of KES {format_amount(known.amount)} from before the collection was"
-        f" paid again: KES {format_amount(everything.left)} is left to pay back, with"
-        f" reference={everything.free_reference()!r}",
+        f" paid again: KES {format_amount(left)} is left to pay back, with reference={refundable.free_reference()!r}",
         reference=known.reference,
     )

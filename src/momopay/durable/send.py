@@ -247,18 +247,27 @@ class Sender:
     async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
         """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
         reference = record.reference if isinstance(record, Payout) else record.account_reference
-        differing = draft.requested.differences(reference, record)
-        if differing:
+        clock, is_accepted, why = self._session.clock, None, ""
+        if differing := draft.requested.differences(reference, record):
             why = f"the service answered with another {', '.join(differing)}"
-            raise await self._unbelievable(lease, draft, record, why)
-        clock = self._session.clock
-        report = report_of(record, clock.service_now_if_known())
-        is_accepted = await self._journal.run_or_log(
-            self._store.record, draft, report, lease=lease, clock_offset=clock.offset
-        )
-        if is_accepted is False:
-            why = "the service answered with the transaction of another payment"
-            raise await self._unbelievable(lease, draft, record, why)
+        else:
+            report = report_of(record, clock.service_now_if_known())
+            is_accepted = await self._journal.run_or_log(
+                self._store.record, draft, report, lease=lease, clock_offset=clock.offset
+            )
+            if is_accepted is False:
+                why = "the service answered with the transaction of another payment"
+        if why:
+            error = OutcomeUnknownError(
+                f"the payment of reference {draft.reference!r} may have been made: {why}",
+                sent_at=self._call.sent_at or record.created_at,
+                reference=draft.reference,
+                amount=draft.amount,
+                phone=draft.phone,
+                transaction_id=record.transaction_id,
+            )
+            await self._record_failure(lease, draft, error)
+            raise error
         if is_accepted:
             report_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
         accounts = self._store.accounts
@@ -288,47 +297,21 @@ class Sender:
             raise JournalError("the payment's row has disappeared from the journal")
         raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
 
-    async def _unbelievable(self, lease: Lease, draft: Draft, record: Sent, why: str) -> OutcomeUnknownError:
-        """Record an acceptance that is not this payment's, and return the error for it."""
-        await self._record(lease, draft, JournalState.UNKNOWN, seen_id=record.transaction_id)
-        return OutcomeUnknownError(
-            f"the payment of reference {draft.reference!r} may have been made: {why}",
-            sent_at=self._call.sent_at or record.created_at,
-            reference=draft.reference,
-            amount=draft.amount,
-            phone=draft.phone,
-            transaction_id=record.transaction_id,
-        )
-
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
+        state = JournalState.NOT_SENT
+        seen_id: str | None = None
+        code: str | None = None
         if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
-            state = JournalState.UNKNOWN if self._call.may_have_been_sent else JournalState.NOT_SENT
-            if await self._journal.finish(error, self._store.record_outcome, lease, draft, state):
-                report_change(self._session, draft, JournalState.SENDING, state)
-            return
-        if error.may_have_executed:
-            seen = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
-            await self._record(lease, draft, JournalState.UNKNOWN, seen_id=seen)
-            return
-        state = JournalState.REFUSED if isinstance(error, APIError) else JournalState.NOT_SENT
-        code = error.code if isinstance(error, APIError) else None
-        if not await self._record(lease, draft, state, code=code):
+            state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
+        elif error.may_have_executed:
+            state = JournalState.UNKNOWN
+            seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
+        elif isinstance(error, APIError):
+            state, code = JournalState.REFUSED, error.code
+        offset = self._session.clock.offset
+        record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
+        if await self._journal.finish(error, record, lease, draft, state):
+            report_change(self._session, draft, JournalState.SENDING, state)
+        elif isinstance(error, MomoPayError) and not error.may_have_executed:
             # The row is another call's by now: this one was frozen, and taken for dead.
             error.may_have_executed = not await self.is_free(draft)
-
-    async def _record(
-        self,
-        lease: Lease,
-        draft: Draft,
-        state: JournalState,
-        *,
-        seen_id: str | None = None,
-        code: str | None = None,
-    ) -> bool:
-        offset = self._session.clock.offset
-        is_recorded = await self._journal.run_or_log(
-            self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code, clock_offset=offset
-        )
-        if is_recorded:
-            report_change(self._session, draft, JournalState.SENDING, state)
-        return bool(is_recorded)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from random import sample
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
 from momopay._core.session import Session
-from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay._transport.threads import entered_in_thread
@@ -40,8 +39,6 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 __all__ = ["AsyncTransactionHandler", "SweepReport", "TransactionHandler"]
 
 logger: logging.Logger = logging.getLogger("momopay")
-
-P = ParamSpec("P")
 
 TransactionHandler: TypeAlias = Callable[[Transaction], object]
 """A function that is called with each transaction that has ended. What it returns is ignored."""
@@ -75,51 +72,21 @@ class SweepReport:
     failed: int = 0
 
 
-async def sweep(
-    session: Session[BackendT], journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None
-) -> SweepReport:
-    """Do what `Transactions.sweep` promises."""
-    in_thread = session.backend.in_thread
-    reports = parts_of(journal).reports
-    delivery = None if handler is None else Delivery(session, journal, handler)
-    await check_account(session, journal)
-    # The earlier one of two clocks that may be wrong.
-    now = min(datetime.now(UTC), session.clock.service_now())
-    since = None if delivery is None else await in_thread(lambda: reports.handled_since(now))
-    pass_ = SweepPass(session, journal, since)
-    failure: MomoPayError | None = None
-    try:
-        await pass_.run()
-    except MomoPayError as error:  # what was read before is recorded, and is delivered first
-        failure = error
-    if delivery is not None and since is not None:
-        for each in await in_thread(reports.unhandled, since):
-            transaction = pass_.ended.get(each.transaction.transaction_id)
-            status = each.transaction.status
-            # What this pass did not reach is left to the next one.
-            if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
-                await delivery.deliver(transaction)
-        await in_thread(reports.forget_handled, since)
-    if failure is not None:
-        raise failure
-    opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(journal.unresolved())))
-    handled, failed = (0, 0) if delivery is None else (delivery.handled, delivery.failed)
-    report = SweepReport(pass_.settled, opened, unknown, handled, failed)
-    if session.operation is not None:
-        session.operation.sweep_ended(**vars(report))
-    return report
-
-
-class SweepPass:
-    """The requests of one sweep, and what it records of their responses.
+class Sweep:
+    """One sweep: its requests, what it records of their responses, and the ends that its handler gets.
 
     What begins with ``_record`` writes to the journal, in a thread.
     """
 
-    def __init__(self, session: Session[Any], journal: Journal, since: str | None) -> None:
+    def __init__(
+        self, session: Session[Any], journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None
+    ) -> None:
+        if handler is not None and (not callable(handler) or (is_async(handler) and not session.backend.is_async)):
+            raise ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
         self._session = session
         self._journal = journal
-        self._since = since
+        self._handler: Callable[[Transaction], Any] | None = handler
+        self._since: str | None = None  # from when on ends are for the handler, None without one
         self._parts = parts_of(journal)
         # By id: what is open, what ended for a handler, and what is to be read once more.
         self._followed: dict[str, Followed] = {}
@@ -135,13 +102,41 @@ class SweepPass:
         self._requests = 0
         # Reported by the task or thread that sweeps, after the thread that wrote them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
-        self.ended: dict[str, Transaction] = {}
-        """What was read and has ended."""
-        self.settled: int = 0
-        """How many ends this pass recorded."""
+        # What was read and has ended, and the figures of the report.
+        self._ends: dict[str, Transaction] = {}
+        self._settled = self._handled = self._failed = 0
 
-    async def run(self) -> None:
-        """Make the requests of a pass, and record each response at once."""
+    async def run(self) -> SweepReport:
+        """Do what `Transactions.sweep` promises."""
+        in_thread, reports = self._session.backend.in_thread, self._parts.reports
+        await check_account(self._session, self._journal)
+        if self._handler is not None:
+            # The earlier one of two clocks that may be wrong.
+            now = min(datetime.now(UTC), self._session.clock.service_now())
+            self._since = await in_thread(reports.handled_since, now)
+        failure: MomoPayError | None = None
+        try:
+            await self._read()
+        except MomoPayError as error:  # what was read before is recorded, and is delivered first
+            failure = error
+        if self._handler is not None and self._since is not None:
+            for each in await in_thread(reports.unhandled, self._since):
+                transaction = self._ends.get(each.transaction.transaction_id)
+                status = each.transaction.status
+                # What this pass did not reach is left to the next one.
+                if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
+                    await self._deliver(transaction, self._handler)
+            await in_thread(reports.forget_handled, self._since)
+        if failure is not None:
+            raise failure
+        opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
+        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed)
+        if self._session.operation is not None:
+            self._session.operation.sweep_ended(**vars(report))
+        return report
+
+    async def _read(self) -> None:
+        """Make the requests, and record each response at once."""
         in_thread = self._session.backend.in_thread
         await in_thread(self._find_due)
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
@@ -215,19 +210,19 @@ class SweepPass:
         self._session.clock.observe(transaction.response.headers)
         await self._recorded(self._record_all, [transaction])
 
-    async def _recorded(self, record: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    async def _recorded(self, record: Callable[..., None], *args: object) -> None:
         """Write to the journal in a thread, then report what has changed."""
-        await self._session.backend.in_thread(record, *args, **kwargs)
+        await self._session.backend.in_thread(record, *args)
         while self._changes:
             entry, new, shown = self._changes.pop(0)
             report_change(self._session, entry, entry.state, new, shown)
 
     def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
         """Record what a search found."""
-        made = record_made(self._journal, entry, matches, self._session.clock.service_now_if_known())
+        made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
         for record in made:
             self._changes.append((entry, JournalState.ACCEPTED, record))
-            self.settled += has_settled(entry.kind.transaction_type, record.status)
+            self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)
         if entry.state is not JournalState.UNKNOWN:  # it was released
             self._parts.reports.mark_searched(entry)
@@ -274,8 +269,8 @@ class SweepPass:
         if has_changed:
             self._changes.append((entry, entry.state, record))
             kept = known.model_copy(update={"status": record.status})
-            self._followed[record.transaction_id] = type(followed)(entry, kept)
-            self.settled += has_settled(entry.kind.transaction_type, record.status)
+            self._followed[record.transaction_id] = replace(followed, transaction=kept)
+            self._settled += has_settled(entry.kind.transaction_type, record.status)
         self._note_end(record, needs_code=has_changed or is_unhandled)
 
     def _is_due_again(self, transaction_id: str) -> bool:
@@ -290,62 +285,39 @@ class SweepPass:
             self._without_code.discard(record.transaction_id)
         elif record.status.ended_without_success and needs_code:
             self._without_code.add(record.transaction_id)
-        self.ended[record.transaction_id] = transaction_from(record)
+        self._ends[record.transaction_id] = transaction_from(record)
 
-
-class Delivery:
-    """Calls the handler of a sweep for an end, once among all sweeps and callbacks."""
-
-    def __init__(
-        self, session: Session[Any], journal: Journal, handler: TransactionHandler | AsyncTransactionHandler
-    ) -> None:
-        if not callable(handler) or (is_async(handler) and not session.backend.is_async):
-            raise ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
-        self._session = session
-        self._journal = journal
-        self._handler: Callable[[Transaction], Any] = handler
-        self.handled: int = 0
-        """How many ends the handler handled."""
-        self.failed: int = 0
-        """For how many it raised. They are delivered again."""
-
-    async def deliver(self, transaction: Transaction) -> None:
+    async def _deliver(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> None:
         """Call the handler, unless the end is or was handled elsewhere. A handler that blocks runs in a thread."""
         try:
-            if is_async(self._handler):
-                self.handled += await self._await(transaction)
+            if is_async(handler):
+                self._handled += await self._await(transaction, handler)
             else:
-                self.handled += await self._session.backend.in_thread(self._call, transaction)
+                self._handled += await self._session.backend.in_thread(self._call, transaction, handler)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
-            self.failed += 1
+            self._failed += 1
             logger.error(  # noqa: TRY400  see `trace_of`
                 "the handler failed on the end of %s; the next sweep delivers it again\n%s",
                 transaction.transaction_id,
                 trace_of(error),
             )
 
-    def _call(self, transaction: Transaction) -> bool:
+    def _call(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
         """Return whether the handler was called."""
         with ExitStack() as stack:
             is_first = False
             with suppress(CallbackError):  # another one is handling it
                 is_first = stack.enter_context(self._journal.handling(transaction))
             if is_first:
-                raise_if_awaitable(self._handler(transaction))
+                raise_if_awaitable(handler(transaction))
         return is_first
 
-    async def _await(self, transaction: Transaction) -> bool:
-        try:
-            async with entered_in_thread(self._journal.handling(transaction)) as is_first:
-                if is_first:
-                    try:
-                        await self._handler(transaction)
-                    except CallbackError as error:
-                        raise _HandlerError from error
-        except CallbackError:  # another one is handling it
-            return False
+    async def _await(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
+        """Return whether the handler was called."""
+        async with AsyncExitStack() as stack:
+            is_first = False
+            with suppress(CallbackError):  # as above
+                is_first = await stack.enter_async_context(entered_in_thread(self._journal.handling(transaction)))
+            if is_first:
+                await handler(transaction)
         return is_first
-
-
-class _HandlerError(Exception):
-    """A handler raised what would be taken for the journal's own error."""

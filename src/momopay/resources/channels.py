@@ -30,27 +30,21 @@ DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_
 class Channels(Resource[BackendT]):
     """Payment channels (service page, "Payment channel"). All calls but `create` are retried as needed.
 
-    A change or a deletion that failed may be in force if its error says ``may_have_executed``: read the channel.
+    A change or a deletion that failed may be in force if its error says ``may_have_executed``: read the channel. A
+    channel may be given by its id or its record.
     """
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels. See the service page, "GET /payment-wallet/channels".
+        """List the account's channels: the default first, then newest to oldest; deleted ones never.
 
-        Returns:
-            The default channel first, then newest to oldest; deleted ones never.
+        See the service page, "GET /payment-wallet/channels".
         """
         return (await Call(self._session, LIST, "/payment-wallet/channels").run()).items
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
         """Read one channel. See the service page, "GET /payment-wallet/channels/{id}".
-
-        Args:
-            channel_id: The channel's id, or the channel.
-
-        Returns:
-            The channel as it is now.
 
         Raises:
             ChannelNotFoundError: Unknown, another account's, or deleted.
@@ -76,9 +70,6 @@ class Channels(Resource[BackendT]):
             account_number: Required for ``PAYBILL``.
             is_default: Whether STK requests without a channel go here; the previous default loses the flag.
 
-        Returns:
-            The new channel.
-
         Raises:
             OutcomeUnknownError: The channel may exist; list the channels before you create it again.
         """
@@ -99,7 +90,7 @@ class Channels(Resource[BackendT]):
         account_number: str | UNSET | None = UNSET,
         is_default: bool | UNSET = UNSET,
     ) -> PaymentChannel:
-        """Change a channel; only what is given changes, and None is sent as null.
+        """Change a channel, and return it; only what is given changes, and None is sent as null.
 
         Active transactions are unaffected. See the service page, "PATCH /payment-wallet/channels/{id}".
 
@@ -109,13 +100,8 @@ class Channels(Resource[BackendT]):
             account_number: The new account number.
             is_default: Whether it becomes the default.
 
-        Returns:
-            The channel as it is now.
-
         Raises:
-            APIConnectionError: No response.
-            ServerError: The service kept failing.
-            APIError: Any other refusal. The code for an unknown channel is not specified.
+            APIError: The code for an unknown channel is not specified.
         """
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
@@ -126,14 +112,9 @@ class Channels(Resource[BackendT]):
     async def delete(self, channel_id: ChannelRef) -> None:
         """Delete a channel. See the service page, "DELETE /payment-wallet/channels/{id}".
 
-        Args:
-            channel_id: The channel's id, or the channel.
-
         Raises:
             ChannelInUseError: It has transactions or customers; it cannot be deleted.
             ChannelNotFoundError: Unknown, another account's, or deleted before.
-            APIConnectionError: No response.
-            ServerError: The service kept failing.
         """
         try:
             await Call(self._session, DELETE, channel_path(channel_id)).run()

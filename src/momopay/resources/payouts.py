@@ -12,13 +12,13 @@ from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.durable.known import reconcile_all, release
-from momopay.durable.once import DurableCall, Wanted
-from momopay.durable.pay_all import PayAll, PayoutIterator, Source
-from momopay.durable.payment import Payment, PayoutLimits
-from momopay.durable.refund import refund
+from momopay.durable.once import DurableCall
+from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
+from momopay.durable.payment import Payment
+from momopay.durable.refund import plan_refund
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
-from momopay.models.arguments import ChannelRef, checked_metadata
+from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Payout
@@ -33,7 +33,12 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):
-    """B2C payouts (service page, "POST /b2c/payouts")."""
+    """B2C payouts (service page, "POST /b2c/payouts").
+
+    No money moved if a call raises another `MomoPayError` than its description names, unless ``.may_have_executed``. Of
+    `pay_once`, `refund` and `release`, make the same call again once the cause is fixed. They write to `journal`, by
+    default the client's.
+    """
 
     @operation
     async def initiate(
@@ -49,16 +54,14 @@ class Payouts(Resource[BackendT]):
     ) -> Payout:
         """Send money to a phone.
 
-        The B2C wallet is debited as soon as the service accepts, and there is no idempotency key, so the
-        request is sent at most once: a failure after which it may have executed is never retried.
-        See the service page, "POST /b2c/payouts".
+        The B2C wallet is debited as soon as the service accepts. There is no idempotency key, so a failure after which
+        the request may have executed is never retried. See the service page, "POST /b2c/payouts".
 
         Args:
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
-            reference: Your own reference for this payout; make it unique, since a payout whose outcome is
-                unknown is found by it. No space at an end, no character that nobody sees, and in the Unicode form
-                NFC: two references that look the same are the same.
+            reference: Your own reference for this payout; unique, since a payout of unknown outcome is found by it. No
+                space at an end, no character that nobody sees, and in the Unicode form NFC.
             description: A short purpose.
             currency: KES, the only one.
             channel_id: A payment channel, or its id.
@@ -68,9 +71,8 @@ class Payouts(Resource[BackendT]):
             The payout, PENDING until the provider takes it.
 
         Raises:
-            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find``, and never
-                send it again before you know. ``pay_once`` does that for you.
-            MomoPayError: No money moved.
+            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find`` before you send it
+                again. ``pay_once`` does that for you.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -128,7 +130,6 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
                 ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later; if
                 it stays so, look into the account console, then `release` what was certainly not paid.
-            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -140,8 +141,8 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=callback_url,
         )
-        wanted = Wanted(request.reference, request, checked_metadata(metadata))
-        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()
+        journal = self._session.journal_for(journal)
+        return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
 
     def pay_all(
         self,
@@ -155,9 +156,8 @@ class Payouts(Resource[BackendT]):
         """Pay many people, each once, one after another; each payout as `pay_once` makes it.
 
         Run it again with the same payouts after any error, crash or restart: it continues. What the journal has as
-        accepted costs no request. It waits for the rate budget between payouts, however long; the client's deadline
-        applies to each payout alone. An interrupt while it waits leaves nothing unresolved. See the service page,
-        "POST /b2c/payouts" and "Limits".
+        accepted costs no request. It waits for the rate budget between payouts, however long. An interrupt while it
+        waits leaves nothing unresolved. See the service page, "POST /b2c/payouts" and "Limits".
 
         Args:
             payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
@@ -170,11 +170,10 @@ class Payouts(Resource[BackendT]):
             journal: The account's journal, by default the client's.
 
         Returns:
-            An iterable for ``for`` or, from an `AsyncClient`, ``async for``. It yields a `PayoutOutcome` for each
-            payout, in order. A refusal of one payout, or arguments that are refused here, are its outcome, and the next
-            one follows. An error that all others would meet too, such as missing funds, a revoked key or a third
-            unknown outcome in a row, is the last outcome, with ``stops``; the rest was not begun. No `MomoPayError` is
-            raised for a payout. Iterate once; to run again, call again.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``: a `PayoutOutcome` for each payout, in
+            order. A refusal of one payout is its outcome, and the next one follows. An error that all others would meet
+            too, such as missing funds or a third unknown outcome in a row, is the last outcome, with ``stops``; the
+            rest was not begun. No `MomoPayError` is raised for a payout. Iterate once; to run again, call again.
 
         Raises:
             RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before
@@ -217,7 +216,7 @@ class Payouts(Resource[BackendT]):
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
             metadata: A JSON object of your own, kept in the journal's entry and never sent.
-            journal: The account's journal, by default the client's.
+            journal: As for `pay_once`.
 
         Returns:
             As `pay_once`. A refund that ended FAILED comes back to the B2C wallet; once it reads as REVERSED, refund
@@ -230,17 +229,16 @@ class Payouts(Resource[BackendT]):
                 collection was paid again since that refund. It names the free one; nothing was sent.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
-        return await refund(
-            self._session,
-            self._session.journal_for(journal),
-            of=of,
-            amount=amount,
-            reference=reference,
-            metadata=metadata,
+        journal = self._session.journal_for(journal)
+        plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
+        request = PayoutRequest.checked(
+            on_loopback=self._session.account.on_loopback,
             description=description,
             channel_id=channel_id,
             callback_url=callback_url,
+            **vars(plan),
         )
+        return await DurableCall(self._session, journal, plan.reference, request, metadata=metadata, refund_of=of).run()
 
     @operation
     async def release(
@@ -275,7 +273,6 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
                 is this payment, use another reference, or ``searched_elsewhere=True``.
             ValueError: A payout and a collection have the reference: name the kind.
-            MomoPayError: Nothing was released. Try again.
         """
         journal = self._session.journal_for(journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)

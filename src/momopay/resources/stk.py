@@ -11,10 +11,10 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.once import DurableCall, Wanted
+from momopay.durable.once import DurableCall
 from momopay.durable.payment import Payment
 from momopay.journal import Journal
-from momopay.models.arguments import ChannelRef, checked_metadata
+from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.transactions import StkTransaction
@@ -25,7 +25,11 @@ INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction]
 
 
 class Stk(Resource[BackendT]):
-    """STK collections (service page, "POST /payments/stk")."""
+    """STK collections (service page, "POST /payments/stk").
+
+    No prompt was sent if a call raises another `MomoPayError` than its description names, unless
+    ``.may_have_executed``. Of `collect_once`, make the same call again once the cause is fixed.
+    """
 
     @operation
     async def initiate(
@@ -61,7 +65,6 @@ class Stk(Resource[BackendT]):
         Raises:
             OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
                 ``transactions.find`` before you prompt again. ``collect_once`` does that for you.
-            MomoPayError: No money moved.
         """
         request = StkRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -133,20 +136,18 @@ class Stk(Resource[BackendT]):
             OutcomeUnknownError: The customer may have been prompted and may pay, and the service's list does not show
                 it, shows ``.near_matches``, or could not be searched within the deadline. Call again later; if it stays
                 so, look into the account console, then ``payouts.release(reference=...)``.
-            MomoPayError: No money moved, unless ``.may_have_executed``. Call again once its cause is fixed.
         """
         order = OrderRequest.checked(reference=reference, abandon_after=abandon_after)
         request = StkRequest.checked(
             on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
-            account_reference=account_reference,
+            account_reference=order.wire_reference if account_reference is None else account_reference,
             transaction_desc=transaction_desc,
             callback_url=callback_url,
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        if account_reference is None:
-            request = request.renamed(order.wire_reference)
-        wanted = Wanted(order.reference, request, checked_metadata(metadata), abandon_after=order.abandon_after)
-        return await DurableCall(self._session, self._session.journal_for(journal), wanted).run()
+        journal, patience = self._session.journal_for(journal), order.abandon_after
+        call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=patience)
+        return await call.run()

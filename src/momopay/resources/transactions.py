@@ -23,7 +23,7 @@ from momopay.callbacks import check_agreement
 from momopay.durable.payment import Payment
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
 from momopay.durable.search import search
-from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler, sweep
+from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
 from momopay.errors import ConfigurationError
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef, TransactionRef
@@ -40,7 +40,10 @@ GUIDANCE = PollSchedule()
 
 
 class Transactions(Resource[BackendT]):
-    """Transactions (service page, "Transaction" and "States"). Nothing here moves money."""
+    """Transactions (service page, "Transaction" and "States"). Nothing here moves money.
+
+    A transaction may be given by its id, or by a record that carries it. What fails may be called again.
+    """
 
     def __init__(self, session: Session[BackendT], coordinators: Coordinators) -> None:
         self._session = session
@@ -49,9 +52,6 @@ class Transactions(Resource[BackendT]):
     @operation
     async def get(self, transaction_id: TransactionRef) -> Transaction:
         """Read one transaction as it is now. Retried as needed. See the service page, "GET /transactions/{id}".
-
-        Args:
-            transaction_id: The id that an initiation returned, or a record that carries it.
 
         Raises:
             TransactionNotFoundError: The account has no such transaction.
@@ -73,25 +73,12 @@ class Transactions(Resource[BackendT]):
         amount_max: int | Decimal | None = None,
         q: str | None = None,
     ) -> TransactionPage:
-        """Read one page of the list, newest first. Retried as needed.
+        """Read one page of the list, newest first: 1 to 100 transactions, after the ``next_cursor`` of the page before.
 
-        The formats of the filters ``from_`` to ``q`` are not specified: times are sent as ISO 8601, amounts as
-        numbers. See the service page, "GET /transactions".
-
-        Args:
-            limit: How many, 1 to 100.
-            cursor: The ``next_cursor`` of the page before.
-            status: Only this status.
-            type: Only this type; may be combined with ``status``.
-            from_: Only from this time on.
-            to: Only up to this time.
-            channel_id: Only through this channel, or its id.
-            amount_min: Only this amount and more, KES.
-            amount_max: Only this amount and less, KES.
-            q: Only what the service finds by this text.
-
-        Returns:
-            The page, with counts over the whole filtered set.
+        It has counts over the whole filtered set. The filters ``status`` to ``q`` may be combined: only this status,
+        type and channel, from and to these times, from ``amount_min`` to ``amount_max`` (KES), and what the service
+        finds by the text ``q``. Their formats are not specified: times are sent as ISO 8601, amounts as numbers.
+        Retried as needed. See the service page, "GET /transactions".
         """
         query = TransactionQuery.checked(
             limit=limit,
@@ -133,7 +120,6 @@ class Transactions(Resource[BackendT]):
 
         Raises:
             ProtocolError: During the walk: the service gave a cursor a second time.
-            MomoPayError: During the walk: whatever `list` raises.
         """
         # New transactions come before the first page. The cursor keeps the rest from shifting if the service's
         # cursors are stable, which is not specified.
@@ -213,7 +199,6 @@ class Transactions(Resource[BackendT]):
         Raises:
             CallbackMismatchError: They disagree; answer non-2xx and act on nothing.
             TransactionNotFoundError: The account has no such transaction; act on nothing.
-            APIConnectionError: The reads of others took until the deadline, or as for `get`; the callback comes again.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
         operation = self._session.operation
@@ -271,16 +256,10 @@ class Transactions(Resource[BackendT]):
     ) -> WaitIterator[BackendT]:
         """Wait for many transactions and return each as it ends; otherwise as `wait`.
 
-        Args:
-            ids: Ids, or records that carry them.
-            until: What counts as an end.
-            schedule: When to poll, in seconds, for all of them.
-
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``.
 
         Raises:
-            RequestValidationError: Not ids.
             WaitTimeoutError: During the iteration, when the limit passed; ``.pending`` has those that did not end.
             MomoPayError: During the iteration, as for `wait`.
         """
@@ -349,17 +328,14 @@ class Transactions(Resource[BackendT]):
         Raises:
             MomoPayError: What was read before was recorded and handled; sweep again.
         """
-        return await sweep(self._session, self._session.journal_for(journal), handler)
+        return await Sweep(self._session, self._session.journal_for(journal), handler).run()
 
     def notify(self, callback: Callback | TransactionRef) -> None:
-        """Wake the waits on this client for a transaction, so that they poll at once.
+        """Wake the waits on this client for the transaction of a callback, so that they poll at once.
 
         One notified wait reads its transaction once; several at about the same time, or while the rate budget is
         short, share a page of the list. Nothing in the callback is trusted, and nothing is sent from here. With an
         `AsyncClient`, call it from the client's own event loop, without ``await``.
-
-        Args:
-            callback: The callback that came, or the transaction's id.
         """
         # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success

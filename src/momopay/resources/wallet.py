@@ -25,10 +25,9 @@ class Wallet(Resource[BackendT]):
 
     @operation
     async def balance(self) -> WalletBalance:
-        """Read the balances, KES. Retried as needed. See the service page, "GET /wallets/service/balance".
+        """Read the spendable and the ledger balance, KES; retried as needed.
 
-        Returns:
-            The spendable balance and the ledger balance.
+        See the service page, "GET /wallets/service/balance".
         """
         return await read_balance(self._session)
 

@@ -89,11 +89,6 @@ def send_end(ended: Transaction) -> None:
     if not has_settled(kind.transaction_type, ended.status):
         return
     payment = payment_of(kind, reference, ended, entry=entry)
-    for known in () if entry is None else entry.transactions:
-        # A page of the list has no result code, and a read no fee. The callback had both.
-        if known.transaction_id == payment.transaction_id:
-            fee = known.fee if payment.fee is None else payment.fee
-            payment = payment.model_copy(update={"result_code": payment.result_code or known.result_code, "fee": fee})
     # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
     with ExitStack() as stack:
         for alias in _atomic_requests():
