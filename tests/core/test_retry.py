@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,9 +56,7 @@ def test_no_header_is_no_pause() -> None:
 
 def test_retry_after_as_a_date_to_come() -> None:
     when = datetime.now(UTC) + timedelta(seconds=100)
-    seconds = retry_after({"retry-after": format_datetime(when, usegmt=True)})
-    assert seconds is not None
-    assert 90 < seconds <= 100
+    assert retry_after({"retry-after": format_datetime(when, usegmt=True)}) == pytest.approx(95, abs=5)
 
 
 WORDS = (
@@ -71,26 +70,13 @@ def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
     assert seconds is None or 0 <= seconds < 1e12
 
 
-WHEN = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
-
-
 @in_turn(
     "text", ["Sun, 22 Nov 2026 14:00:00 GMT", "Sun, 22 Nov 2026 17:00:00 +0300", "Sun, 22 Nov 2026 14:00:00 -0000"]
 )
 def test_a_date_has_a_zone(text: str) -> None:
-    assert http_date(text) == WHEN
+    assert http_date(text) == datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 
 
-@in_turn(
-    "text",
-    [
-        "",
-        "soon",
-        "30",
-        "Sun, 32 Nov 2026 14:00:00 GMT",
-        "Sun, 22 Nov 2026 14:00:00 +99999999999999",
-        "Sun, 99999999999999999999 Nov 2026 14:00:00 GMT",
-    ],
-)
+@in_turn("text", ["", "30", *(f"Sun, {each}" for each in ("22 Nov 2026 14:00 +99999999999999", f"{10**20} Nov 2026"))])
 def test_anything_else_is_none(text: str) -> None:
     assert http_date(text) is None

@@ -35,6 +35,7 @@ def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
 @in_turn(("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)])
 def test_a_pause_lasts_as_stated_or_as_documented(refusal: momopay.ThrottledError, seconds: float) -> None:
     pause = StkPause()
+    assert pause.refusal(100.0) is None
     pause.begin(100.0, refusal)
     held = pause.refusal(100.0 + seconds - 1)
     assert (type(held), held and held.retry_after) == (type(refusal), 1.0)
@@ -48,10 +49,6 @@ def test_the_longer_of_two_pauses_holds() -> None:
     assert isinstance(pause.refusal(3599.0), momopay.StkTempBannedError)
     pause.begin(3599.0, blocked(10.0))
     assert isinstance(pause.refusal(3608.0), momopay.TransactionHealthBlockedError)
-
-
-def test_without_a_refusal_nothing_is_held_back() -> None:
-    assert StkPause().refusal(0.0) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

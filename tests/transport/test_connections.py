@@ -11,9 +11,8 @@ import pytest
 
 import momopay
 import wire
-from drivers import Driver, learn_key, session_of
+from drivers import Driver, session_of
 from forked import succeeds_in_child
-from momopay import Journal, JournalState
 from momopay._transport import connections
 from momopay._transport.async_backend import AsyncStream
 from momopay._transport.connections import IdleStack
@@ -103,14 +102,6 @@ def sends(data: bytes) -> wire.Step:
         return True
 
     return wire.Step(play, commits=True)
-
-
-def test_reads_share_a_connection(drive: Drive) -> None:
-    with wire.serve(wire.answers(200, record("t"))) as server:
-        driver = drive(base_url=server.base_url)
-        for _ in range(3):
-            read(driver, "t")
-        assert (len(server.requests), server.connections) == (3, 1)
 
 
 def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> None:
@@ -265,17 +256,3 @@ def test_the_file_of_certifi_is_named_too(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("certifi.where", lambda: "/nowhere/cacert.pem")
     with pytest.raises(momopay.ConfigurationError, match="certifi"):
         connections._shared_tls_context()
-
-
-def test_a_payment_is_recorded_as_not_sent(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
-    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
-        learn_key(journal, "https://api.example/v1")
-        driver = drive(base_url="https://api.example/v1")
-        with pytest.raises(momopay.ConfigurationError):
-            driver(
-                lambda client: client.payouts.pay_once(journal=journal, reference="P-1", amount=10, phone="0712345678")
-            )
-        entry = journal.get("P-1")
-    assert entry is not None
-    assert entry.state is JournalState.NOT_SENT

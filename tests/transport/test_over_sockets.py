@@ -19,8 +19,6 @@ from wire import Server, Step
 Drive = Callable[..., Driver]
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
-MEBIBYTE = wire.MEBIBYTE
-
 
 def columns(*some: Column) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("column", some, ids=lambda column: str(column.name))
@@ -132,18 +130,12 @@ def test_an_answer_that_never_comes(reach: Drive, column: Column) -> None:
         assert_unanswered(error, column, server, 2, commits=True)
 
 
-# Answers that are not specified.
-
-
-# Any 2xx to DELETE is success.
-
-
 @steps(
     nested=wire.answers(200, b"[" * 100_000),
     shorter=wire.truncated(),
     cut_off=wire.truncated(with_length=False),
     dripped=wire.drips_body(),
-    oversized=wire.padded(9 * MEBIBYTE),
+    oversized=wire.padded(9 * wire.MEBIBYTE),
 )
 def test_a_success_status_deletes_whatever_becomes_of_the_body(reach: Drive, step: Step) -> None:
     with wire.serve(step, wire.refuses(404, "CHANNEL_NOT_FOUND")) as server:
@@ -164,12 +156,6 @@ def test_the_timeout_bounds_an_attempt_and_the_deadline_a_call(reach: Drive, col
         assert type(error) is column.no_reply
         assert error.may_have_executed is column.may_have_executed
         assert len(server.requests) <= (2 if column.retries else 1)
-
-
-# Size.
-
-
-# Connections.
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.004])

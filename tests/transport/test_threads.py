@@ -128,25 +128,3 @@ def test_an_error_of_work_that_was_left_behind_troubles_nobody(monkeypatch: pyte
 
     asyncio.run(main())
     assert errors == []
-
-
-def test_so_many_threads_and_no_more() -> None:
-    running, most = [0], [0]
-    lock = threading.Lock()
-
-    def work() -> None:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        threading.Event().wait(0.01)
-        with lock:
-            running[0] -= 1
-
-    async def main() -> None:
-        limiter = anyio.CapacityLimiter(2)
-        async with anyio.create_task_group() as group:
-            for _ in range(6):
-                group.start_soon(in_thread, work, limiter)
-
-    anyio.run(main)
-    assert most[0] == 2

@@ -129,7 +129,7 @@ class Call(Generic[R]):
 
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
-        # Public for `SendOnce`, which calls it before it writes SENDING to its journal: a process that dies while it
+        # Public for `Sender`, which calls it before it writes SENDING to its journal: a process that dies while it
         # waits for the budget then leaves nothing unresolved.
         self._check_stk_pause()
         if self.session.limiter is None or self.has_slot:
