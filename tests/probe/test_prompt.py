@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from momopay import ConfigurationError, EntryKind, Journal, OutcomeUnknownError, TransactionStatus
-from momopay.probe import ROWS, Cost, Spend
+from momopay.probe import Spend
 from momopay.sandbox import Fault, MovementKind, Outcome, phone_for
 from probe.kit import Scene, refusal
 
@@ -23,27 +23,19 @@ def spend(journal: Journal, outcome: Outcome, amount: int = 1) -> Spend:
     return Spend(amount, phone_for(outcome), journal)
 
 
-CASES: list[tuple[str, Any, Outcome]] = [
-    *[(row.name, value, Outcome.cancelled) for row in ROWS if row.cost is Cost.SPEND for value in row.values],
-    ("fee_refunded_on_failure", True, Outcome.insufficient_funds),
-    ("cancel_ends_as", "CANCELLED", Outcome.cancelled),
-    ("cancel_ends_as", "FAILED", Outcome.cancelled),
-    ("expired_reads_as", "EXPIRED", Outcome.expired),
-    ("expired_reads_as", "FAILED", Outcome.expired),
-    ("created_status", 201, Outcome.success),
-    ("naming", "snake_case", Outcome.success),
-    ("list_amount", "with_fee", Outcome.insufficient_funds),
-]
-
-
 @pytest.mark.parametrize(
     ("name", "value", "outcome"),
     [
-        pytest.param(*case, marks=() if number in {0, 2, 6, 8} else pytest.mark.whole)
-        for number, case in enumerate(CASES)
+        ("fee_refunded_on_failure", True, Outcome.insufficient_funds),
+        ("cancel_ends_as", "FAILED", Outcome.cancelled),
+        ("expired_reads_as", "EXPIRED", Outcome.expired),
+        ("expired_reads_as", "FAILED", Outcome.expired),
+        ("created_status", 201, Outcome.success),
+        ("naming", "snake_case", Outcome.success),
+        ("list_amount", "with_fee", Outcome.insufficient_funds),
     ],
 )
-def test_a_prompt_finds_the_value_of_a_switch(
+def test_a_prompt_finds_what_no_read_showed(
     scene: Scene, journal: Journal, name: str, value: Any, outcome: Outcome
 ) -> None:
     setattr(scene.account.switches, name, value)
