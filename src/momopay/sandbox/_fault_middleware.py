@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, replay
+from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, read_body, replay
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._records import ReceivedRequest, Transaction, json_number
@@ -113,18 +113,13 @@ class FaultMiddleware:
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
         connection: Connection = scope[CONNECTION]
-        body: bytes = b""
         # Held while the body is read, so that `close` can end a request whose rest never comes.
         connection.hold()
         try:
-            while (message := await receive())["type"] != "http.disconnect":
-                # One byte over the limit is enough to be refused; the rest is read and dropped.
-                body += message.get("body", b"")[: MAXIMUM_BYTES + 1 - len(body)]
-                if not message.get("more_body", False):
-                    return body
+            # One byte over the limit is enough to be refused; the rest is read and dropped.
+            return await read_body(receive, MAXIMUM_BYTES + 1)
         finally:
             connection.release()
-        return None
 
     async def _after_commit(
         self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest

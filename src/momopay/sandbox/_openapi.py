@@ -95,14 +95,7 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
     if "{id}" in endpoint.path:
         schema = {"type": "string", "format": "uuid"}
         yield {"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id"}
-    for each in endpoint.parameters:
-        yield {
-            "name": each.name,
-            "in": each.place,
-            "required": False,
-            "schema": dict(each.schema),
-            "description": each.description,
-        }
+    yield from map(dict, endpoint.parameters)
 
 
 def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:

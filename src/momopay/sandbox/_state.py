@@ -198,7 +198,7 @@ class ServiceState:
     def schedule(self, transaction: Transaction, now: datetime) -> None:
         """Schedule the first step of the transaction's plan."""
         self.mark_changed(transaction)
-        transaction.due = transaction.plan[0].due(now) if transaction.plan else None
+        transaction.due = now + timedelta(seconds=transaction.plan[0].after) if transaction.plan else None
         self.put_on_agenda(transaction)
 
     def put_on_agenda(self, subject: Transaction | Delivery) -> None:
