@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay.cli.exit_codes import CommandError, ExitCode, missing_extra, remedy_of
+from momopay.cli.exit_codes import ExitCode, missing_extra, remedy_of
 from momopay.cli.journal import check_account
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
@@ -202,7 +202,14 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         with options.open_journal() as journal:
             found = journal.check()
             if found.mode and client is not None:
-                unchecked = _belongs(client, journal)
+                try:
+                    check_account(client, journal)
+                    unchecked = ""
+                except ConfigurationError as error:
+                    remedy = "give the journal of this account; each account has its own"
+                    return Check("journal", "fail", error.message, remedy)
+                except MomoPayError as error:
+                    unchecked += f": {error}"
     except MomoPayError as error:
         # A file that does not exist, or a server's database without a journal.
         is_new = "there is no journal" in error.message or "create=False" in error.message
@@ -220,18 +227,6 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         waiting = f"{entries}, {len(found.unresolved)} unresolved, {len(found.paid_twice)} paid twice"
         return Check("journal", "warn", waiting, "`momopay journal check` names them, and what to do")
     return Check("journal", "ok", f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
-
-
-def _belongs(client: momopay.Client, journal: momopay.Journal) -> str:
-    """Return "" if it is the journal of the client's account; raise CommandError if it is that of another."""
-    try:
-        check_account(client, journal)
-    except ConfigurationError as error:
-        remedy = "give the journal of this account; each account has its own"
-        raise CommandError(error.message, remedy=remedy, code=ExitCode.CONFIGURATION) from error
-    except MomoPayError as error:
-        return f"; whether it is this account's could not be checked: {error}"
-    return ""
 
 
 def _wallet(client: momopay.Client) -> Check:

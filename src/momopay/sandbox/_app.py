@@ -144,7 +144,8 @@ class _Resource:
         try:
             # The key comes first: a request without a valid one has no account whose budget it could use.
             account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
-            account_state.admit(now)
+            account = account_state.account
+            account_state.rate.admit(now, account.rate_limit, account.switches.rate_window)
             if len(scope[BODY]) > MAXIMUM_BYTES:
                 raise Refusal("PAYLOAD_TOO_LARGE")
             call = Call(
@@ -163,7 +164,7 @@ class _Resource:
         finally:
             # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
-        status = endpoint.status_under(account_state.account.switches)
+        status = endpoint.status_under(account.switches)
         if status == HTTPStatus.NO_CONTENT:
             return Response(status_code=status)
         return json_response(success_body(data), status)
