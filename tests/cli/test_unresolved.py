@@ -60,6 +60,8 @@ def test_what_is_in_doubt_is_shown_released_by_a_person_and_paid_by_the_next_run
         refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
         assert refused.code == 2
         assert "a person at a terminal" in refused.err
+    early = payroll.momopay.at_a_terminal("payouts", "release", "SAL-0", *payroll.journal, typed="SAL-0\n")
+    assert (early.code, "release it in" in early.err) == (6, True)
     assert release(payroll, typed="SAL-1\n").code == 1
     assert payroll.state() == "UNKNOWN"
     released = release(payroll)
