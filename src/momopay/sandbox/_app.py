@@ -23,7 +23,7 @@ from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES, host_names, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
+from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX, json_response
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._openapi import openapi
 from momopay.sandbox._payments import Call
@@ -172,10 +172,6 @@ class _Resource:
 
 def _callback_mode(fault: Fault | None) -> str:
     return "" if fault in {None, Fault.list_lag} else str(fault).removeprefix("callback_")
-
-
-def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(body, status, headers, media_type="application/json")
 
 
 def refusal_response(refusal: Refusal) -> Response:

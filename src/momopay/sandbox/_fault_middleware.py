@@ -5,6 +5,7 @@ reaches the socket. Everything outside /v1 passes untouched, but for the Date he
 """
 
 import json
+from collections.abc import Mapping
 from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
@@ -157,11 +158,10 @@ class FaultMiddleware:
         if planned.fault is Fault.error_after_commit:
             return _error()
         if planned.fault is Fault.refused_after_commit:
-            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
-            return Response(body, planned.status, media_type="application/json")
+            refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
+            return json_response(refusal, planned.status)
         if planned.fault.names_another:
-            body = name_another(planned.fault, response.body, self._engine.state)
-            return Response(body, response.status, media_type="application/json")
+            return json_response(name_another(planned.fault, response.body, self._engine.state), response.status)
         return None
 
 
@@ -179,8 +179,12 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _error() -> Response:
-    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)")
-    return Response(body, 500, media_type="application/json")
+    return json_response(error_body("INTERNAL_ERROR", "The service failed (a fault on demand)"), 500)
+
+
+def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON text as a response."""
+    return Response(body, status, headers, media_type="application/json")
 
 
 def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
