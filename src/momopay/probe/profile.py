@@ -87,7 +87,7 @@ class Findings:
         """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
         self.add_status(name, answer)
         earlier, now = self.found["created_status"].seen, self.found[name].seen
-        both = now if now is None or earlier in {None, now} else f"{earlier}, {now}"
+        both = now if now is None or earlier is None or earlier == now else f"{earlier}, {now}"
         self.add("created_status", both, answer)
 
     def _clean(self, text: str) -> str:

@@ -139,7 +139,7 @@ class _Resource:
         if endpoint is None:
             allow = {"allow": ", ".join(self._endpoints)}
             raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
-        engine, headers = self._engine, Headers(scope=scope)
+        engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT, "")
         now = engine.catch_up()
         try:
             # The key comes first: a request without a valid one has no account whose budget it could use.
@@ -157,8 +157,8 @@ class _Resource:
                 query=QueryParams(scope["query_string"]),
                 body=scope[BODY],
                 idempotency_key=headers.get("idempotency-key"),
-                callback_mode=_callback_mode(scope.get(EFFECT)),
-                list_lag=scope.get(EFFECT) is Fault.list_lag,
+                callback_mode="" if effect is Fault.list_lag else effect.removeprefix("callback_"),
+                list_lag=effect is Fault.list_lag,
             )
             data = endpoint.operation(call).model_dump(by_alias=True)
         finally:
@@ -168,10 +168,6 @@ class _Resource:
         if status == HTTPStatus.NO_CONTENT:
             return Response(status_code=status)
         return json_response(success_body(data), status)
-
-
-def _callback_mode(fault: Fault | None) -> str:
-    return "" if fault in {None, Fault.list_lag} else str(fault).removeprefix("callback_")
 
 
 def refusal_response(refusal: Refusal) -> Response:

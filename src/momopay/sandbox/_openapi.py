@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -25,6 +25,13 @@ _PREFIX = "/v1"
 _KEY = "pk_test_example"
 _NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=mr-|co-)[0-9a-f]{16}")
+_ID: Json = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "format": "uuid"},
+    "description": "Its id",
+}
 _ERROR_DETAIL: Json = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "code": {"type": "string"}, "details": {"type": "object"}},
@@ -74,7 +81,7 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         "tags": [endpoint.tag],
         "security": [{"apiKey": []}],
     }
-    if parameters := list(_parameters(endpoint)):
+    if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters]:
         described["parameters"] = parameters
     if endpoint.body is not None:
         content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
@@ -89,13 +96,6 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         }
         described["callbacks"] = {"ended": {"{$request.body#/callbackUrl}": {"post": post}}}
     return described
-
-
-def _parameters(endpoint: Endpoint) -> Iterator[Json]:
-    if "{id}" in endpoint.path:
-        schema = {"type": "string", "format": "uuid"}
-        yield {"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id"}
-    yield from map(dict, endpoint.parameters)
 
 
 def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:

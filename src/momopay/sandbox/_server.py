@@ -183,7 +183,9 @@ class Runner:
         )
         self._thread.start()
         self._ready.wait()
-        self.app: FastAPI = build(self.engine, self.guard, self._wrap)
+        self.app: FastAPI = build(
+            self.engine, self.guard, lambda app: InProcess(FaultMiddleware(app, self.engine), self._loop_of)
+        )
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server, and return when it accepts connections."""
@@ -242,9 +244,6 @@ class Runner:
         self.engine.begin_stop()
         if self.server is not None:
             self.server.stop()
-
-    def _wrap(self, app: ASGIApp) -> ASGIApp:
-        return InProcess(FaultMiddleware(app, self.engine), self._loop_of)
 
     def _loop_of(self) -> asyncio.AbstractEventLoop:
         if self._loop.is_closed():
