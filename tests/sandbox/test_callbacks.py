@@ -68,7 +68,7 @@ def test_the_payload_of_an_end_without_success(
     assert (body["event_type"], transaction["status"], transaction["result_code"]) == says
     assert transaction["momo_receipt"] is None
     assert transaction["transaction_fee"] == 0
-    # By a switch, cancelled and expired read as FAILED; the callback of an expired one says so all the same.
+    # By a switch, cancelled and expired read as FAILED; the callback of an expired one still says so.
     switches = sandbox.account(KEY).switches
     switches.cancel_ends_as, switches.expired_reads_as = "FAILED", "FAILED"
     sent = service.stk(phone=phone_for(outcome), callbackUrl=receiver.url)

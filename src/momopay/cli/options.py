@@ -237,6 +237,8 @@ class JournalOptions(DisplayOptions):
         # Before the library looks, which refuses it too: only here is it known that an option is wrong.
         if not (create or journal_exists(where)):
             raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
+        if not where.isprintable():
+            raise CommandError("--journal names no file", remedy="check --journal", code=ExitCode.CONFIGURATION)
         return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=self.account, create=create)
 
 

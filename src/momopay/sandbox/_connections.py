@@ -192,7 +192,8 @@ async def read_body(receive: Receive, limit: int | None = None) -> bytes | None:
     """Return the whole body, or its first `limit` bytes; None if the client hung up before its end."""
     body: bytes = b""
     while (message := await receive())["type"] != "http.disconnect":
-        body = (body + message.get("body", b""))[:limit]
+        if limit is None or len(body) < limit:
+            body = (body + message.get("body", b""))[:limit]
         if not message.get("more_body", False):
             return body
     return None

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -82,7 +83,7 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         "security": [{"apiKey": []}],
     }
     if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters]:
-        described["parameters"] = parameters
+        described["parameters"] = deepcopy(parameters)  # a document is its reader's to change
     if endpoint.body is not None:
         content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
         described["requestBody"] = {"required": True, "content": content}
