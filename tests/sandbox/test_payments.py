@@ -30,7 +30,9 @@ def test_an_stk_prompt_as_it_is_answered(service: Service, sandbox: Sandbox) -> 
         "resultDescription": "Request accepted for processing",
     }
     assert account.service_balance == 9_999
-    again = data(service.stk())
+    sent = service.stk()
+    assert '"amount":100,' in sent.text  # whole shillings without a fraction
+    again = data(sent)
     assert all(again[name] != value for name, value in made.items())
 
 

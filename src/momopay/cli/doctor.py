@@ -95,13 +95,17 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
         client = None
         if can_send and key_check.verdict == "ok":
             # One attempt: what a retry would hide, the doctor is to show.
-            made = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
-            client = stack.enter_context(made)
+            opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
+            client = stack.enter_context(opened)
         if client is None or broken:
             yield from _skipped(("wallet", "channels"), *broken)
         else:
-            yield _wallet(client)
-            yield _channels(client)
+            for name, check in (("wallet", _wallet), ("channels", _channels)):
+                try:
+                    made = check(client)
+                except MomoPayError as error:
+                    made = Check(name, "fail", str(error), remedy_of(error))
+                yield made
         if options.journal:
             yield _journal(options, client)
 
@@ -230,10 +234,7 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
 
 
 def _wallet(client: momopay.Client) -> Check:
-    try:
-        available = client.wallet.balance().available_balance
-    except MomoPayError as error:
-        return Check("wallet", "fail", str(error), remedy_of(error))
+    available = client.wallet.balance().available_balance
     found = f"KES {kes(available)} for fees"
     if available >= _LOW_BALANCE:
         return Check("wallet", "ok", found)
@@ -241,10 +242,7 @@ def _wallet(client: momopay.Client) -> Check:
 
 
 def _channels(client: momopay.Client) -> Check:
-    try:
-        found = client.channels.list()
-    except MomoPayError as error:
-        return Check("channels", "fail", str(error), remedy_of(error))
+    found = client.channels.list()
     default = next((channel for channel in found if channel.is_default), None)
     if default is not None:
         return Check("channels", "ok", f"{len(found)}, the default is {default.type} {default.shortcode}")
