@@ -88,8 +88,8 @@ async def _serve(sandbox: Sandbox, record: dict[str, Any]) -> None:
         sys.stdout.write(f"{sandbox.url}{path} {bare}{path}\n")
         sys.stdout.flush()
 
-    server = Server(_bare(record), listener, tell)
-    serving = asyncio.create_task(server.serve_listener())
+    server = Server(_bare(record), tell)
+    serving = asyncio.create_task(server.serve([listener]))
     await asyncio.to_thread(sys.stdin.read)
     server.stop()
     await serving

@@ -36,22 +36,17 @@ def test_every_callback(momopay: Shell, receiver: Receiver, sandbox: Sandbox, en
     assert sandbox.requests == []
 
 
-def test_it_has_the_fields_of_a_real_one(momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox) -> None:
-    client.stk.initiate(amount=5, phone=PHONE, callback_url=receiver.url)
-    sandbox.advance(60)
-    momopay(*SEND, "success", "--to", receiver.url)
-    real, made_up = receiver.bodies
-    assert made_up.keys() == real.keys()
-    assert made_up["transaction"].keys() == real["transaction"].keys()
-    for name, value in real["transaction"].items():
-        assert isinstance(made_up["transaction"][name], type(value)), name
-
-
-def test_that_of_a_payment_is_confirmed(momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox) -> None:
-    paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8")
+def test_that_of_a_payment_has_its_fields_and_is_confirmed(
+    momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox
+) -> None:
+    paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8", callback_url=receiver.url)
     sandbox.advance(60)
     assert momopay(*SEND, "success", "--to", receiver.url, "--transaction", paid.transaction_id).code == 0
-    assert client.transactions.confirm(parse_callback(receiver.bodies[0])).status == "SUCCESS"
+    real, sent = receiver.bodies
+    assert sent.keys() == real.keys()
+    for name, value in real["transaction"].items():
+        assert isinstance(sent["transaction"][name], type(value)), name
+    assert client.transactions.confirm(parse_callback(sent)).status == "SUCCESS"
 
 
 def test_what_the_answer_means(momopay: Shell, receiver: Receiver) -> None:
@@ -203,20 +198,14 @@ def test_a_wrong_option_is_named(momopay: Shell, port: int, arguments: str, monk
     assert second.startswith("What to do: ")
 
 
-def test_it_runs_until_ctrl_c(momopay: Shell, port: int) -> None:
-    with signalling([signal.SIGINT], lambda: answers(f"http://127.0.0.1:{port}/")):
+def test_it_runs_until_a_signal_and_tells_a_program_where_it_is(momopay: Shell, port: int) -> None:
+    url = f"http://127.0.0.1:{port}"
+    with signalling([signal.SIGINT], lambda: answers(f"{url}/")):
         done = momopay("sandbox", "--port", str(port), "--speed", "20")
-    assert done.code == 0
-    assert done.out.split()[1] == f"http://127.0.0.1:{port}/v1"
-    assert "time x20, state in memory" in done.out
-    assert not answers(f"http://127.0.0.1:{port}/")
-
-
-def test_it_tells_a_program_where_it_is_and_ends_with_sigterm(momopay: Shell, port: int) -> None:
-    with signalling([signal.SIGTERM], lambda: answers(f"http://127.0.0.1:{port}/")):
+    assert (done.code, done.out.split()[1], "time x20, state in memory" in done.out) == (0, f"{url}/v1", True)
+    with signalling([signal.SIGTERM], lambda: answers(f"{url}/")):
         done = momopay("sandbox", "--port", str(port), "--json")
-    assert (done.code, done.err) == (0, "")
-    assert done.json == {"base_url": f"http://127.0.0.1:{port}/v1", "page": f"http://127.0.0.1:{port}/"}
+    assert (done.code, done.err, done.json) == (0, "", {"base_url": f"{url}/v1", "page": f"{url}/"})
     with socket.create_server(("127.0.0.1", port)):
         second = momopay("sandbox", "--port", str(port), "--json")
     assert (second.code, second.out) == (2, "")

@@ -2,9 +2,8 @@
 
 import ssl
 import sys
-import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,6 +18,7 @@ from cli.kit import Shell
 from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay.sandbox import Account, Fault, Sandbox
+from served import server_runs
 
 EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels"]
 NO_KEY = "fix the key first"
@@ -57,6 +57,8 @@ def test_everything_works(momopay: Shell, key: str, sandbox: Sandbox) -> None:
     assert key not in done.out
     assert len(sandbox.requests) == 3
     assert set(diagnose(momopay, 0).verdicts.values()) == {"ok"}
+    piped = momopay("doctor", piped=f"{key}\n", MOMOPAY_API_KEY="")
+    assert (piped.code, key in piped.out + piped.err) == (0, False)
 
 
 @in_turn("shape", ["", "pk_test_", "nonsense"])
@@ -117,25 +119,19 @@ class Skewed(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def serving(context: ssl.SSLContext | None = None) -> Generator[int]:
+def serving(context: ssl.SSLContext | None = None) -> AbstractContextManager[str]:
     server = HTTPServer(("127.0.0.1", 0), Skewed)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    return server_runs(server)
 
 
 @pytest.fixture
 def skewed(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     Skewed.seen = []
     monkeypatch.setattr(Skewed, "seconds", 0.0)
-    with serving() as port:
-        yield f"http://127.0.0.1:{port}/v1"
+    with serving() as url:
+        yield f"{url}/v1"
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (-20, "ok"), (60, "warn"), (-400, "fail")])
@@ -163,18 +159,10 @@ def test_the_refusal_of_another_gets_no_key(momopay: Shell, skewed: str, monkeyp
 def test_a_certificate_that_is_not_trusted(momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own_certificate(tmp_path, monkeypatch))
-    with serving(context) as port:
-        found = diagnose(momopay, 3, MOMOPAY_BASE_URL=f"https://localhost:{port}/v1")
+    with serving(context) as url:
+        found = diagnose(momopay, 3, MOMOPAY_BASE_URL=f"https://localhost:{url.rpartition(':')[2]}/v1")
     assert found.verdicts["tls"] == "fail"
     assert found.skipped == dict.fromkeys(["reachable", "clock", "wallet", "channels"], "fix TLS first")
-
-
-def test_a_piped_key_is_checked(momopay: Shell, key: str) -> None:
-    del momopay.settings["MOMOPAY_API_KEY"]
-    done = momopay("doctor", "--json", piped=f"{key}\n")
-    assert done.code == 0
-    assert key not in done.out + done.err
-    assert diagnose(momopay, 3).verdicts["key"] == "fail"
 
 
 # The journal, where one is given.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PHONE, Shell, signalling, wait_is_over
+from cli.kit import NORMALISED, PHONE, Shell, signalling
 from momopay import Client, Journal, OutcomeUnknownError
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 
@@ -107,20 +107,6 @@ def test_a_check_exits_with_1_if_a_person_is_needed(
     assert "Unresolved doubt" in checked.words
     assert "Paid twice twice" in checked.words
     assert "payouts refund REFERENCE" in checked.err
-
-
-def test_what_the_terminal_releases_of_an_order_is_prompted_again(momopay: Shell, sandbox: Sandbox, path: Path) -> None:
-    order = ("collect", "INV-43", "--amount", "5", "--phone", PHONE, "--journal", str(path))
-    sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
-    assert momopay(*order).code == 4
-    release = ("payouts", "release", "INV-43", "--by", "Otieno", "--journal", str(path))
-    early = momopay.at_a_terminal(*release, typed="INV-43\n")
-    assert (early.code, "release it in" in early.err) == (6, True)
-    wait_is_over(path)
-    released = momopay.at_a_terminal(*release, typed="INV-43\n")
-    assert (released.code, "`momopay collect` prompts for it" in released.words) == (0, True)
-    again = momopay(*order)
-    assert (again.code, again.err.startswith("Prompt sent")) == (0, True)
 
 
 def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: Shell, path: Path) -> None:

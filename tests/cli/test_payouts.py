@@ -81,15 +81,41 @@ def test_a_dry_run_reads_the_journal(payroll: PayrollShell) -> None:
 
 def test_a_faulty_file_sends_nothing(payroll: PayrollShell) -> None:
     payroll.write(20)
-    payroll.file.write_text(payroll.file.read_text() + "SAL-3,0712345678,5,\n")
+    payroll.file.write_text(payroll.file.read_text() + "SAL-3,0712345678,5,\nA,07123456789,10,\nB,0712,10,\n")
     done = payroll.run("--yes")
     assert done.code == 2
     assert "22 SAL-3 amount 5 must be at least KES 10" in done.words
-    assert "--dry-run" not in done.err
-    assert "2 fault(s); nothing was sent" in done.err
+    # A few digits are nobody's phone: masked, they would look like another number.
+    assert "23 A phone 0712*****789 must" in done.words
+    assert "24 B phone 0712 must" in done.words
+    assert "4 fault(s); nothing was sent" in done.err
     faulty = payroll.run("--yes", "--json")
-    assert [fault["column"] for fault in faulty.json["faults"]] == ["reference", "amount"]
+    assert [fault["column"] for fault in faulty.json["faults"]] == ["reference", "amount", "phone", "phone"]
     assert payroll.sandbox.requests == []
+
+
+def test_what_would_be_paid_is_shown_before_the_question(payroll: PayrollShell) -> None:
+    payroll.write(2)
+    payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
+    assert payroll.run("--yes").code == 4
+    payroll.write(120)
+    text = payroll.file.read_text().replace("description", "name").replace("0700000119,1119", "0700000118,1118")
+    payroll.file.write_text(text)
+    shown = payroll.run(piped="n\n").words
+    for line in (
+        "In the file 120 127,199.00 Accepted before 1 1,001.50 Unresolved, not sent again 1 1,000.50",
+        "To pay now 118 125,197.00",
+        "120 SAL-118 2547*****118 1,118.50 121 SAL-119",  # the largest first, five of them
+        "Service wallet: KES 9,999.00, from which a fee is taken for each payout",
+        "takes about 2 min",
+        "Warning: lines 120, 121 pay the same amount to the same phone",
+        "Warning: columns that are not used: name",
+    ):
+        assert line in shown
+    assert "SAL-114 " not in shown
+    plan = payroll.run("--dry-run", "--json").json
+    assert (plan["event"], plan["service_wallet"], len(plan["warnings"])) == ("plan", None, 2)
+    assert (plan["file"]["rows"], plan["to_pay"]["rows"], plan["unresolved"]["total"]) == (120, 118, "1000.50")
 
 
 def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
@@ -146,10 +172,10 @@ def test_a_run_that_was_stopped_is_resumed(payroll: PayrollShell, account: Accou
     stopped = payroll.run("--yes")
     assert stopped.code == 5
     assert "Stopped: INSUFFICIENT_FUNDS" in stopped.words
-    assert "INSUFFICIENT_FUNDS" in stopped.words
     assert payroll.posts == 3
     account.b2c_balance = Decimal(100000)
-    assert payroll.run("--yes").code == 0
+    resumed = payroll.run("--yes")
+    assert (resumed.code, "Accepted before 2 2,002.00 Accepted now 8 8,048.00" in resumed.words) == (0, True)
     payroll.assert_paid_once(10)
 
 
@@ -186,17 +212,9 @@ def test_what_is_left_is_reported_and_what_is_in_doubt_never_sent_again(
     for shown in (
         "Stopped Rows KES",
         "UNKNOWN 1 1,000.50 Accepted now 2 2,004.00 REFUSED 1 1,003.50 NOT_BEGUN 1 1,004.50",
-        *(
-            "UNKNOWN INTERNAL_ERROR",
-            "REFUSED INSUFFICIENT_FUNDS",
-            "Stopped: INSUFFICIENT_FUNDS",
-            "NOT_BEGUN: Run again.",
-        ),
-        *(
-            "UNKNOWN: Run again: that searches for the payout first",
-            "momopay payouts release",
-            "Accepted is not yet paid",
-        ),
+        *("UNKNOWN INTERNAL_ERROR", "REFUSED INSUFFICIENT_FUNDS", "Stopped: INSUFFICIENT_FUNDS"),
+        *("NOT_BEGUN: Run again.", "UNKNOWN: Run again: that searches for the payout first"),
+        *("momopay payouts release", "Accepted is not yet paid"),
     ):
         assert shown in done.words
     assert "UNKNOWN,,,INTERNAL_ERROR,The service failed (a fault on demand)" in report.read_text()
@@ -277,17 +295,8 @@ def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payro
         assert "3 sal 1 reference sal 1 looks like SAL-1" in refused.words
         assert "--allow-similar" in refused.err
     assert payroll.sandbox.requests == []
-    payroll.file.write_text(heading + "SAL-1,0712345678,1000\n")
-    assert payroll.run("--yes").code == 0
-    payroll.file.write_text(heading + "Sal-1,0712345678,1000\n")
-    refused = payroll.run("--yes", "--json")
-    assert refused.code == 2
-    assert [fault["line"] for fault in refused.json["faults"]] == [2]
-    assert refused.json["faults"][0]["problem"] == "looks like SAL-1"
-    assert payroll.posts == 1
-    confirmed = payroll.run("--yes", "--allow-similar", "--json")
-    assert confirmed.code == 0
-    assert payroll.paid == {"SAL-1": 1, "Sal-1": 1}
+    confirmed = payroll.run("--yes", "--allow-similar")
+    assert (confirmed.code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
 
 
 def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(payroll: PayrollShell) -> None:
@@ -342,19 +351,13 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
     before = len(payroll.sandbox.requests)
     again = payroll.run(*options)  # the journal has the ends
     assert again.code == 1
-    assert "REVERSED 1 500.00" in again.words
+    assert "Paid 2 2,002.00 REVERSED 1 500.00" in again.words
     assert "BACK" in again.words
-    assert payroll.posts == 3
+    assert "REVERSED: The money came back. Pay it under a new reference" in again.words
     assert len(payroll.sandbox.requests) - before <= 2  # the tenant of the key and the wallet
-
-
-def test_a_payroll_whose_people_have_all_been_paid_exits_with_0(payroll: PayrollShell) -> None:
-    payroll.write(2)
-    assert payroll.run("--yes", "--wait", "--every", "0.1", "--timeout", "1").code == 6
-    with time_passes(payroll, 2):
-        done = payroll.run("--yes", "--wait", "--every", "0.1")
-    assert (done.code, "Paid 2 2,002.00" in done.words) == (0, True)
-    payroll.assert_paid_once(2)
+    (left,) = payroll.run(*options, "--json").lines[-1]["left"]  # in every run
+    assert (left["reference"], left["code"], left["message"]) == ("BACK", "1", "insufficient funds")
+    assert payroll.posts == 3
 
 
 @pytest.mark.parametrize(

@@ -105,15 +105,3 @@ def test_a_wait_that_sees_failed_goes_on_until_the_money_is_back(
     late = payroll.run("--yes", "--wait", "--every", "0.1", "--json")
     assert [line["status"] for line in late.lines if line["event"] == "settled"] == ["REVERSED"]
     assert late.code == 1
-
-
-def test_why_a_row_came_back_is_said_in_every_run(payroll: PayrollShell, sandbox: Sandbox) -> None:
-    payroll.file.write_text(f"reference,phone,amount\nBACK,{phone_for(Outcome.insufficient_funds)},500\n")
-    assert payroll.run("--yes").code == 0
-    sandbox.advance(900)
-    for _ in range(2):
-        done = payroll.run("--yes", "--wait", "--every", "0.1")
-        assert done.code == 1
-        assert "insufficient" in done.words.lower()
-    (left,) = payroll.run("--yes", "--json").lines[-1]["left"]
-    assert (left["code"], left["message"]) == ("1", "insufficient funds")

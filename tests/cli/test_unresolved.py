@@ -36,7 +36,12 @@ def leave_in_doubt(payroll: PayrollShell, *, paid: bool) -> None:
     assert payroll.run("--yes").code == 4
 
 
-def test_the_status_of_what_is_in_doubt(payroll: PayrollShell) -> None:
+def release(payroll: PayrollShell, *options: str, typed: str = "SAL-0\n", reference: str = "SAL-0") -> Done:
+    wait_is_over(payroll.database)
+    return payroll.momopay.at_a_terminal("payouts", "release", reference, *payroll.journal, *options, typed=typed)
+
+
+def test_what_is_in_doubt_is_shown_released_by_a_person_and_paid_by_the_next_run(payroll: PayrollShell) -> None:
     leave_in_doubt(payroll, paid=False)
     command = ("payouts", "status", *payroll.journal)
     status = payroll.momopay(*command, "--json")
@@ -51,22 +56,14 @@ def test_the_status_of_what_is_in_doubt(payroll: PayrollShell) -> None:
     searched = payroll.momopay(*command, "--look")
     assert searched.code == 4
     assert "does not show them, which proves nothing. What to do: Search again later" in searched.words
-
-
-def test_the_status_searches_for_payouts_when_asked(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=True)
-    assert payroll.momopay("payouts", "status", *payroll.journal).code == 4
-    assert payroll.momopay("payouts", "status", *payroll.journal, "--look").code == 0
-    assert payroll.state() == "ACCEPTED"
-
-
-def release(payroll: PayrollShell, *options: str, typed: str = "SAL-0\n", reference: str = "SAL-0") -> Done:
-    wait_is_over(payroll.database)
-    return payroll.momopay.at_a_terminal("payouts", "release", reference, *payroll.journal, *options, typed=typed)
-
-
-def test_a_released_reference_is_paid_by_the_next_run(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
+    for piped in (None, "SAL-0\n"):
+        refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
+        assert refused.code == 2
+        assert "a person at a terminal" in refused.err
+    early = payroll.momopay.at_a_terminal("payouts", "release", "SAL-0", *payroll.journal, typed="SAL-0\n")
+    assert (early.code, "release it in" in early.err) == (6, True)
+    assert release(payroll, typed="SAL-1\n").code == 1
+    assert payroll.state() == "UNKNOWN"
     released = release(payroll)
     assert released.code == 0
     assert "pays it twice" in released.err
@@ -76,21 +73,16 @@ def test_a_released_reference_is_paid_by_the_next_run(payroll: PayrollShell) -> 
     payroll.assert_paid_once(2)
 
 
-def test_only_a_person_at_a_terminal_releases(payroll: PayrollShell) -> None:
-    leave_in_doubt(payroll, paid=False)
-    for piped in (None, "SAL-0\n"):
-        refused = payroll.momopay("payouts", "release", "SAL-0", *payroll.journal, piped=piped)
-        assert refused.code == 2
-        assert "a person at a terminal" in refused.err
-    assert release(payroll, typed="SAL-1\n").code == 1
-    assert payroll.state() == "UNKNOWN"
-
-
-def test_what_the_service_has_is_settled_and_not_released(payroll: PayrollShell) -> None:
+@pytest.mark.parametrize("command", ["status", "release"])
+def test_what_the_service_has_is_found_and_not_released(payroll: PayrollShell, command: str) -> None:
     leave_in_doubt(payroll, paid=True)
-    refused = release(payroll)
-    assert refused.code == 1
-    assert "must not be sent again" in refused.err
+    if command == "status":
+        assert payroll.momopay("payouts", "status", *payroll.journal).code == 4
+        assert payroll.momopay("payouts", "status", *payroll.journal, "--look").code == 0
+    else:
+        refused = release(payroll)
+        assert refused.code == 1
+        assert "must not be sent again" in refused.err
     assert payroll.state() == "ACCEPTED"
 
 

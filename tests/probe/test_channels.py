@@ -7,7 +7,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay import Client, InvalidApiKeyError
-from momopay.probe import ROWS, Cost, probe
+from momopay.probe import probe
 from momopay.sandbox import Channel, Fault
 from probe.kit import Scene, no_sleep, refusal
 from probe.other_service import OtherService
@@ -15,19 +15,6 @@ from probe.other_service import OtherService
 CHANNELS = "/payment-wallet/channels"
 ONE = "/payment-wallet/channels/{id}"
 MINE = "Sandbox Paybill"
-
-
-def reached() -> list[tuple[str, Any]]:
-    return [(row.name, value) for row in ROWS if row.is_switch and row.cost is Cost.WRITE for value in row.values]
-
-
-@pytest.mark.parametrize(("name", "value"), reached())
-def test_a_channel_finds_the_value_of_a_switch(scene: Scene, name: str, value: Any) -> None:
-    setattr(scene.account.switches, name, value)
-    found = scene.probe(write=True)
-    assert found.switches[name] == value
-    assert found.findings[name].request_ids or (name, value) == ("delete_answer", "empty")
-    assert scene.channels == [MINE]
 
 
 def test_what_is_written_is_a_channel_and_nothing_else(scene: Scene) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from patience import until
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 SWITCHES = (
@@ -25,7 +27,6 @@ SWITCHES = (
     # What DNS rebinding does: a name of somebody else's that leads to this machine.
     "--host-resolver-rules=MAP evil.example 127.0.0.1",
 )
-WAIT = 10.0
 
 
 class Page:
@@ -74,19 +75,15 @@ class Page:
         box.send_keys(text)
 
     def choose(self, selector: str, value: str) -> None:
-        """Choose an option, once it is shown."""
-        self.until(lambda: self.driver.find_element("css selector", selector).is_displayed())
-        select = pytest.importorskip("selenium.webdriver.support.select").Select
-        stale = pytest.importorskip("selenium.common.exceptions").StaleElementReferenceException
-
-        def chosen() -> bool:
-            try:  # the page may draw its options anew at any moment
-                select(self.driver.find_element("css selector", selector)).select_by_value(value)
-            except stale:
-                return False
-            return True
-
-        self.until(chosen)
+        """Choose an option, once it is shown. The page may draw its options anew at any moment."""
+        chosen = f"""
+            const box = document.querySelector({selector!r});
+            if (!box?.checkVisibility() || ![...box.options].some((each) => each.value === {value!r})) return false;
+            box.focus();
+            box.value = {value!r};
+            return box.dispatchEvent(new Event("change", {{ bubbles: true }}));
+        """
+        self.until(lambda: self.script(chosen) is True)
 
     def press(self, *keys: str) -> None:
         self.driver.switch_to.active_element.send_keys(*keys)
@@ -107,13 +104,8 @@ class Page:
             if not node["ignored"]
         ]
 
-    @staticmethod
-    def _holds(holds: Callable[[], bool]) -> Callable[[object], bool]:
-        return lambda _driver: holds()
-
     def until(self, holds: Callable[[], bool]) -> None:
-        support = pytest.importorskip("selenium.webdriver.support.wait")
-        support.WebDriverWait(self.driver, WAIT, poll_frequency=0.05).until(self._holds(holds))
+        until(holds, "the page")
 
 
 def new_page(folder: Path) -> Page:

@@ -55,7 +55,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.fixture
 def page(browser: Page, sandbox: Sandbox) -> Page:
     """The sandbox's page, open in a browser."""
-    browser.driver.get_log("browser")  # empties it of what earlier tests left
+    browser.driver.get("about:blank")
+    browser.driver.get_log("browser")  # empties it of what the page of an earlier test left
     browser.show(width=1280)
     browser.driver.get(f"{sandbox.url}/")
     browser.until(lambda: browser.text("#link") == "connected" and browser.text("#clock") != "--:--:--")

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
+from served import server_runs
 
 KEY = "pk_test_suite"
 
@@ -41,15 +42,9 @@ class Receiver:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/momo"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        with ExitStack() as stack:
+            self.url = f"{stack.enter_context(server_runs(ThreadingHTTPServer(('127.0.0.1', 0), Handler)))}/momo"
+            self.close = stack.pop_all().close
 
 
 class BusyReceiver:

@@ -26,7 +26,6 @@ from momopay.sandbox._bodies import (
     parse_json,
     read_body,
 )
-from momopay.sandbox._records import json_number
 from sandbox.kit import KEY, Service, data, refusal
 
 VALID: dict[type[Body], dict[str, Any]] = {
@@ -124,14 +123,6 @@ def test_a_body_over_1_mib_is_refused(api: httpx.Client, sandbox: Sandbox) -> No
     assert refusal(api.post("/payments/stk", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     # Kept to one byte over the limit, so that a client cannot fill the memory.
     assert len(sandbox.requests[0].body) == (1 << 20) + 1
-
-
-@in_turn(
-    ("amount", "text"),
-    [("1", "1"), ("100.00", "100"), ("0.10", "0.1"), ("250.5", "250.5"), ("999999999.99", "999999999.99")],
-)
-def test_money_is_a_json_number_exact_to_the_cent(amount: str, text: str) -> None:
-    assert repr(json_number(Decimal(amount))) == text
 
 
 def test_four_forms_of_a_phone_become_one_and_any_other_text_is_refused() -> None:

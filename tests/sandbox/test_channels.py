@@ -3,7 +3,7 @@
 import httpx
 
 from momopay.sandbox import Sandbox
-from sandbox.kit import KEY, Service, data, refusal
+from sandbox.kit import KEY, Service, client, data, refusal
 
 PATH = "/payment-wallet/channels"
 
@@ -75,17 +75,15 @@ def test_no_read_returns_a_deleted_channel(service: Service, api: httpx.Client) 
     assert identifier not in [item["id"] for item in data(api.get(PATH))["items"]]
 
 
-def test_a_channel_in_use_cannot_be_deleted(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+def test_a_channel_in_use_cannot_be_deleted_and_another_accounts_is_unknown(
+    service: Service, api: httpx.Client, sandbox: Sandbox
+) -> None:
     used, customers, payout = (data(service.channel())["id"] for _ in range(3))
     service.stk(channelId=used)
     service.payout(channelId=payout)
     sandbox.account(KEY).channels[2].customers = 1
-    for identifier in (used, customers, payout):
-        assert refusal(api.delete(f"{PATH}/{identifier}")) == (409, "CHANNEL_IN_USE")
-
-
-def test_another_accounts_channel_is_unknown(service: Service, sandbox: Sandbox) -> None:
-    identifier = data(service.channel())["id"]
-    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False) as other:
-        assert refusal(other.get(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
-        assert refusal(other.delete(f"{PATH}/{identifier}")) == (404, "CHANNEL_NOT_FOUND")
+    with client(sandbox.base_url, "pk_test_other") as other:
+        for identifier in (used, customers, payout):
+            assert refusal(api.delete(f"{PATH}/{identifier}")) == (409, "CHANNEL_IN_USE")
+            for unknown in (other.get(f"{PATH}/{identifier}"), other.delete(f"{PATH}/{identifier}")):
+                assert refusal(unknown) == (404, "CHANNEL_NOT_FOUND")

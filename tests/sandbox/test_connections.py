@@ -41,6 +41,8 @@ def payouts(sandbox: Sandbox) -> int:
 
 
 def test_a_payment_from_its_request_to_its_callback(sandbox: Sandbox, receiver: Receiver, run: Run) -> None:
+    before = threading.enumerate()
+
     async def pay() -> None:
         async with client_of(sandbox) as client:
             sent = await client.payouts.initiate(**SALARY, callback_url=receiver.url)
@@ -51,6 +53,8 @@ def test_a_payment_from_its_request_to_its_callback(sandbox: Sandbox, receiver: 
     run(pay)
     assert [each["transaction"]["status"] for each in receiver.bodies] == ["SUCCESS"]
     assert payouts(sandbox) == 1
+    sandbox.close()
+    assert "momopay-sandbox" not in {thread.name for thread in threading.enumerate() if thread not in before}
 
 
 def test_several_event_loops_use_one_sandbox_at_once(sandbox: Sandbox) -> None:
@@ -141,15 +145,3 @@ def test_a_slow_drip_and_a_body_without_its_end(sandbox: Sandbox, monkeypatch: p
             assert 10 < len(cut.content) < len(whole.content)
 
     run(read)
-
-
-def test_an_app_that_is_never_called_ends_with_close() -> None:
-    def threads() -> list[threading.Thread]:
-        return [thread for thread in threading.enumerate() if thread.name == "momopay-sandbox"]
-
-    before = threads()
-    sandbox = Sandbox()
-    assert sandbox.app is sandbox.app
-    assert len(threads()) == len(before) + 1
-    sandbox.close()
-    assert threads() == before

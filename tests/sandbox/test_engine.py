@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,31 +52,36 @@ def test_a_handler_may_read_while_time_is_advanced(service: Service, sandbox: Sa
     assert seen == ["SUCCESS"]
 
 
+@contextmanager
+def advancing(sandbox: Sandbox, seconds: float) -> Generator[threading.Thread]:
+    """Advance on another thread, which has ended when the context does."""
+    mover = threading.Thread(target=sandbox.advance, args=(seconds,))
+    mover.start()
+    yield mover
+    mover.join()
+
+
 def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     with own_sandbox(speed=0.001) as (sandbox, service):
         sandbox.cancel(transaction_id(service.stk(callbackUrl=receiver.url)))
         assert busy.arrived.wait(30)
-        mover = threading.Thread(target=sandbox.advance, args=(0,))
-        mover.start()
-        mover.join(0.05)
-        assert mover.is_alive()
-        busy.release.set()
-        mover.join()
+        with advancing(sandbox, 0) as mover:
+            mover.join(0.05)
+            assert mover.is_alive()
+            busy.release.set()
         assert [record.status for record in sandbox.callbacks] == [200]
 
 
 def test_a_request_takes_nothing_from_an_advance(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     sent = [service.stk(callbackUrl=receiver.url) for _ in range(2)]
-    mover = threading.Thread(target=sandbox.advance, args=(35,))
-    mover.start()
-    assert busy.arrived.wait(30)
-    service.read(sent[1])
-    # The second callback is due at the same instant, and waits for the answer to the first.
-    assert len(receiver.bodies) == 1
-    busy.release.set()
-    mover.join()
+    with advancing(sandbox, 35):
+        assert busy.arrived.wait(30)
+        service.read(sent[1])
+        # The second callback is due at the same instant, and waits for the answer to the first.
+        assert len(receiver.bodies) == 1
+        busy.release.set()
     assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(one) for one in sent]
 
 
@@ -82,25 +89,19 @@ def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Rec
     busy = BusyReceiver(receiver)
     service.stk(callbackUrl=receiver.url)
     before = sandbox.now
-    movers = [threading.Thread(target=sandbox.advance, args=(40,)) for _ in range(2)]
-    for mover in movers:
-        mover.start()
-    assert busy.arrived.wait(30)
-    busy.release.set()
-    for mover in movers:
-        mover.join()
+    with advancing(sandbox, 40), advancing(sandbox, 40):
+        assert busy.arrived.wait(30)
+        busy.release.set()
     assert (sandbox.now - before).total_seconds() == 80
 
 
 def test_reset_forgets_a_callback_under_way(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver, status=500)
     service.stk(callbackUrl=receiver.url)
-    mover = threading.Thread(target=sandbox.advance, args=(35,))
-    mover.start()
-    assert busy.arrived.wait(30)
-    sandbox.reset()
-    busy.release.set()
-    mover.join()
+    with advancing(sandbox, 35):
+        assert busy.arrived.wait(30)
+        sandbox.reset()
+        busy.release.set()
     sandbox.advance(86_400)
     assert sandbox.callbacks == []
     assert len(receiver.bodies) == 1

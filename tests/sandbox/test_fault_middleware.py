@@ -50,14 +50,6 @@ def test_faults_that_disconnect(service: Service, sandbox: Sandbox, fault: Fault
     assert payouts(sandbox) == committed + 1
 
 
-def test_a_reset_is_a_reset(sandbox: Sandbox) -> None:
-    sandbox.fail_next("GET", "/transactions", Fault.reset_after_commit)
-    with connected(sandbox) as connection:
-        connection.sendall(b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        with pytest.raises(ConnectionResetError):
-            connection.recv(1)
-
-
 @pytest.mark.parametrize(
     ("fault", "status", "committed"),
     [

@@ -92,21 +92,6 @@ def test_money_adds_up_and_states_follow_the_arrows(steps: list[tuple[str, Outco
     assert not state.deliveries
 
 
-def test_a_payment_takes_its_time(service: Service, sandbox: Sandbox) -> None:
-    stk, payout = service.stk(), service.payout()
-    seen: list[tuple[str, str]] = []
-    for seconds in (4.999, 0.001, 29.999, 0.001):
-        sandbox.advance(seconds)
-        seen.append((service.read(stk)["status"], service.read(payout)["status"]))
-    assert seen == [(status, status) for status in ("PENDING", "PROCESSING", "PROCESSING", "SUCCESS")]
-    record = service.read(stk)
-    assert record["resultCode"] == "0"
-    assert record["resultDesc"]
-    assert [
-        (entry.kind, entry.amount) for entry in sandbox.ledger if entry.transaction_id == record["transactionId"]
-    ] == [(MovementKind.fee, Decimal(1)), (MovementKind.stk, Decimal(100))]
-
-
 def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     def prompt() -> httpx.Response:
         return service.stk(phone=phone_for(Outcome.by_hand), callbackUrl=receiver.url)

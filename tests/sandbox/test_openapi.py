@@ -148,21 +148,12 @@ def test_what_generators_of_clients_need(sandbox: Sandbox) -> None:
 def test_every_documented_error_has_an_example(sandbox: Sandbox) -> None:
     responses = document(sandbox)["paths"]["/v1/payments/stk"]["post"]["responses"]
     codes = {
-        (int(status), code)
+        status: set(response["content"]["application/json"].get("examples", {}))
         for status, response in responses.items()
-        for code in response["content"]["application/json"].get("examples", {})
     }
-    assert codes >= {
-        (400, "INVALID_PHONE"),
-        (400, "NO_PAYMENT_CHANNELS"),
-        (400, "NO_DEFAULT_CHANNEL"),
-        (400, "CHANNEL_NOT_FOUND"),
-        (401, "INVALID_API_KEY"),
-        (402, "INSUFFICIENT_SERVICE_BALANCE"),
-        (429, "RATE_LIMIT_EXCEEDED"),
-        (429, "STK_TEMP_BANNED"),
-        (429, "TRANSACTION_HEALTH_BLOCKED"),
-    }
+    assert codes["400"] >= {"INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", "CHANNEL_NOT_FOUND"}
+    assert (codes["401"], codes["402"]) == ({"INVALID_API_KEY"}, {"INSUFFICIENT_SERVICE_BALANCE"})
+    assert codes["429"] == {"RATE_LIMIT_EXCEEDED", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"}
     for endpoint in ENDPOINTS:
         assert {status for _, status in endpoint.errors_under(Switches())} <= {400, 401, 402, 403, 404, 409, 413, 429}
 

@@ -1,4 +1,4 @@
-"""The server: heads that do not come, and how quickly it ends."""
+"""The server, and `python -m momopay.sandbox`; what it prints, tests/cli/test_development.py tests."""
 
 import signal
 import socket
@@ -10,15 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from in_turn import in_turn
 from momopay.sandbox import Sandbox, _server
-from momopay.sandbox._server import listen
+from momopay.sandbox.__main__ import main
 from patience import LONGEST
-
-
-def test_it_listens_on_loopback_without_delay() -> None:
-    with listen(0) as listener:
-        assert listener.getsockname()[0] == "127.0.0.1"
-        assert listener.proto == socket.IPPROTO_TCP
+from sandbox.kit import Receiver, Service, client, own_sandbox, refusal, resolve_here, transaction_id
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "])
@@ -45,21 +41,46 @@ def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_the_program_serves_until_a_signal() -> None:
-    source = str(Path(_server.__file__).parents[2])
+    command = [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0", "--host", "0.0.0.0"]
     program = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0"],
+        [*command, "--allow-host", "sandbox", "--callback-host", "app"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": source},
+        env={"PYTHONPATH": str(Path(_server.__file__).parents[2])},
     )
     assert program.stdout is not None
     url = program.stdout.readline().split()[1]
-    with httpx.Client(trust_env=False) as http:
-        assert http.get(f"{url}/transactions").status_code == 401
+    with client(url) as api:
+        assert api.get("/transactions", headers={"Host": "sandbox"}).status_code == 200
+        assert Service(api).stk(callbackUrl="http://app/momo").status_code == 200
         # With an idle connection and an open page, which uvicorn would wait for.
-        with http.stream("GET", f"{url.removesuffix('/v1')}/sandbox/events") as events:
+        with api.stream("GET", f"{url.removesuffix('/v1')}/sandbox/events") as events:
             next(events.iter_lines())
             program.send_signal(signal.SIGTERM)
             _, errors = program.communicate(timeout=LONGEST)
     assert (program.returncode, errors) == (0, "")
+
+
+@in_turn("options", ["--speed -1", "--port 99999999", "--host \u200b"])
+def test_impossible_options_are_refused(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port", "0", *options.split(" ")]) == 1
+    assert capsys.readouterr().err.startswith("momopay.sandbox: ")
+
+
+def test_it_answers_other_machines_under_the_names_that_were_given_and_posts_to_them(
+    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    resolve_here(monkeypatch, "sandbox", "other", "app")
+    with own_sandbox(host="0.0.0.0", allow_hosts=["sandbox"], callback_hosts=["app"]) as (sandbox, service):
+        sent = service.stk(callbackUrl=receiver.url.replace("127.0.0.1", "app"))
+        port = service.api.base_url.port
+        with client(f"http://sandbox:{port}/v1") as named:
+            assert named.get(f"/transactions/{transaction_id(sent)}").status_code == 200
+            sandbox.advance(40)
+        assert [body["event_type"] for body in receiver.bodies] == ["transaction.success"]
+        with client(f"http://other:{port}/v1") as stranger:
+            for path in ("/v1/transactions", "/sandbox/state", "/", "/docs", "/openapi.json"):
+                assert refusal(stranger.get(f"http://other:{port}{path}")) == (403, "FORBIDDEN")
+        elsewhere = service.stk(callbackUrl=receiver.url.replace("127.0.0.1", "other"))
+        assert refusal(elsewhere) == (400, "VALIDATION_ERROR")

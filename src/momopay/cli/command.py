@@ -20,7 +20,7 @@ from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import typer
 from rich.text import Text
@@ -70,23 +70,19 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
     return register
 
 
-def _get_params_of(base: Any) -> Any:
-    """Return a `get_params` that gives flags no type, which the help would show beside them."""
+class _FlagsWithoutType:
+    """Gives flags no type, which the help would show beside them."""
 
-    def get_params(self: Any, ctx: Any) -> list[Any]:
-        params: list[Any] = base.get_params(self, ctx)
+    def get_params(self, ctx: Any) -> Any:
+        params = cast("Any", super()).get_params(ctx)
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
         return params
 
-    return get_params
 
-
-class Group(TyperGroup):
+class Group(_FlagsWithoutType, TyperGroup):
     """Several commands."""
-
-    get_params: Any = _get_params_of(TyperGroup)
 
 
 class App(Group):
@@ -113,10 +109,8 @@ class App(Group):
         sys.exit(code or ExitCode.OK)
 
 
-class Command(TyperCommand):
+class Command(_FlagsWithoutType, TyperCommand):
     """A command that reports errors as momopay does."""
-
-    get_params: Any = _get_params_of(TyperCommand)
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         settings["help"] = _paragraphs(cleandoc(settings.get("help") or ""))

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay.cli.exit_codes import CommandError, ExitCode, missing_extra, remedy_of
+from momopay.cli.exit_codes import ExitCode, missing_extra, remedy_of
 from momopay.cli.journal import check_account
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
@@ -95,13 +95,17 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
         client = None
         if can_send and key_check.verdict == "ok":
             # One attempt: what a retry would hide, the doctor is to show.
-            made = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
-            client = stack.enter_context(made)
+            opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
+            client = stack.enter_context(opened)
         if client is None or broken:
             yield from _skipped(("wallet", "channels"), *broken)
         else:
-            yield _wallet(client)
-            yield _channels(client)
+            for name, check in (("wallet", _wallet), ("channels", _channels)):
+                try:
+                    made = check(client)
+                except MomoPayError as error:
+                    made = Check(name, "fail", str(error), remedy_of(error))
+                yield made
         if options.journal:
             yield _journal(options, client)
 
@@ -202,7 +206,14 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         with options.open_journal() as journal:
             found = journal.check()
             if found.mode and client is not None:
-                unchecked = _belongs(client, journal)
+                try:
+                    check_account(client, journal)
+                    unchecked = ""
+                except ConfigurationError as error:
+                    remedy = "give the journal of this account; each account has its own"
+                    return Check("journal", "fail", error.message, remedy)
+                except MomoPayError as error:
+                    unchecked += f": {error}"
     except MomoPayError as error:
         # A file that does not exist, or a server's database without a journal.
         is_new = "there is no journal" in error.message or "create=False" in error.message
@@ -222,23 +233,8 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     return Check("journal", "ok", f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
 
 
-def _belongs(client: momopay.Client, journal: momopay.Journal) -> str:
-    """Return "" if it is the journal of the client's account; raise CommandError if it is that of another."""
-    try:
-        check_account(client, journal)
-    except ConfigurationError as error:
-        remedy = "give the journal of this account; each account has its own"
-        raise CommandError(error.message, remedy=remedy, code=ExitCode.CONFIGURATION) from error
-    except MomoPayError as error:
-        return f"; whether it is this account's could not be checked: {error}"
-    return ""
-
-
 def _wallet(client: momopay.Client) -> Check:
-    try:
-        available = client.wallet.balance().available_balance
-    except MomoPayError as error:
-        return Check("wallet", "fail", str(error), remedy_of(error))
+    available = client.wallet.balance().available_balance
     found = f"KES {kes(available)} for fees"
     if available >= _LOW_BALANCE:
         return Check("wallet", "ok", found)
@@ -246,10 +242,7 @@ def _wallet(client: momopay.Client) -> Check:
 
 
 def _channels(client: momopay.Client) -> Check:
-    try:
-        found = client.channels.list()
-    except MomoPayError as error:
-        return Check("channels", "fail", str(error), remedy_of(error))
+    found = client.channels.list()
     default = next((channel for channel in found if channel.is_default), None)
     if default is not None:
         return Check("channels", "ok", f"{len(found)}, the default is {default.type} {default.shortcode}")

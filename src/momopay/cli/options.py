@@ -1,4 +1,4 @@
-"""The options that several commands share, and the questions that stand for them: the key, and whether to pay.
+"""The options that several commands share, and what is asked in their place: the key, and whether to pay.
 
 The key is no option: other users of the machine see arguments.
 """

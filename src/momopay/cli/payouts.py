@@ -97,7 +97,7 @@ def run(
     from momopay.durable.pay_all import PayoutLimits  # loads pydantic
 
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
-    with _faults_shown(output):
+    try:
         payroll = read_payroll(file)
         PayoutLimits.checked(max_total, max_each).check(payroll.rows)
         if dry_run:
@@ -130,6 +130,9 @@ def run(
                 confirmation.ask(question, to_type=format_amount(due))
             schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
             _pay_and_follow(output, paying, plan, schedule)
+    except FaultyFileError as error:
+        show_faults(output, error.faults)
+        raise
     if report is not None:
         write_report(owner, report, paying.outcomes)
     # As shells have it: 128 and the number of the signal.
@@ -137,16 +140,6 @@ def run(
     code = 128 + paying.signals[0] if paying.signals else ended
     show_end(output, paying, plan, code)
     return code
-
-
-@contextmanager
-def _faults_shown(output: Output) -> Generator[None]:
-    """Show the lines at fault if that is what ends the command."""
-    try:
-        yield
-    except FaultyFileError as error:
-        show_faults(output, error.faults)
-        raise
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:

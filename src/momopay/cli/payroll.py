@@ -62,11 +62,6 @@ class RowOutcome:
         return self.end is not None and self.end.ended_without_success
 
     @property
-    def is_open(self) -> bool:
-        """Whether the service accepted it, and the money is not yet where it will stay."""
-        return self.payment is not None and self.end in {None, momopay.TransactionStatus.FAILED}
-
-    @property
     def transaction_id(self) -> str | None:
         """The service's id, once it is known."""
         return getattr(self.payment or self.error or self.entry, "transaction_id", None)
@@ -190,14 +185,21 @@ class PayrollRun:
     def pay(self) -> Iterator[RowOutcome]:
         """Pay until all is done or there is a reason to stop, and yield what happened to each row."""
         rows = {row.reference: row for row in self._to_pay}
-        metadata = self._metadata()
+        kept = {
+            "file": self._payroll.name,
+            "sha256": self._payroll.sha256,
+            "rows": len(self._payroll.rows),
+            "total": format_amount(total(self._payroll.rows)),
+            "by": login_name() or "unknown",
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         items = (
             momopay.PayoutItem(
                 reference=row.reference,
                 amount=row.amount,
                 phone=row.phone,
                 description=row.description,
-                metadata=metadata,
+                metadata={"payroll": kept},
             )
             for row in self._to_pay
         )
@@ -226,7 +228,8 @@ class PayrollRun:
 
     def open(self) -> list[RowOutcome]:
         """Return the rows whose money is not yet where it will stay."""
-        return [each for each in self.outcomes.values() if each.is_open]
+        moving = {None, momopay.TransactionStatus.FAILED}
+        return [each for each in self.outcomes.values() if each.payment is not None and each.end in moving]
 
     def follow(self, schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
         """Wait until accepted rows have settled, record their ends in the journal, and yield each."""
@@ -259,18 +262,6 @@ class PayrollRun:
                 yield found
             if found.error is not None:
                 return
-
-    def _metadata(self) -> dict[str, object]:
-        """Return what the journal keeps with each payout of the file."""
-        kept = {
-            "file": self._payroll.name,
-            "sha256": self._payroll.sha256,
-            "rows": len(self._payroll.rows),
-            "total": format_amount(total(self._payroll.rows)),
-            "by": login_name() or "unknown",
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        return {"payroll": kept}
 
 
 def _reason_to_stop(error: MomoPayError | None) -> MomoPayError | None:

@@ -82,7 +82,9 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
     shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]
     shown += [_sums(output, [(label, rows) for label, rows in sums if rows or rows is sums[-1][1]]), ""]
     if plan.to_pay:
-        shown += [_largest(output, plan.to_pay), "", *_costs(plan, wallet)]
+        # A mistyped amount is most dangerous, and easiest to see, among these.
+        largest = sorted(plan.to_pay, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
+        shown += [output.table(largest, _ROWS, "The largest"), "", *_costs(plan, wallet)]
     elif len(plan.accepted) == len(file.rows):
         shown.append(f"Nothing to pay: all {len(file.rows)} were accepted before.")
     shown += [Text.assemble(("Warning: ", "bold yellow"), plain(warning)) for warning in warnings]
@@ -92,12 +94,6 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
 def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[Row]]], title: str | None = None) -> Table:
     counts = [{"label": label, **_count(rows)} for label, rows in rows_by_label]
     return output.table(counts, {"": "label", "Rows": "rows", "KES": "total"}, title)
-
-
-def _largest(output: Output, rows: list[Row]) -> Table:
-    # A mistyped amount is most dangerous, and easiest to see, among these.
-    largest = sorted(rows, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
-    return output.table(largest, _ROWS, "The largest")
 
 
 def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:

@@ -87,9 +87,8 @@ class Findings:
         """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
         self.add_status(name, answer)
         earlier, now = self.found["created_status"].seen, self.found[name].seen
-        self.add(
-            "created_status", now if now is None or earlier is None or earlier == now else f"{earlier}, {now}", answer
-        )
+        both = now if now is None or earlier is None or earlier == now else f"{earlier}, {now}"
+        self.add("created_status", both, answer)
 
     def _clean(self, text: str) -> str:
         return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
@@ -176,9 +175,8 @@ class Profile:
                 findings[name] = Finding(value, shown["sentence"], tuple(shown["request_ids"]), shown.get("unnamed"))
             return cls(findings, document["probe"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(
-                f"{path} is no profile of momopay probe: {type(error).__name__}: {error}"
-            ) from error
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigurationError(f"{path} is no profile of momopay probe: {why}") from error
 
 
 def _is_same(name: str, then: Value, now: Value) -> bool:

@@ -89,10 +89,7 @@ _FACTS: Final = {
         *("unknown_status_filter", "expired_status_filter", "top_up_type_filter"),
         *("invalid_time_filter", "invalid_amount_filter", "invalid_channel_filter"),
     ),
-    Cost.WRITE: (
-        *("channel_created_status", "new_channel_is_default"),
-        *("channel_changed_status", "delete_status"),
-    ),
+    Cost.WRITE: ("channel_created_status", "new_channel_is_default", "channel_changed_status", "delete_status"),
     Cost.RATE: ("rate_limit", "retry_after"),
     Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "duplicate_reference"),
 }

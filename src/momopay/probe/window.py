@@ -25,10 +25,8 @@ class _UnclearError(Exception):
 
 def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
     """Find the limit and the window."""
-    note(
-        "Using up a minute's requests of this key, for three to six minutes: until a minute after it, other programs"
-        " with the key get 429."
-    )
+    what = "Using up a minute's requests of this key, for three to six minutes"
+    note(f"{what}: until a minute after it, other programs with the key get 429.")
     try:
         _find(wire, findings)
     except _UnclearError as error:

@@ -14,8 +14,8 @@ from momopay.sandbox._server import LOOPBACK
 DEFAULT_PORT = 8787
 
 
-def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None = None) -> int:
-    """Run the sandbox until `stop` is set and return the exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sandbox until a signal and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service, for tests.")
     add = parser.add_argument
     add("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
@@ -29,12 +29,12 @@ def main(arguments: Sequence[str] | None = None, *, stop: threading.Event | None
     call_too = "send callbacks to this host too, and not to loopback alone; repeatable"
     add("--callback-host", dest="callback_hosts", help=call_too, **names)
     options = vars(parser.parse_args(arguments))
-    stop = stop or stop_on_signals()
     try:
         sandbox = Sandbox(**options).start()
     except (OSError, OverflowError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")
         return 1
+    stop = stop_on_signals()
     announce(sandbox, speed=options["speed"], state=options["state"])
     stop.wait()
     sandbox.close()

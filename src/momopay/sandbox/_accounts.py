@@ -18,10 +18,12 @@ Money = Annotated[Decimal, Field(decimal_places=2), WithJsonSchema({"type": "num
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Switches(BaseModel):
-    """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
-
+class _Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
+
+
+class Switches(_Settings):
+    """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
 
     naming: Literal["camelCase", "snake_case"] = "camelCase"
     cancel_ends_as: Literal["CANCELLED", "FAILED"] = "CANCELLED"
@@ -49,7 +51,7 @@ class Switches(BaseModel):
     ban_success_rate: Share = 0.2
 
 
-# Fixed for ever: the ids in state files of earlier versions are derived with it.
+# State files have ids that are derived with it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
 KEY_PREFIX = "pk_test_"
 # Last characters of a key that may be shown, as on a card.
@@ -58,10 +60,8 @@ _SHOWN = 4
 ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 
 
-class Channel(BaseModel):
+class Channel(_Settings):
     """One payment channel; `customers` counts linked customer records, of which the service specifies no more."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     id: str = Field(default_factory=lambda: str(uuid4()))
     category: str = "PAYMENT_WALLET"
@@ -75,19 +75,15 @@ class Channel(BaseModel):
     customers: int = 0
 
 
-class Credential(BaseModel):
+class Credential(_Settings):
     """A `MERCHANT_BYOC` profile, as far as it matters here; an unknown id has these defaults."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     shortcode: str = "600999"
     transaction_type: str | None = None
 
 
-class Account(BaseModel):
+class Account(_Settings):
     """One account. Every attribute may be assigned while the sandbox runs; amounts are KES."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     tenant_id: str
     label: str

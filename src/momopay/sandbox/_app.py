@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES, host_names, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX
+from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX, json_response
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._openapi import openapi
 from momopay.sandbox._payments import Call
@@ -64,22 +64,19 @@ class Guard:
             raise Refusal("FORBIDDEN", "Another site may not drive the sandbox")
 
 
-class HostCheck:
-    """Checks the Host of every request, /v1 included, on a server that other machines can reach."""
+def host_checked(app: ASGIApp, guard: Guard) -> ASGIApp:
+    """Check the Host of every request, /v1 included, for a server that other machines can reach."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        """Wrap an application."""
-        self._app = app
-        self._guard = guard
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if scope["type"] == "http":
+                guard.check_host(Headers(scope=scope))
+        except Refusal as refusal:
+            await refusal_response(refusal)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                self._guard.check_host(Headers(scope=scope))
-            except Refusal as refusal:
-                await refusal_response(refusal)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    return checked
 
 
 class ServiceApp(FastAPI):
@@ -142,12 +139,13 @@ class _Resource:
         if endpoint is None:
             allow = {"allow": ", ".join(self._endpoints)}
             raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
-        engine, headers = self._engine, Headers(scope=scope)
+        engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT, "")
         now = engine.catch_up()
         try:
             # The key comes first: a request without a valid one has no account whose budget it could use.
             account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
-            account_state.admit(now)
+            account = account_state.account
+            account_state.rate.admit(now, account.rate_limit, account.switches.rate_window)
             if len(scope[BODY]) > MAXIMUM_BYTES:
                 raise Refusal("PAYLOAD_TOO_LARGE")
             call = Call(
@@ -159,30 +157,20 @@ class _Resource:
                 query=QueryParams(scope["query_string"]),
                 body=scope[BODY],
                 idempotency_key=headers.get("idempotency-key"),
-                callback_mode=_callback_mode(scope.get(EFFECT)),
-                list_lag=scope.get(EFFECT) is Fault.list_lag,
+                callback_mode="" if effect is Fault.list_lag else effect.removeprefix("callback_"),
+                list_lag=effect is Fault.list_lag,
             )
             data = endpoint.operation(call).model_dump(by_alias=True)
         finally:
             # Before the answer goes out: what a client learned must survive a kill.
             engine.commit()
-        status = endpoint.status_under(account_state.account.switches)
+        status = endpoint.status_under(account.switches)
         if status == HTTPStatus.NO_CONTENT:
             return Response(status_code=status)
         return json_response(success_body(data), status)
 
 
-def _callback_mode(fault: Fault | None) -> str:
-    return "" if fault in {None, Fault.list_lag} else str(fault).removeprefix("callback_")
-
-
-def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return JSON text as a response."""
-    return Response(body, status, headers, media_type="application/json")
-
-
 def refusal_response(refusal: Refusal) -> Response:
-    """Return an error."""
     return json_response(error_body(refusal.code, refusal.message, refusal.details), refusal.status, refusal.headers)
 
 
@@ -199,22 +187,21 @@ async def _error_response(_request: Request, error: Exception) -> Response:
 def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
     """Add / (the phone), /docs (the API) and /openapi.json."""
 
-    async def phone(request: Request) -> Response:
-        # The host alone: a link on another site may lead here, as the page cannot be framed or read from there.
-        guard.check_host(request.headers)
-        return _page("page/page.html")
-
-    async def docs(request: Request) -> Response:
-        guard.check_host(request.headers)
-        return _page("docs.html")
-
-    async def document(request: Request) -> Response:
-        guard.check_host(request.headers)
+    def document(request: Request) -> Response:
         url = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
         return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
 
-    for path, handler in (("/", phone), ("/docs", docs), ("/openapi.json", document)):
-        app.router.add_route(path, handler, methods=["GET"], include_in_schema=False)
+    def checked(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            # The host alone: a link on another site may lead here, as a page cannot be framed or read from there.
+            guard.check_host(request.headers)
+            return answer(request)
+
+        return handle
+
+    app.router.add_route("/", checked(lambda _request: _page("page/page.html")), include_in_schema=False)
+    app.router.add_route("/docs", checked(lambda _request: _page("docs.html")), include_in_schema=False)
+    app.router.add_route("/openapi.json", checked(document), include_in_schema=False)
 
 
 def _described_switches(engine: Engine, request: Request) -> Switches:

@@ -50,11 +50,9 @@ class SocketConnection:
         self.held.add(self.transport)
 
     def release(self) -> None:
-        """Hold it no longer."""
         self.held.discard(self.transport)
 
     def close(self) -> None:
-        """Hang up."""
         self.transport.close()
 
     def reset(self) -> None:
@@ -72,7 +70,6 @@ class SocketConnection:
         self.transport.close()
 
     async def drip(self, response: RawResponse) -> None:
-        """Send the whole response byte by byte."""
         self.hold()
         for byte in response.encode():
             if self.transport.is_closing():
@@ -91,7 +88,6 @@ class MemoryConnection:
         self.ended = asyncio.Event()
 
     async def send(self, message: Message) -> None:
-        """Pass a message on to the caller."""
         self.put(message)
 
     async def wait_for_end(self) -> Message:
@@ -122,7 +118,6 @@ class MemoryConnection:
         self.ended.set()
 
     async def drip(self, response: RawResponse) -> None:
-        """Send the whole response byte by byte."""
         self.put({"type": "http.response.start", "status": response.status, "headers": response.headers})
         for byte in response.body:
             self.put({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
@@ -152,7 +147,7 @@ class InProcess:
             await self._app(scope, receive, send)
             return
         loop = self._loop_of()
-        body = await _read_body(receive)
+        body = await read_body(receive)
         if body is None:
             return
         # None is the end. The queue is filled on the engine's thread and emptied on the caller's.
@@ -193,10 +188,12 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive, limit: int | None = None) -> bytes | None:
+    """Return the whole body, or its first `limit` bytes; None if the client hung up before its end."""
     body: bytes = b""
     while (message := await receive())["type"] != "http.disconnect":
-        body += message.get("body", b"")
+        if limit is None or len(body) < limit:
+            body = (body + message.get("body", b""))[:limit]
         if not message.get("more_body", False):
             return body
     return None

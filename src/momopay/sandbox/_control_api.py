@@ -26,10 +26,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from momopay.sandbox._accounts import Account, Switches
-from momopay.sandbox._app import Guard, json_response
+from momopay.sandbox._app import Guard
 from momopay.sandbox._bodies import MAXIMUM_BYTES, invalid, parse_json
 from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
+from momopay.sandbox._fault_middleware import json_response
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number

@@ -38,14 +38,7 @@ from momopay.sandbox._serializers import (
 Operation = Callable[[Call], SnakeRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A query parameter or header, described by hand, as `_listing` parses by hand."""
-
-    name: str
-    schema: Mapping[str, object]
-    description: str
-    place: Literal["query", "header"] = "query"
+Parameter = Mapping[str, object]
 
 
 @dataclass(slots=True)
@@ -113,25 +106,27 @@ class Endpoint:
 
 ENDPOINTS: list[Endpoint] = []
 
+
+def _parameter(name: str, description: str, place: str = "query", **schema: object) -> Parameter:
+    """Return what OpenAPI says of a query parameter or header, by hand, as `_listing` parses by hand."""
+    return {"name": name, "in": place, "required": False, "schema": schema, "description": description}
+
+
 _FILTERS = (
-    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Page size"),
-    Parameter("cursor", {"type": "string", "pattern": f"^{CURSOR}$"}, "The nextCursor of the previous response"),
-    Parameter("status", {"type": "string", "enum": list(STATUSES)}, "One status"),
-    Parameter("type", {"type": "string", "enum": list(KINDS)}, "One type; top-ups cannot be asked for"),
+    _parameter("limit", "Page size", type="integer", minimum=1, maximum=100, default=20),
+    _parameter("cursor", "The nextCursor of the previous response", type="string", pattern=f"^{CURSOR}$"),
+    _parameter("status", "One status", type="string", enum=list(STATUSES)),
+    _parameter("type", "One type; top-ups cannot be asked for", type="string", enum=list(KINDS)),
     # Dates too, which one format cannot say.
-    Parameter("from", {"type": "string", "format": "date-time"}, "Created at or after; a date is its beginning"),
-    Parameter("to", {"type": "string", "format": "date-time"}, "Created at or before; a date is its end"),
-    Parameter("channelId", {"type": "string"}, "Routed through this channel"),
-    Parameter("amountMin", {"type": "number"}, "KES, inclusive"),
-    Parameter("amountMax", {"type": "number"}, "KES, inclusive"),
-    Parameter("q", {"type": "string"}, "Text in reference, phone, description or id; case does not matter"),
+    _parameter("from", "Created at or after; a date is its beginning", type="string", format="date-time"),
+    _parameter("to", "Created at or before; a date is its end", type="string", format="date-time"),
+    _parameter("channelId", "Routed through this channel", type="string"),
+    _parameter("amountMin", "KES, inclusive", type="number"),
+    _parameter("amountMax", "KES, inclusive", type="number"),
+    _parameter("q", "Text in reference, phone, description or id; case does not matter", type="string"),
 )
-_IDEMPOTENCY_KEY = Parameter(
-    "Idempotency-Key",
-    {"type": "string"},
-    "The same key again returns the original response and sends no new prompt",
-    "header",
-)
+_SAME_KEY = "The same key again returns the original response and sends no new prompt"
+_IDEMPOTENCY_KEY = _parameter("Idempotency-Key", _SAME_KEY, "header", type="string")
 _CHANNELS = "/payment-wallet/channels"
 # On payments. On channels, it is 404.
 _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
@@ -152,9 +147,7 @@ _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
 )
 def initiate_stk(call: Call) -> SnakeRecord:
     """Initiate an STK prompt."""
-    body = read_body(StkBody, call.body)
-    transaction = _payments.initiate_stk(call, body)
-    return StkInitiated.model_validate(transaction)
+    return StkInitiated.model_validate(_payments.initiate_stk(call, read_body(StkBody, call.body)))
 
 
 @Endpoint(
@@ -172,9 +165,7 @@ def initiate_stk(call: Call) -> SnakeRecord:
 )
 def initiate_payout(call: Call) -> SnakeRecord:
     """Initiate a payout."""
-    body = read_body(PayoutBody, call.body)
-    transaction = _payments.initiate_payout(call, body)
-    return PayoutInitiated.model_validate(transaction)
+    return PayoutInitiated.model_validate(_payments.initiate_payout(call, read_body(PayoutBody, call.body)))
 
 
 @Endpoint(
@@ -192,7 +183,8 @@ def list_transactions(call: Call) -> SnakeRecord:
     filters = parse_filters(call.query)
     # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
     if call.list_lag:
-        filters = replace(filters, created_by=call.now - timedelta(seconds=LIST_LAG))
+        lag = call.now - timedelta(seconds=LIST_LAG)
+        filters = replace(filters, until=min(lag, filters.until or lag))
     page = list_page(call.account_state, filters, call.now)
     return list_record(call.account_state.account.switches).model_validate(page)
 

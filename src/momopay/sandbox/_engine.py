@@ -132,7 +132,6 @@ class CallbackSender:
             return PostResult(error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        """Close what is open."""
         await self._client.aclose()
 
 
@@ -218,7 +217,9 @@ class Engine:
         record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
         if record is None:
             raise Refusal("NOT_FOUND", "No callback has this id")
-        delivery = _lifecycle.send_again(self.state, record)
+        payload = dict(record.payload)
+        delivery = Delivery(record.tenant_id, record.transaction_id, record.url, payload, posts_left=1)
+        self.state.deliveries[delivery.id] = delivery
         # Saved before it goes out, like every other callback.
         self.state.version += 1
         self.commit()

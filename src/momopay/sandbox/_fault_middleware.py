@@ -5,6 +5,7 @@ reaches the socket. Everything outside /v1 passes untouched, but for the Date he
 """
 
 import json
+from collections.abc import Mapping
 from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, replay
+from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, read_body, replay
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._records import ReceivedRequest, Transaction, json_number
@@ -113,18 +114,13 @@ class FaultMiddleware:
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
         connection: Connection = scope[CONNECTION]
-        body: bytes = b""
         # Held while the body is read, so that `close` can end a request whose rest never comes.
         connection.hold()
         try:
-            while (message := await receive())["type"] != "http.disconnect":
-                # One byte over the limit is enough to be refused; the rest is read and dropped.
-                body += message.get("body", b"")[: MAXIMUM_BYTES + 1 - len(body)]
-                if not message.get("more_body", False):
-                    return body
+            # One byte over the limit is enough to be refused; the rest is read and dropped.
+            return await read_body(receive, MAXIMUM_BYTES + 1)
         finally:
             connection.release()
-        return None
 
     async def _after_commit(
         self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest
@@ -162,11 +158,10 @@ class FaultMiddleware:
         if planned.fault is Fault.error_after_commit:
             return _error()
         if planned.fault is Fault.refused_after_commit:
-            body = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
-            return Response(body, planned.status, media_type="application/json")
+            refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
+            return json_response(refusal, planned.status)
         if planned.fault.names_another:
-            body = name_another(planned.fault, response.body, self._engine.state)
-            return Response(body, response.status, media_type="application/json")
+            return json_response(name_another(planned.fault, response.body, self._engine.state), response.status)
         return None
 
 
@@ -184,8 +179,12 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _error() -> Response:
-    body = error_body("INTERNAL_ERROR", "The service failed (a fault on demand)")
-    return Response(body, 500, media_type="application/json")
+    return json_response(error_body("INTERNAL_ERROR", "The service failed (a fault on demand)"), 500)
+
+
+def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON text as a response."""
+    return Response(body, status, headers, media_type="application/json")
 
 
 def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:

@@ -28,11 +28,7 @@ class Fault(StrEnum):
     reset_after_commit = "reset_after_commit", "The answer is lost", "Executed, then the connection is reset."
     hang_after_commit = "hang_after_commit", "No answer at all", "Executed, then silence until the client gives up."
     error_before_commit = "error_before_commit", "Error 500, not executed", "500 INTERNAL_ERROR. Nothing has happened."
-    error_after_commit = (
-        "error_after_commit",
-        "Error 500, but executed",
-        "500 INTERNAL_ERROR. It was executed all the same.",
-    )
+    error_after_commit = "error_after_commit", "Error 500, but executed", "500 INTERNAL_ERROR. It was executed."
     truncated = "truncated", "Half an answer", "Executed, and half of the answer arrives."
     html_502 = "html_502", "502 page of a proxy", "502 with an HTML page. Not executed."
     slow_drip = "slow_drip", "Very slow answer", "Executed, and the answer arrives byte by byte."

@@ -13,7 +13,6 @@ from momopay.sandbox._records import (
     COMPLETED,
     HELD_AT_MOST,
     LATE_AFTER,
-    CallbackRecord,
     Delivery,
     Kind,
     MovementKind,
@@ -31,37 +30,33 @@ _RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
 def take_step(state: ServiceState, transaction: Transaction, due: datetime) -> None:
-    """Take the next planned step."""
     step = transaction.plan.pop(0)
     enter(state, transaction, step.status, step.code, due)
     state.schedule(transaction, due)
 
 
-def enter_pin(state: ServiceState, transaction_id: str, now: datetime) -> Transaction:
+def enter_pin(state: ServiceState, transaction_id: str, now: datetime) -> None:
     """Let the customer enter the PIN now; the provider will confirm."""
     transaction = _open_prompt(state, transaction_id, may_be_late=True)
     # A new plan replaces the number's own: what the customer does always counts.
     transaction.plan = [confirmation(transaction.kind)]
     enter(state, transaction, Status.PROCESSING, None, now)
     state.schedule(transaction, now)
-    return transaction
 
 
-def cancel(state: ServiceState, transaction_id: str, now: datetime) -> Transaction:
+def cancel(state: ServiceState, transaction_id: str, now: datetime) -> None:
     """Let the customer cancel the prompt now."""
     transaction = _open_prompt(state, transaction_id)
     transaction.plan = []
     enter(state, transaction, Status.CANCELLED, "1032", now)
     state.schedule(transaction, now)
-    return transaction
 
 
-def ignore(state: ServiceState, transaction_id: str, now: datetime) -> Transaction:
+def ignore(state: ServiceState, transaction_id: str, now: datetime) -> None:
     """Let the customer leave the prompt alone, so that it expires."""
     transaction = _open_prompt(state, transaction_id)
     transaction.plan = [Step(EXPIRED_AFTER, Status.EXPIRED, "1037")]
     state.schedule(transaction, now)
-    return transaction
 
 
 def enter(state: ServiceState, transaction: Transaction, status: Status, code: str | None, now: datetime) -> None:
@@ -91,7 +86,6 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
 
 
 def provider_ids() -> tuple[str, str]:
-    """Return a provider request id and a checkout id."""
     return f"mr-{uuid4().hex[:16]}", f"co-{uuid4().hex[:16]}"
 
 
@@ -127,23 +121,15 @@ def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool 
     return transaction
 
 
-_EVENT_TYPES = {
-    Status.SUCCESS: "transaction.success",
-    Status.FAILED: "transaction.failed",
-    # No event type is specified for a reversal; failed is what the payout has been.
-    Status.REVERSED: "transaction.failed",
-    Status.CANCELLED: "transaction.cancelled",
-    Status.EXPIRED: "transaction.expired",
-}
-
-
 def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: datetime) -> None:
     """Queue the callback of an ending; `ending` may say more than the status that reads show."""
     if transaction.callback_url is None:
         return
     # Under the switches, a cancelled prompt may read as FAILED in its callback too, an expired one only elsewhere.
     status = transaction.status if ending is Status.CANCELLED else ending
-    payload = callback_payload(transaction, event_type=_EVENT_TYPES[ending], status=status)
+    # No event type is specified for a reversal; failed is what the payout has been.
+    event_type = "transaction.failed" if ending is Status.REVERSED else f"transaction.{ending.lower()}"
+    payload = callback_payload(transaction, event_type=event_type, status=status)
     mode, switches = transaction.callback_mode, state.accounts[transaction.tenant_id].account.switches
     delivery = Delivery(
         transaction.tenant_id, transaction.id, transaction.callback_url, payload, posts_left=switches.callback_posts
@@ -154,13 +140,6 @@ def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: d
     delivery.duplicates_left, delivery.held = int(mode == "duplicate"), mode == "reordered"
     state.deliveries[delivery.id] = delivery
     _schedule(state, delivery, now + timedelta(seconds={"late": LATE_AFTER, "reordered": HELD_AT_MOST}.get(mode, 0.0)))
-
-
-def send_again(state: ServiceState, record: CallbackRecord) -> Delivery:
-    """Return a delivery of the same payload, to POST now: once, without retries."""
-    delivery = Delivery(record.tenant_id, record.transaction_id, record.url, dict(record.payload), posts_left=1)
-    state.deliveries[delivery.id] = delivery
-    return delivery
 
 
 def report(state: ServiceState, delivery: Delivery, result: PostResult, at: datetime, now: datetime) -> None:

@@ -34,7 +34,6 @@ class Filters:
     amount_min: Decimal | None = None
     amount_max: Decimal | None = None
     text: str = ""
-    created_by: datetime | None = None
 
     def match(self, transaction: Transaction, now: datetime) -> bool:
         """Return whether a transaction belongs to the filtered set."""
@@ -43,7 +42,6 @@ class Filters:
             and (self.kind is None or transaction.kind is self.kind)
             and (self.since is None or transaction.created_at >= self.since)
             and (self.until is None or transaction.created_at <= self.until)
-            and (self.created_by is None or transaction.created_at <= self.created_by)
             and (self.channel_id is None or transaction.channel_id == self.channel_id)
             and (self.amount_min is None or transaction.amount >= self.amount_min)
             and (self.amount_max is None or transaction.amount <= self.amount_max)
@@ -90,7 +88,6 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
 
 
 def list_page(account_state: AccountState, filters: Filters, now: datetime) -> Page:
-    """Return the page that the cursor points to."""
     # One item more than the page is looked for: only then is there a next page to point to.
     # Walked from the cursor and not from the newest, so that the last page costs no more than the first.
     history = account_state.history
@@ -101,7 +98,8 @@ def list_page(account_state: AccountState, filters: Filters, now: datetime) -> P
         transaction = history[index]
         if filters.match(transaction, now):
             if len(items) == filters.limit:
-                return Page(items, _cursor(items[-1]), _overview(account_state, filters, now))
+                # The place of the last item, which never changes; an offset would shift with each new transaction.
+                return Page(items, f"before-{items[-1].number}", _overview(account_state, filters, now))
             items.append(transaction)
     return Page(items, None, _overview(account_state, filters, now))
 
@@ -111,11 +109,6 @@ def _overview(account_state: AccountState, filters: Filters, now: datetime) -> d
     completed, pending = statuses[Status.SUCCESS], sum(statuses[each] for each in _PENDING)
     total = statuses.total()
     return {"total": total, "completed": completed, "failed": total - completed - pending, "pending": pending}
-
-
-# A cursor holds the place of the last item, which never changes; an offset would shift with each new transaction.
-def _cursor(transaction: Transaction) -> str:
-    return f"before-{transaction.number}"
 
 
 def _place(cursor: str) -> int:

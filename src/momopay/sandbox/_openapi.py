@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -25,6 +26,13 @@ _PREFIX = "/v1"
 _KEY = "pk_test_example"
 _NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=mr-|co-)[0-9a-f]{16}")
+_ID: Json = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "format": "uuid"},
+    "description": "Its id",
+}
 _ERROR_DETAIL: Json = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "code": {"type": "string"}, "details": {"type": "object"}},
@@ -74,8 +82,8 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         "tags": [endpoint.tag],
         "security": [{"apiKey": []}],
     }
-    if parameters := list(_parameters(endpoint)):
-        described["parameters"] = parameters
+    if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters]:
+        described["parameters"] = deepcopy(parameters)  # a document is its reader's to change
     if endpoint.body is not None:
         content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
         described["requestBody"] = {"required": True, "content": content}
@@ -89,20 +97,6 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         }
         described["callbacks"] = {"ended": {"{$request.body#/callbackUrl}": {"post": post}}}
     return described
-
-
-def _parameters(endpoint: Endpoint) -> Iterator[Json]:
-    if "{id}" in endpoint.path:
-        schema = {"type": "string", "format": "uuid"}
-        yield {"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id"}
-    for each in endpoint.parameters:
-        yield {
-            "name": each.name,
-            "in": each.place,
-            "required": False,
-            "schema": dict(each.schema),
-            "description": each.description,
-        }
 
 
 def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:

@@ -10,13 +10,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from momopay.sandbox._accounts import Account, Channel, Credential
-from momopay.sandbox._bodies import (
-    PayoutBody,
-    StkBody,
-    TopUpBody,
-    check_callback_url,
-    normalise_phone,
-)
+from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, check_callback_url, normalise_phone
 from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
@@ -85,10 +79,7 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
     """Send a PIN prompt; the fee is deducted at once."""
     state, account_state, now = call.state, call.account_state, call.now
     account = account_state.account
-    if account.switches.strict_fields:
-        body.require_all()
-    phone = normalise_phone(body.phone)
-    callback_url = _callback_url(state, account, body.callback_url)
+    phone, callback_url = _check_fields(call, body)
     channel = select_for_stk(account, body.channel_id, body.credential_id)
     account_state.health.check(now)
     if is_abuse(reversed(account_state.history), account.switches, now):
@@ -118,13 +109,8 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
 def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     """Queue a payout; the B2C wallet is debited and the fee deducted at once."""
     state, account = call.state, call.account_state.account
-    if account.switches.strict_fields:
-        body.require_all()
-    phone = normalise_phone(body.phone)
-    callback_url = _callback_url(state, account, body.callback_url)
-    channel = None
-    if body.channel_id is not None:
-        channel = find_channel(account, body.channel_id, status=400)
+    phone, callback_url = _check_fields(call, body)
+    channel = None if body.channel_id is None else find_channel(account, body.channel_id, status=400)
     # KYC, funds, fee, in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
         raise Refusal("KYC_NOT_VERIFIED")
@@ -180,8 +166,13 @@ def _new_transaction(
     return transaction
 
 
-def _callback_url(state: ServiceState, account: Account, url: str | None) -> str | None:
-    return check_callback_url(url, strict=account.switches.strict_callback_urls, hosts=state.callback_hosts)
+def _check_fields(call: Call, body: StkBody | PayoutBody) -> tuple[str, str | None]:
+    """Return the phone, normalised, and the callback URL."""
+    switches = call.account_state.account.switches
+    if switches.strict_fields:
+        body.require_all()
+    phone, hosts = normalise_phone(body.phone), call.state.callback_hosts
+    return phone, check_callback_url(body.callback_url, strict=switches.strict_callback_urls, hosts=hosts)
 
 
 def _check_fee(account: Account) -> None:

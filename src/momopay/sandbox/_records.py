@@ -65,10 +65,6 @@ class Step:
     status: Status
     code: str | None = None
 
-    def due(self, before: datetime) -> datetime:
-        """Return the instant of this step, given that of the one before."""
-        return before + timedelta(seconds=self.after)
-
 
 # The names of these fields are also the format of the state file, see `_store`.
 @dataclass(slots=True)
@@ -277,6 +273,5 @@ class RequestLog:
         request.number = self.total
 
     def set_status(self, request: ReceivedRequest, status: int) -> None:
-        """Set the status that went back."""
         request.status = status
         self.version += 1

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from fastapi import FastAPI
@@ -113,9 +112,7 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

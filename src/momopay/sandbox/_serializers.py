@@ -4,6 +4,7 @@ A record is read from the attributes of what it shows, by `Record.model_validate
 the attributes are, or name theirs as `validation_alias`. What a field is called on the wire follows from its name.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from functools import lru_cache
@@ -200,36 +201,31 @@ class TransactionList(Record):
     next_cursor: str | None
 
 
+# What a switch with this value changes in a list item.
+_VARIANTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    # Of a list item, the service specifies only the fee in both styles.
+    ("naming", "snake_case"): {
+        "transaction_fee": (Amount, Field(validation_alias="shown_fee", serialization_alias="transaction_fee"))
+    },
+    ("list_phone", "masked"): {"phone": (MaskedPhone, ...)},
+    ("list_amount", "with_fee"): {"amount": (Amount, Field(validation_alias="amount_with_fee"))},
+    ("list_type", "lower"): {"kind": (LowerKind, Field(serialization_alias="type"))},
+    ("list_times", "local"): {"created_at": (LocalInstant, ...), "updated_at": (LocalInstant, ...)},
+}
+
+
 def list_record(switches: Switches) -> type[TransactionList]:
     """Return the record of a page whose items look as an account's switches have it."""
-    return _list_record(
-        switches.naming == "snake_case",
-        switches.list_phone == "masked",
-        switches.list_amount == "with_fee",
-        switches.list_type == "lower",
-        switches.list_times == "local",
-    )
+    return _list_record(frozenset(each for each in _VARIANTS if getattr(switches, each[0]) == each[1]))
 
 
 # Models of the same names, and not other names: OpenAPI has one schema of a list, that of the account.
 @lru_cache(maxsize=32)
-def _list_record(snake_fee: bool, masked: bool, with_fee: bool, lower: bool, local: bool) -> type[TransactionList]:
-    fields: dict[str, Any] = {}
-    if snake_fee:
-        # Of a list item, the service specifies only the fee in both styles.
-        fields["transaction_fee"] = Amount, Field(validation_alias="shown_fee", serialization_alias="transaction_fee")
-    if masked:
-        fields["phone"] = MaskedPhone, ...
-    if with_fee:
-        fields["amount"] = Amount, Field(validation_alias="amount_with_fee")
-    if lower:
-        fields["kind"] = LowerKind, Field(serialization_alias="type")
-    if local:
-        fields |= {"created_at": (LocalInstant, ...), "updated_at": (LocalInstant, ...)}
-    if not fields:
+def _list_record(variants: frozenset[tuple[str, str]]) -> type[TransactionList]:
+    if not variants:
         return TransactionList
-    item: Any = create_model("TransactionItem", __base__=TransactionItem, **fields)
-    items: Any = list[item]
+    fields: dict[str, Any] = {name: field for each in variants for name, field in _VARIANTS[each].items()}
+    items: Any = list[create_model("TransactionItem", __base__=TransactionItem, **fields)]  # type: ignore[misc]
     return create_model("TransactionList", __base__=TransactionList, items=(items, ...))
 
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._app import Guard, HostCheck, build
+from momopay.sandbox._app import Guard, build, host_checked
 from momopay.sandbox._bodies import host_names, is_loopback
 from momopay.sandbox._connections import CONNECTION, InProcess, SocketConnection
 from momopay.sandbox._engine import Clock, Engine, monotonic
@@ -89,7 +89,7 @@ class _Http(H11Protocol):
 class Server(uvicorn.Server):
     """uvicorn, which reports when it is ready. On another thread than the main one it leaves signals alone."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         """`ready` is called once connections are accepted."""
         # The connections that faults hold on to: uvicorn would wait for requests that never end.
         self._held = set[asyncio.Transport]()
@@ -106,18 +106,12 @@ class Server(uvicorn.Server):
             server_header=False,
         )
         super().__init__(config)
-        self._listener = listener
         self._ready = ready
         self._stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then report it."""
         await super().startup(sockets)
         self._ready()
-
-    async def serve_listener(self) -> None:
-        """Serve until `stop`."""
-        await self.serve([self._listener])
 
     def stop(self) -> None:
         """Have the server end. On its own event loop only."""
@@ -163,7 +157,6 @@ class Runner:
         allow_hosts: Collection[str] = (),
         callback_hosts: Collection[str] = (),
     ) -> None:
-        """Start the thread."""
         self.guard = Guard(allow_hosts)
         posted_to = host_names(callback_hosts)
         now = datetime.now(UTC)
@@ -190,17 +183,19 @@ class Runner:
         )
         self._thread.start()
         self._ready.wait()
-        self.app: FastAPI = build(self.engine, self.guard, self._wrap)
+        self.app: FastAPI = build(
+            self.engine, self.guard, lambda app: InProcess(FaultMiddleware(app, self.engine), self._loop_of)
+        )
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server, and return when it accepts connections."""
         ready = threading.Event()
         reachable = not is_loopback(listener.getsockname()[0])
-        app = HostCheck(self.app, self.guard) if reachable else self.app
-        self.server = server = Server(app, listener, ready.set)
+        app = host_checked(self.app, self.guard) if reachable else self.app
+        self.server = server = Server(app, ready.set)
 
         async def begin() -> None:
-            self._serving = asyncio.create_task(server.serve_listener())
+            self._serving = asyncio.create_task(server.serve([listener]))
 
         self.wait_for(begin())
         ready.wait()
@@ -249,9 +244,6 @@ class Runner:
         self.engine.begin_stop()
         if self.server is not None:
             self.server.stop()
-
-    def _wrap(self, app: ASGIApp) -> ASGIApp:
-        return InProcess(FaultMiddleware(app, self.engine), self._loop_of)
 
     def _loop_of(self) -> asyncio.AbstractEventLoop:
         if self._loop.is_closed():

@@ -44,6 +44,11 @@ def throttled(code: str, seconds: int, **details: object) -> Refusal:
     return Refusal(code, details=details, headers={"retry-after": str(seconds)})
 
 
+def _paused(code: str, until: datetime, now: datetime, **details: object) -> Refusal:
+    wait = ceil((until - now).total_seconds())
+    return throttled(code, wait, retryAfterSeconds=wait, **details)
+
+
 # The names of the fields of both dataclasses are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class RateWindow:
@@ -51,8 +56,10 @@ class RateWindow:
 
     hits: deque[datetime] = field(default_factory=deque[datetime])
 
-    def admit(self, now: datetime, limit: int, window: Literal["fixed", "sliding"]) -> None:
-        """Count one request in; a refused one does not count."""
+    def admit(self, now: datetime, limit: int | None, window: Literal["fixed", "sliding"]) -> None:
+        """Count one request in, or raise RATE_LIMIT_EXCEEDED; a refused one does not count."""
+        if limit is None:
+            return
         while self.hits and now - self.hits[0] >= WINDOW:
             if window == "fixed":
                 self.hits.clear()
@@ -97,16 +104,11 @@ class StkHealth:
     def check(self, now: datetime) -> None:
         """Raise if a new STK request must not be let through."""
         if self.blocked_until is not None and now < self.blocked_until:
-            wait = ceil((self.blocked_until - now).total_seconds())
-            until, rates = (
-                iso(self.blocked_until),
-                {"successRate": self.success_rate, "minSuccessRate": MINIMUM_SUCCESS},
-            )
-            code = "TRANSACTION_HEALTH_BLOCKED"
-            raise throttled(code, wait, retryAfterSeconds=wait, blockedUntil=until, sampleSize=SAMPLE, **rates)
+            rates = {"successRate": self.success_rate, "sampleSize": SAMPLE, "minSuccessRate": MINIMUM_SUCCESS}
+            until = self.blocked_until
+            raise _paused("TRANSACTION_HEALTH_BLOCKED", until, now, blockedUntil=iso(until), **rates)
         if self.banned_until is not None and now < self.banned_until:
-            wait = ceil((self.banned_until - now).total_seconds())
-            raise throttled("STK_TEMP_BANNED", wait, retryAfterSeconds=wait)
+            raise _paused("STK_TEMP_BANNED", self.banned_until, now)
 
 
 def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datetime) -> bool:
@@ -133,11 +135,6 @@ class AccountState:
     history: list[Transaction] = field(default_factory=list[Transaction])
     rate: RateWindow = field(default_factory=RateWindow)
     health: StkHealth = field(default_factory=StkHealth)
-
-    def admit(self, now: datetime) -> None:
-        """Count a request in, or raise RATE_LIMIT_EXCEEDED."""
-        if self.account.rate_limit is not None:
-            self.rate.admit(now, self.account.rate_limit, self.account.switches.rate_window)
 
 
 @dataclass(slots=True)
@@ -198,7 +195,7 @@ class ServiceState:
     def schedule(self, transaction: Transaction, now: datetime) -> None:
         """Schedule the first step of the transaction's plan."""
         self.mark_changed(transaction)
-        transaction.due = transaction.plan[0].due(now) if transaction.plan else None
+        transaction.due = now + timedelta(seconds=transaction.plan[0].after) if transaction.plan else None
         self.put_on_agenda(transaction)
 
     def put_on_agenda(self, subject: Transaction | Delivery) -> None:

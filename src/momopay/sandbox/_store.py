@@ -36,7 +36,6 @@ class Store:
     """One state file. Made on one thread and used on another, never on two at once."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create the file."""
         try:
             # Opened by the thread that starts the sandbox and used by the event loop's, one after the other.
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
@@ -118,11 +117,9 @@ class Store:
         self._connection.executemany("replace into records values (?, ?, ?, ?)", values)
 
     def clear(self) -> None:
-        """Empty the file."""
         with self._connection as connection:
             connection.execute("delete from records")
         self._saved_callbacks = self._saved_movements = 0
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
