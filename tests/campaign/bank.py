@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from campaign.judge import Payment
-from campaign.orders import Order
+from campaign.judge import Order, Payment
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"

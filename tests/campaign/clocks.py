@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import update
 
+from campaign.settings import SPEED
 from momopay import Journal, JournalError, OutcomeUnknownError
 from momopay._core import session as service_clock
 from momopay.journal.journal import parts_of
@@ -39,20 +40,19 @@ Patch = tuple[Any, str, Any]
 class Clock:
     """The wall clock of one process: `epoch` is the service's time, in Unix seconds, when the monotonic clock was 0."""
 
-    def __init__(self, epoch: float, speed: float, skew: float = 0.0) -> None:
+    def __init__(self, epoch: float, skew: float = 0.0) -> None:
         self.skew = skew
         self._epoch = epoch
-        self._speed = speed
         self._own = threading.local()
 
     def now(self) -> datetime:
         """Return what this process takes for the present."""
         ahead = self.skew + getattr(self._own, "ahead", 0.0)
-        return datetime.fromtimestamp(self._epoch + time.monotonic() * self._speed + ahead, UTC)
+        return datetime.fromtimestamp(self._epoch + time.monotonic() * SPEED + ahead, UTC)
 
     def boot(self) -> float:
         """Return the seconds of the service's time since some moment, which no skew changes."""
-        return time.monotonic() * self._speed
+        return time.monotonic() * SPEED
 
     @contextmanager
     def ahead(self, seconds: float) -> Generator[None]:

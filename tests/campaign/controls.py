@@ -41,8 +41,6 @@ from momopay.models.requests import RequestedPayment
 from momopay.resources.transactions import Transactions
 
 Patch = Any
-UNWRITTEN = ("row written", "head sent")
-"""The points at which a payer has yet to write a payout's body."""
 CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HUNG})
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
@@ -307,59 +305,40 @@ def late_arrival() -> list[Patch]:
     ]
 
 
-CONTROLS: Mapping[str, Callable[[], list[Patch]]] = {
-    each.__name__: each
-    for each in (
-        repeat_on_read_timeout,
-        repeat_on_5xx,
-        journal_after_send,
-        no_lease,
-        redirects_followed,
-        send_again_when_absent,
-        forged_callback_settles,
-        row_not_read_again,
-        near_matches_ignored,
-        release_without_search,
-        release_before_the_minute,
-        unknown_code_believed,
-        acceptance_not_compared,
-        no_search_before_a_second_send,
-        emptied_file_not_noticed,
-        older_copy_not_noticed,
-        lock_held_naively,
-        no_fence,
-        late_arrival,
-        open_prompt_overlooked,
-        end_not_read_again,
-    )
-}
-OF_ORDERS = frozenset({"open_prompt_overlooked", "end_not_read_again"})
+Controls = Mapping[str, Callable[[], list[Patch]]]
+
+
+def _named(*controls: Callable[[], list[Patch]]) -> Controls:
+    return {each.__name__: each for each in controls}
+
+
+OF_SIMULATION = _named(
+    *(repeat_on_read_timeout, repeat_on_5xx, journal_after_send, no_lease, redirects_followed, send_again_when_absent),
+    *(forged_callback_settles, row_not_read_again, near_matches_ignored, release_without_search, unknown_code_believed),
+    *(acceptance_not_compared, no_search_before_a_second_send),
+)
+OF_SOCKETS = _named(
+    *(emptied_file_not_noticed, no_fence, late_arrival),
+    *(release_before_the_minute, older_copy_not_noticed, lock_held_naively),
+)
+"""Controls of what the simulation does not have: the machine's time, files and sockets."""
+OF_ORDERS = _named(open_prompt_overlooked, end_not_read_again)
 """Controls that only the campaign of collections has."""
-OF_COLLECTIONS = OF_ORDERS | {"repeat_on_read_timeout", "send_again_when_absent"}
-"""All that it has."""
-OF_FREEZING: Mapping[str, tuple[tuple[float, float], tuple[str, ...]]] = {
-    "row_not_read_again": ((0.4, 0.7), UNWRITTEN),
-    "no_fence": ((0.2, 0.4), ("head sent",)),
-}
-"""Controls that only a payer can be caught at that stops: how long, as the freezer draws it, and where."""
-SURELY_CAUGHT = frozenset({"emptied_file_not_noticed"})
-"""Controls that any short storm over sockets catches. The others meet what they break with luck, and run there by hand:
-the simulation turns off each of their rules in a second, and tests of the journal and of the transport the three that
-it does not have."""
+OF_COLLECTIONS = {**OF_ORDERS, **_named(repeat_on_read_timeout, send_again_when_absent)}
+SURELY_CAUGHT = ("emptied_file_not_noticed",)
+"""Controls that any short storm of payouts catches. `no_fence` and `late_arrival` meet what they break with luck, and
+run by hand: tests of the transport cut connections and stop payers at chosen points."""
 OF_FAULTS: Mapping[str, str] = {
     "late": "release_before_the_minute",
     "restored": "older_copy_not_noticed",
     "struck": "lock_held_naively",
 }
 """The control of each fault that storms have only on demand."""
-OF_SOCKETS = frozenset({"emptied_file_not_noticed", "no_fence", "late_arrival", *OF_FAULTS.values()})
-"""Controls of what the simulation does not have: the machine's time, files and sockets."""
-OF_SIMULATION = CONTROLS.keys() - OF_ORDERS - OF_SOCKETS
 
 
 @contextmanager
 def broken(name: str) -> Generator[None]:
-    patches = CONTROLS[name]()
+    patches = {**OF_SIMULATION, **OF_SOCKETS, **OF_ORDERS}[name]()
     for each in patches:
         each.start()
     try:

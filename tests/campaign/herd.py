@@ -1,4 +1,4 @@
-"""The campaign's processes: started, killed at random moments by the parent that started them, started again."""
+"""The campaign's processes: started, killed at random moments, started again; and those that stop, for how long."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import multiprocessing
 import os
 import random
 import signal
-import socket
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from unittest.mock import patch
 
-from campaign import receiver, worker
-from campaign.settings import Note, Settings
+from campaign import worker
+from campaign.human import Human
+from campaign.settings import DEADLINE, Settings
 
 PATIENCE = 10.0
-STOPS = 0.25
-"""How likely a process is frozen, at any moment, and not killed."""
+SHORT = (0.1, 1.0)
+LONG = (DEADLINE + 2.4, DEADLINE + 3.2)
+"""Seconds for which a process stays frozen."""
 BETWEEN_KILLS = (1_000, 9_000)
 """Bytes that the processes log between two kills, about 5 to 50 calls: a slow machine gets no more kills for it."""
 
@@ -41,7 +43,7 @@ class Child:
         """Start it, under a name of this generation: forked by a server that has the imports behind it."""
         named = replace(self.settings, name=f"{self.settings.name}.{self.generation}")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([worker.__name__, receiver.__name__])
+        context.set_forkserver_preload([worker.__name__])
         self.process = context.Process(target=self.work, args=(named,))
         # Before Python 3.12.4, the server of forks does not know this process's sys.path.
         path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
@@ -58,22 +60,14 @@ class Child:
 class Herd:
     """All of them. The last is the receiver of callbacks, which never ends by itself."""
 
-    def __init__(
-        self,
-        workers: list[Child],
-        receiver: Child,
-        rng: random.Random,
-        hear_of_death: Callable[[Note], object],
-        stops: float = STOPS,
-    ) -> None:
-        """`hear_of_death` is told what a worker was paying that killed itself."""
+    def __init__(self, workers: list[Child], receiver: Child, rng: random.Random, stops: float) -> None:
+        """`stops`: how likely a process is frozen, at any moment, and not killed."""
         self.workers = workers
         self.receiver = receiver
         self.rng = rng
         self.events: Counter[str] = Counter()
-        self._hear_of_death = hear_of_death
         self._stops = stops
-        self._log = Path(receiver.settings.log)
+        self._log = receiver.settings.log
         self._next_kill = self.rng.randrange(*BETWEEN_KILLS)
         for child in (*workers, receiver):
             child.start()
@@ -84,7 +78,7 @@ class Herd:
 
     @property
     def done(self) -> bool:
-        return all(child.done for child in self.workers)
+        return all(child.done for child in self.workers if child.work is not worker.sweep)
 
     def tend(self) -> None:
         """Start again what died, and kill one when the time for it has come."""
@@ -95,9 +89,6 @@ class Herd:
                 child.done = True
             elif code == -signal.SIGKILL:
                 self.events["kills of a worker by itself, around a payout"] += 1
-                note = Note.take(child.settings.folder, f"dead-{child.process.pid}")
-                if note is not None:
-                    self._hear_of_death(note)
                 child.start()
             elif code is not None:
                 raise RuntimeError(f"{child.settings.name} ended with {code}: the campaign itself is broken")
@@ -122,15 +113,53 @@ class Herd:
             child.kill()
 
 
-def dead_port() -> closing[socket.socket]:
-    """Hold a port that refuses connections: bound, and nobody listens."""
-    held = socket.socket()
-    held.bind(("127.0.0.1", 0))
-    return closing(held)
+class Freezer:
+    """Finds processes that stopped, has a person look into their payouts, and lets them go on."""
+
+    def __init__(self, folder: Path, human: Human, rng: random.Random, draws: tuple[float, float]) -> None:
+        """`draws`: between which numbers it is drawn how long a process stays frozen, and whose payout is released."""
+        self.events: Counter[str] = Counter()
+        self._folder = folder
+        self._human = human
+        self._rng = rng
+        self._draws = draws
+        self._threads: dict[int, threading.Thread] = {}
+
+    def tend(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            if _is_stopped(pid) and (pid not in self._threads or not self._threads[pid].is_alive()):
+                draw = self._rng.uniform(*self._draws)
+                self._threads[pid] = threading.Thread(target=self._thaw, args=(pid, draw), daemon=True)
+                self._threads[pid].start()
+
+    def join(self) -> None:
+        for thread in self._threads.values():
+            thread.join()
+
+    def _thaw(self, pid: int, draw: float) -> None:
+        note = self._folder / f"frozen-{pid}"
+        point, _, reference = note.read_text().partition(": ") if note.exists() else ("", "", "")
+        note.unlink(missing_ok=True)
+        try:
+            self.events[f"frozen {self._wait(point, reference, draw)}"] += 1
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _wait(self, point: str, reference: str, draw: float) -> str:
+        """Wait until the process is to go on; return what happened. `point` is where it stopped by itself."""
+        if point and draw >= 0.4:
+            released = self._human.release_in_time(reference)
+            return f"{'until released and paid' if released else 'and not released'}: {point}"
+        how, (shortest, longest) = ("for a moment", SHORT) if draw < 0.2 else ("beyond the deadline", LONG)
+        if not point:
+            how, shortest, point = "for some time", SHORT[0], "anywhere"
+        time.sleep(shortest + draw % 0.25 * 4 * (longest - shortest))
+        return f"{how}: {point}"
 
 
-def free_port() -> int:
-    """Find a port for the receiver, which takes the same one each time it starts."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

@@ -10,7 +10,6 @@ from enum import StrEnum
 from math import inf
 from types import MappingProxyType
 
-from campaign.orders import Order
 from momopay import EntryKind, JournalEntry, JournalState, TransactionStatus
 
 
@@ -49,6 +48,15 @@ class Said(StrEnum):
     STRUCK = "struck by a signal"
     HUNG = "never ended"
     UNTYPED = "untyped error"
+
+
+@dataclass(frozen=True)
+class Order:
+    """One payment that somebody is owed, exactly once."""
+
+    reference: str
+    amount: Decimal
+    phone: str
 
 
 @dataclass(frozen=True)

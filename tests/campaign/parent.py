@@ -1,29 +1,28 @@
-"""What the parents of both campaigns do alike: start the processes of a storm, ask for orders, hear what was said."""
+"""What the parents of both campaigns do alike: a storm over processes that pay, calls of their own, what was said."""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from campaign import receiver, worker
+from campaign import worker
 from campaign.clocks import SKEWS, Clock, own_time, settle_near
-from campaign.herd import STOPS, Child, Herd
-from campaign.judge import Word
-from campaign.orders import Order, asked, once, orders_of
-from campaign.plan import Plan
-from campaign.settings import LANES, Note, Settings, read_log
-from campaign.storm import KEY, Service
+from campaign.herd import Child, Freezer, Herd
+from campaign.human import Human
+from campaign.judge import Order, Payment, Word
+from campaign.orders import asked, heard, once, orders_of
+from campaign.settings import DEADLINE, KEY, LANES, TIMEOUT, Settings, read_log
+from campaign.storm import Service
 from campaign.troubles import Troubles
-from campaign.words import heard
-from momopay import CallbackSigner, Client, Journal, JournalEntry, OutcomeUnknownError
+from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, OutcomeUnknownError
 from postgresql import PostgresqlServer
 
 S = TypeVar("S", bound=Service)
@@ -31,68 +30,111 @@ S = TypeVar("S", bound=Service)
 STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
 WORKERS = 4
+STOPS = 0.25
+"""How likely a process is frozen, at any moment, and not killed."""
 LATEST_START = 30.0
 """Seconds within which a worker calls for the first time."""
-SIGNER = CallbackSigner("a secret of the parent")
+LOOKS_EVERY = 0.5
+"""Seconds between two looks of the parent, and of a person, into the journal."""
 
 
 class Parent(Generic[S]):
     """The process that runs the service, the only witness."""
 
-    def __init__(self, plan: Plan, settings: Settings, service: S, server: PostgresqlServer | None) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        settings: Settings,
+        service: S,
+        server: PostgresqlServer | None,
+        payments: Callable[[], list[Payment]],
+        draws: tuple[float, float],
+    ) -> None:
+        """`payments` reads the service's ledger; `draws` are those of the `Freezer`."""
+        self.plan = settings.plan
         self.settings = settings
         self.service = service
         self.begun = time.monotonic()
-        self.rng = random.Random(f"parent {plan.seed}")
-        self.clock = Clock(settings.epoch, settings.speed)
+        self.rng = random.Random(f"parent {self.plan.seed}")
+        self.clock = Clock(settings.epoch)
         self.journal = Journal(settings.database)
-        self.orders = orders_of(plan.kind, plan.seed, plan.size)
+        self.orders = orders_of(self.plan.kind, self.plan.seed, self.plan.size)
         self.patient = self.client()
+        self.hasty = self.client(timeout=TIMEOUT, deadline=DEADLINE)
+        self.human = Human(self.plan.kind, payments, self.journal, self.hasty, self.clock, self._ask_one)
+        self.freezer = Freezer(settings.folder, self.human, self.rng, draws)
+        self.troubles = Troubles(service, server, settings, self.rng)
         self.kills: Counter[str] = Counter()
         self._said: list[Word] = []
-        self._calls = count()
-        long = plan.control == "late_arrival"
-        self.troubles = Troubles(service, server, settings.folder, self.rng, network=plan.network, long=long)
-        Path(settings.log).touch()
+        self._calls, self._storms = count(), count()
+        settings.log.touch()
 
     @contextmanager
     def at_work(self) -> Generator[None]:
-        with own_time(self.clock, hastened=True), self.patient:
+        with own_time(self.clock, hastened=True), self.patient, self.hasty:
             yield
         self.journal.close()
 
     def client(self, **options: Any) -> Client:
         return Client(KEY, base_url=self.service.base_url, budget=None, **options)
 
-    def herd(self, number: int, *helpers: Child, hear_of_death: Callable[[Note], object], stops: float = STOPS) -> Herd:
-        kinds = ("blocking", "async") if self.plan.client_kind == "both" else (self.plan.client_kind,)
+    def herd(self) -> Herd:
+        number, struck = next(self._storms), self.plan.fault == "struck"  # signals raise into blocking calls only
         skews = [0.0, *self.rng.sample(SKEWS[2:], WORKERS - 1)]
-        named = [
-            replace(self.settings, name=f"w{number}{n}", client_kind=kinds[n % len(kinds)], skew=skews[n])
-            for n in range(WORKERS)
+        workers = [
+            Child(
+                worker.run, replace(self.settings, name=f"w{number}{n}", is_async=n % 2 == 1 and not struck, skew=skew)
+            )
+            for n, skew in enumerate(skews)
         ]
-        workers = [Child(worker.run, settings) for settings in named]
-        hears = Child(receiver.run, replace(self.settings, name=f"receiver{number}"))
-        luck = random.Random(f"kills {self.plan.seed} {number}")
-        return Herd([*workers, *helpers], hears, luck, hear_of_death, stops)
+        if self.plan.kind is EntryKind.COLLECTION:
+            workers.append(Child(worker.sweep, replace(self.settings, name="sweeper", freezes=0.0, dies=0.0)))
+        receiver = Child(worker.receive, replace(self.settings, name=f"receiver{number}"))
+        # A storm with one more fault is shorter than what stops would take.
+        stops = 0.0 if self.plan.fault else STOPS
+        return Herd(workers, receiver, random.Random(f"kills {self.plan.seed} {number}"), stops)
 
-    def spent_of_a_storm(self, seconds: float) -> Callable[[], float]:
-        """Return what tells how much of a storm's time is over, from 0 to 1.
+    def storm(self, share: float = 1.0, left: float = 0.0) -> None:
+        """Pay until that share of the orders is left, or that share of the storm's time is over.
 
         The time begins with the first outcome that a worker logs: on a busy machine, a worker takes long to start.
         """
-        words, begun = self._logged(), time.monotonic()
-        latest, has_begun = begun + LATEST_START, False
+        herd, over = self.herd(), threading.Event()
+        works = [self.human.look, *([self.human.press] if self.plan.fault == "late" else [])]
+        people = [threading.Thread(target=self._repeat, args=(work, over)) for work in works]
+        for person in people:
+            person.start()
+        seconds, words, latest = share * STORM * self.plan.seconds, self._logged(), time.monotonic() + LATEST_START
+        while self._logged() == words and time.monotonic() < latest:
+            time.sleep(0.05)
+        begun, look, waiting = time.monotonic(), 0.0, 1.0
+        try:
+            while waiting > left and not herd.done and (spent := (time.monotonic() - begun) / seconds) < 1:
+                herd.tend()
+                self.freezer.tend(herd.pids())
+                if self.plan.fault is None:
+                    self.troubles.tend(max(spent, 1 - waiting))
+                if time.monotonic() >= look:
+                    look = time.monotonic() + LOOKS_EVERY
+                    with suppress(JournalError):  # the database is down
+                        waiting = self.waiting()
+                time.sleep(0.1)
+        finally:
+            over.set()
+            self.freezer.tend(herd.pids())  # what the herd stopped last may hold the database's lock
+            for person in people:
+                person.join()
+            self.freezer.join()
+            herd.end()
+        self.kills.update(herd.events)
 
-        def spent() -> float:
-            nonlocal begun, has_begun
-            now = time.monotonic()
-            has_begun = has_begun or now > latest or self._logged() > words
-            begun = begun if has_begun else now
-            return (now - begun) / seconds
+    def waiting(self) -> float:
+        """Return the share of the orders that may still be paid; -1 if the storm is to end at once."""
+        return 1.0
 
-        return spent
+    def _repeat(self, work: Callable[[], None], over: threading.Event) -> None:
+        while not over.wait(LOOKS_EVERY):
+            with suppress(JournalError):  # the database is down: they look again later
+                work()
 
     def _logged(self) -> int:
         return len(read_log(self.settings.log)[0])
@@ -102,24 +144,24 @@ class Parent(Generic[S]):
 
         def ask(reference: str) -> None:
             call = f"parent#{next(self._calls)}"
-            arguments = asked(kind, orders[reference], call)
-            url = SIGNER.url(self.settings.hook, reference=reference)
+            options = asked(kind, orders[reference], call) | {"callback_url": self.settings.hook(reference)}
             with heard(self._said.append, call, reference, time.monotonic) as ear:
-                ear.record = once(client, kind)(journal=journal or self.journal, callback_url=url, **arguments)
+                ear.record = once(client, kind)(journal=journal or self.journal, **options)
 
         with ThreadPoolExecutor(LANES) as pool:
             list(pool.map(ask, list(references)))
 
-    def settle_by_eye(self) -> int:
-        """Ask for what is in doubt, and settle what only looks similar; return how much was."""
-        settled, kind = 0, self.plan.kind
+    def _ask_one(self, reference: str) -> None:
+        self.ask(self.hasty, [reference])
+
+    def settle_by_eye(self) -> None:
+        """Ask for what is in doubt, and settle what only looks similar."""
         for entry in self.journal.unresolved():
             order = Order(entry.reference, entry.amount, entry.phone)
             try:
-                once(self.patient, kind)(journal=self.journal, **asked(kind, order, "by eye"))
+                once(self.patient, self.plan.kind)(journal=self.journal, **asked(self.plan.kind, order, "by eye"))
             except OutcomeUnknownError as error:
-                settled += settle_near(self.journal, error)
-        return settled
+                self.human.events["settled by eye"] += settle_near(self.journal, error)
 
     def entries(self) -> dict[str, JournalEntry | None]:
         return {order.reference: self.journal.get(order.reference, self.plan.kind) for order in self.orders}
@@ -134,5 +176,7 @@ class Parent(Generic[S]):
             "failures of the network and the database": self.troubles.events,
             "calls": Counter(word.said.value for word in [*self._said, *words]),
             "kills": self.kills,
+            "frozen senders": self.freezer.events,
+            "releases": self.human.events,
             "what the receiver and the sweeper heard": Counter(events),
         }

@@ -21,36 +21,34 @@ SHOWN = 5
 class Plan:
     """What a campaign over sockets is asked for.
 
-    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck;
-    `network`: it may be made to fail.
+    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck.
     """
 
     what: Literal["payouts", "orders"]
     size: int
     seconds: float
     seed: int
-    client_kind: str = "both"
     database: str = "sqlite"
     fault: str | None = None
     control: str | None = None
-    network: bool = False
 
     @property
     def kind(self) -> EntryKind:
         return EntryKind.PAYOUT if self.what == "payouts" else EntryKind.COLLECTION
 
     @property
-    def arguments(self) -> list[str]:
-        counted = [f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)]
-        fault = ["--fault", self.fault] if self.fault else []
-        control = ["--control", self.control] if self.control else []
-        return [*counted, "--client", self.client_kind, "--database", self.database, *fault, *control]
+    def command(self) -> list[str]:
+        """The command that repeats it."""
+        words = ["tests/campaign/run.py", f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}"]
+        words += ["--seed", str(self.seed), "--database", self.database]
+        words += ["--fault", self.fault] if self.fault else []
+        return words + (["--control", self.control] if self.control else [])
 
     def run(self, folder: Path) -> tuple[Result, str]:
         """Run it in a process of its own, which has a network of its own; return its result and its report."""
-        path = folder / f"{self.seed}.pickle"
-        program = [sys.executable, str(Path(__file__).with_name("run.py")), *self.arguments, "--result", str(path)]
-        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        path, root = folder / f"{self.seed}.pickle", Path(__file__).resolve().parents[2]
+        command = [sys.executable, *self.command, "--result", str(path)]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         assert path.exists(), done.stderr
         return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
 

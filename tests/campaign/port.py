@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import format_datetime
@@ -15,10 +15,9 @@ from inspect import isawaitable
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
-from campaign.answers import BEFORE_COMMIT, PAYOUT_FAULTS, executed, unexecuted
-from campaign.bank import PAYOUT, STYLES, Bank
+from campaign.bank import HTML, PAYOUT, STYLES, Bank, refused
 from momopay import JournalError
-from momopay._transport.attempt import Headers, NoReplyError, Progress, RawResponse
+from momopay._transport.attempt import Headers, NoReplyError, NotSentError, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
 
 T = TypeVar("T")
@@ -49,9 +48,35 @@ class Weather:
         self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = self.freeze = 0.0
 
 
+BEFORE_COMMIT = {"not_sent", "reset_before_read", "error_before_commit", "html_502", "rate_limited"}
+MISTAKES: Mapping[str, tuple[str, ...]] = {
+    "other_transaction": ("transactionId",),
+    "other_amount": ("amount",),
+    "other_phone": ("phone",),
+    "other_reference": ("reference", "accountReference"),
+}
+"""The fields of an acceptance that a fault changes."""
+PAYOUT_FAULTS = (
+    *("not_sent", "reset_before_read", "reset_after_commit", "hang_after_commit", "late_commit"),
+    *("error_before_commit", "error_after_commit", "request_timeout_after_commit", "html_502", "html_502_after_commit"),
+    *("truncated", "truncated_json", "redirect_after_commit", "rate_limited", "refused_after_commit"),
+    *MISTAKES,
+)
 READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag", *STYLES)
 MOMENT = 0.05
 """Virtual seconds between two looks at whether a signal was set."""
+REFUSING = (200, 409, 425, 499)
+"""Statuses of refusals with an unknown code, of payouts that were executed."""
+INSTEAD: Mapping[str, tuple[int, bytes, dict[str, str]]] = {
+    "rate_limited": (*refused(429, "RATE_LIMIT_EXCEEDED"), {"Retry-After": "2"}),
+    "error_before_commit": (*refused(500, "INTERNAL_ERROR"), {}),
+    "error_after_commit": (*refused(500, "INTERNAL_ERROR"), {}),
+    "request_timeout_after_commit": (408, b"", {}),
+    "html_502": (502, HTML, {}),
+    "html_502_after_commit": (502, HTML, {}),
+    "redirect_after_commit": (307, b"", {"Location": PAYOUT}),
+}
+"""Faults whose answer is not the bank's: its status, body and headers."""
 FROZEN = (1.5, 4.5)
 """Virtual seconds for which a process stops at a payout: longer than its row counts as fresh, shorter than its time."""
 
@@ -196,8 +221,12 @@ class SimulatedIO(SyncBackend):
             fault = fate.rng.choice(PAYOUT_FAULTS if pays else READ_FAULTS)
             fate.faults[f"{'payout' if pays else 'read'}: {fault}"] += 1
         fate.note(method, path, fault)
+        if fault == "not_sent":
+            raise NotSentError("connection refused")
+        if fault == "reset_before_read":
+            raise NoReplyError("reset")
         if fault in BEFORE_COMMIT:
-            return unexecuted(fault, self._headers())
+            return self._response(*INSTEAD[fault])
         lag, callback = self._twists() if pays else (fault == "list_lag", "")
         style = fault if fault in STYLES else ""
         execute = partial(fate.bank.answer, method, path, body, lag=lag, callback=callback, style=style)
@@ -222,10 +251,36 @@ class SimulatedIO(SyncBackend):
         self.mistaken = fault == "other_transaction"
         if fault == "hang_after_commit":
             await self.pass_time(timeout)
-        return executed(fault, status, text, self._headers(), self.fate.rng, self.fate.known_ids)
+        match fault:
+            case "reset_after_commit" | "hang_after_commit":
+                raise NoReplyError("reset, or no answer in time")
+            case "truncated":
+                raise NoReplyError("hung up", status=status, partial=text[: len(text) // 2])
+            case "truncated_json":
+                text = text[: len(text) // 2]
+            case "refused_after_commit":
+                status, text = refused(self.fate.rng.choice(REFUSING), "REQUEST_CONFLICT")
+            case _ if fault in MISTAKES and status == 200:
+                text = self._mistaken(fault, text)
+            case _ if fault in INSTEAD:
+                return self._response(*INSTEAD[fault])
+            case _:
+                pass
+        return self._response(status, text, {})
 
-    def _headers(self) -> Headers:
-        return Headers({"Date": format_datetime(self.fate.bank.time, usegmt=True)})
+    def _response(self, status: int, text: bytes, headers: Mapping[str, str]) -> RawResponse:
+        date = format_datetime(self.fate.bank.time, usegmt=True)
+        return RawResponse(status, Headers({"Date": date, **headers}), text)
+
+    def _mistaken(self, fault: str, text: bytes) -> bytes:
+        answer = json.loads(text)
+        data: dict[str, Any] = answer["data"]
+        # Only an id that the journal has as accepted: it cannot know of others.
+        known = self.fate.known_ids
+        others = {"other_transaction": self.fate.rng.choice(known) if known else data["transactionId"]}
+        others |= {"other_amount": data["amount"] + 67, "other_phone": "254799999999", "other_reference": "SAL-OTHER"}
+        answer["data"] = {name: others[fault] if name in MISTAKES[fault] else shown for name, shown in data.items()}
+        return json.dumps(answer).encode()
 
 
 class SimulatedSignal:

@@ -10,59 +10,58 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from campaign import controls
-from campaign.judge import Said, Word
-from momopay import EntryKind
+from campaign.judge import Word
+from campaign.plan import Plan
+from momopay import CallbackSigner
 
-SECRET = "a secret of the campaign"
+KEY = "pk_test_campaign"
+SIGNER = CallbackSigner("a secret of the campaign")
 TIMEOUT = 0.6
 DEADLINE = 3.0
+SPEED = 20.0
+"""Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""
 LANES = 4
 """Threads or tasks of a worker."""
+WORD = TypeAdapter(Word)
 
 
 @dataclass(frozen=True)
 class Settings:
     """One process of the campaign.
 
-    `dead_port` takes no connection; `pace` is the pause between calls, seconds. `epoch` and `speed` tell the service's
-    time. `skew` is how far the process's clock is ahead of it at first; `freezes` and `dies` how likely it stops, or
-    dies, at each point of a payout; `cuts` how likely the network fails when it is about to write a body. `fault` is
-    the one that was asked for.
+    `database` is its URL; `dead_port` takes no connection; `pace` is the pause between calls, seconds. `epoch` is the
+    service's time when the monotonic clock was 0. `freezes` and `dies` are how likely a process stops, or dies, at each
+    point of a payout; `cuts` how likely the network fails when it is about to write a body. `skew` is how far the
+    process's clock is ahead at first.
     """
 
-    name: str
-    kind: EntryKind
-    client_kind: str
-    seed: int
-    orders: int
+    plan: Plan
+    folder: Path
     database: str
     base_url: str
-    key: str
     hook_port: int
     dead_port: int
     pace: float
     epoch: float
-    speed: float
-    skew: float
     freezes: float
     dies: float
     cuts: float
-    log: str
-    control: str | None
-    fault: str | None = None
+    name: str = "parent"
+    is_async: bool = False
+    skew: float = 0.0
 
     @property
-    def hook(self) -> str:
-        return f"http://127.0.0.1:{self.hook_port}/momo"
+    def log(self) -> Path:
+        return self.folder / "log.jsonl"
 
-    @property
-    def folder(self) -> Path:
-        return Path(self.log).parent
+    def hook(self, reference: str) -> str:
+        return SIGNER.url(f"http://127.0.0.1:{self.hook_port}/momo", reference=reference)
 
 
 @contextmanager
@@ -81,33 +80,10 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
 
-@dataclass(frozen=True)
-class Note:
-    """What a process leaves behind when it stops or dies at a payout, for a person to find."""
-
-    reference: str
-    point: str
-
-    def leave(self, folder: Path, name: str) -> Path:
-        path = folder / f"note-{name}"
-        path.with_suffix(".new").write_text(json.dumps(asdict(self)))
-        return path.with_suffix(".new").rename(path)
-
-    @classmethod
-    def take(cls, folder: Path, name: str) -> Self | None:
-        """Read it and throw it away; None if there is none."""
-        path = folder / f"note-{name}"
-        if not path.exists():
-            return None
-        note = cls(**json.loads(path.read_text()))
-        path.unlink()
-        return note
-
-
 class Log:
     """Lines that outlive the process that wrote them, however it dies: each is one write to the kernel."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def word(self, word: Word) -> None:
@@ -120,15 +96,8 @@ class Log:
         os.write(self._file, json.dumps(line, default=str).encode() + b"\n")
 
 
-def read_log(path: str) -> tuple[list[Word], list[str]]:
+def read_log(path: Path) -> tuple[list[Word], list[str]]:
     """Return the words and the events that all processes wrote."""
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    words = [_read_word(line["word"]) for line in lines if "word" in line]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    words = [WORD.validate_python(line["word"]) for line in lines if "word" in line]
     return words, [line["event"] for line in lines if "event" in line]
-
-
-def _read_word(fields: dict[str, Any]) -> Word:
-    read: dict[str, Any] = {**fields, "said": Said(fields["said"])}
-    if read["amount"] is not None:
-        read["amount"] = Decimal(read["amount"])
-    return Word(**read)

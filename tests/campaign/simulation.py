@@ -28,7 +28,7 @@ BATCH = 200
 """Payouts of one account and one journal."""
 FIERCE = 0.7
 """How likely a fault strikes a payout of a control, which is to be caught soon."""
-KINDS = {"both": ("async", "blocking"), "async": ("async",), "blocking": ("blocking",)}
+KINDS = ("async", "blocking")
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fault campaigns in virtual time.")
     parser.add_argument("--payouts", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)), help="printed, to be given again")
-    parser.add_argument("--client", choices=KINDS, default="both")
     parser.add_argument("--control", choices=sorted(controls.OF_SIMULATION), help="break one safety on purpose")
     parser.add_argument("--jobs", type=int, default=1, help="processes of this machine; changes no result")
     options = parser.parse_args()
-    kinds, batches = KINDS[options.client], list[Batch]()
-    for number, begun in enumerate(range(0, options.payouts, BATCH)):
-        size, kind = min(BATCH, options.payouts - begun), kinds[number % len(kinds)]
-        batches.append(Batch(options.seed * 1_000_003 + number, size, kind, options.control))
+    batches = [
+        Batch(options.seed * 1_000_003 + number, min(BATCH, left), KINDS[number % 2], options.control)
+        for number, left in enumerate(range(options.payouts, 0, -BATCH))
+    ]
     result = run(batches, options.jobs)
     sys.stdout.write(result.report(f"seed {options.seed}, {vars(options)}") + "\n")
     return 0 if result.verdict.holds else 1

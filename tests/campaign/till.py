@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 from campaign.judge import Payment
@@ -23,13 +23,6 @@ SOON = (0.1, 2.5)
 """Seconds until the customer decides."""
 LATE = (0.5, 8.0)
 """Seconds from the end of a prompt to its late PIN: within ten minutes of the service's time."""
-
-
-class PromptStorm(Storm):
-    """The storm, over prompts."""
-
-    path: ClassVar[str] = "/payments/stk"
-    what: ClassVar[str] = "prompt"
 
 
 class Till(Service):

@@ -18,32 +18,36 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Self
+from decimal import Decimal
+from typing import Self
 
 import psycopg
 
+from campaign.settings import Settings
 from campaign.storm import Service
 from postgresql import PostgresqlServer
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x1000_0000, 0x4000_0000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
-REFUSALS = ((0.1, "funds"), (0.3, "kyc"), (0.5, "fees"), (0.7, "rate"))
-"""When, by the share of orders that are paid or in doubt, payouts begin to be refused for a while, and why."""
-STYLES: tuple[tuple[float, str, Any], ...] = (
+TROUBLES: tuple[tuple[float, str, object], ...] = (
+    (0.1, "b2c_balance", Decimal(0)),
     (0.2, "list_phone", "masked"),
+    (0.3, "kyc_approved", False),
     (0.4, "list_amount", "with_fee"),
+    (0.5, "service_balance", Decimal(0)),
     (0.6, "list_type", "lower"),
+    (0.7, "rate_limit", 1),
     (0.8, "list_times", "local"),
 )
-"""When, by the same share, the list begins to show only near matches for a while, and how."""
+"""When payouts begin to be refused for a while, or the list to show only near matches: by the share of the storm that
+is over; and what of the account changes, and how."""
 FOR_A_WHILE = 1.5
 """Seconds."""
 BETWEEN = (4.0, 9.0)
 """Seconds between two failures of the network, and between two of the database."""
-CUTS = "note-cut-*"
-"""The notes by which a worker asks that the network fails now."""
+CUTS = "cut-*"
+"""The files by which a worker asks that the network fails now."""
 UP = 1.5
 """Seconds for which the network works at least."""
 LINK_DOWN = (0.1, 1.5)
@@ -51,7 +55,6 @@ LONG_DOWN = (4.5, 6.0)
 """Seconds; the long one outlasts a payout's timeout and the look of a person."""
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""
-STEP = 0.05
 
 
 def enter_namespace() -> str | None:
@@ -82,27 +85,18 @@ class Troubles:
     """All of them, each in its own time."""
 
     def __init__(
-        self,
-        service: Service,
-        server: PostgresqlServer | None,
-        folder: Path,
-        rng: random.Random,
-        *,
-        network: bool,
-        long: bool,
+        self, service: Service, server: PostgresqlServer | None, settings: Settings, rng: random.Random
     ) -> None:
-        """`network`: the loopback link is ours to set down; `long`: always for long, as a control needs it."""
         self.events: Counter[str] = Counter()
         self._service = service
         self._server = server
-        self._folder = folder
-        self._network = network
-        self._down = LONG_DOWN if long else LINK_DOWN
+        self._folder = settings.folder
+        self._down = LONG_DOWN if settings.plan.control == "late_arrival" else LINK_DOWN
         self._rng = rng
-        self._refusals, self._styles = list(REFUSALS), list(STYLES)
-        self._mend_at = self._restyle_at = 0.0
+        self._planned = list(TROUBLES)
+        self._restore_at = 0.0
         self._over = threading.Event()
-        works = [self._fail_link] if network else []
+        works = [self._fail_link] if settings.cuts else []  # the loopback link is ours to set down
         works += [self._fail_server] if server is not None else []
         self._threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
 
@@ -115,24 +109,18 @@ class Troubles:
         self._over.set()
         for thread in self._threads:
             thread.join()
-        self._service.mend()
-        self._service.restyle()
+        self._service.restore()
 
     def tend(self, progress: float) -> None:
-        """Begin and end refusals and list styles, as far as the campaign has come."""
+        """Begin and end what is changed of the account, as far as the campaign has come."""
         now = time.monotonic()
-        if now >= self._mend_at:
-            self._service.mend()
-            if self._refusals and progress >= self._refusals[0][0]:
-                self._service.refuse(self._refusals.pop(0)[1])
-                self._mend_at = now + FOR_A_WHILE
-        if now >= self._restyle_at:
-            self._service.restyle()
-            if self._styles and progress >= self._styles[0][0]:
-                _, switch, value = self._styles.pop(0)
-                self._service.restyle(switch, value)
-                self.events[f"lists with {switch}: {value}"] += 1
-                self._restyle_at = now + FOR_A_WHILE
+        if now >= self._restore_at:
+            self._service.restore()
+            if self._planned and progress >= self._planned[0][0]:
+                _, name, value = self._planned.pop(0)
+                self._service.change(name, value)
+                self.events[f"{name} is {value}"] += 1
+                self._restore_at = now + FOR_A_WHILE
 
     def _repeat(self, work: Callable[[], None]) -> None:
         while not self._over.is_set():
@@ -146,8 +134,8 @@ class Troubles:
                 return
         set_link(up=False)
         try:
-            for note in self._folder.glob(CUTS):  # whoever left it goes on when it is gone
-                note.unlink(missing_ok=True)
+            for file in self._folder.glob(CUTS):  # whoever left it goes on when it is gone
+                file.unlink(missing_ok=True)
             self._over.wait(self._rng.uniform(*self._down))
         finally:
             set_link(up=True)

@@ -1,4 +1,6 @@
-"""A process that pays or collects the campaign's orders until it is through them or killed, and one that sweeps."""
+"""The processes of a campaign: one that pays or collects its orders until it is through them or killed, one that
+sweeps, and one that hears callbacks over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +12,38 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from typing import Any
 
-from campaign import controls
 from campaign.clocks import SKEWS, Clock, hasten, wind
-from campaign.judge import Said, Word
-from campaign.orders import Order, asked, once, orders_of
-from campaign.settings import DEADLINE, LANES, SECRET, TIMEOUT, Log, Note, Settings, child_of_the_campaign
-from campaign.words import heard
+from campaign.judge import Order, Said, Word
+from campaign.orders import asked, heard, once, orders_of
+from campaign.settings import (
+    DEADLINE,
+    KEY,
+    LANES,
+    SIGNER,
+    TIMEOUT,
+    Log,
+    Settings,
+    child_of_the_campaign,
+)
 from momopay import (
     AsyncClient,
-    CallbackSigner,
     Client,
     EntryKind,
+    ForgedCallbackError,
+    InvalidCallbackError,
     Journal,
     JournalEntry,
     JournalError,
     JournalState,
     MomoPayError,
+    parse_callback,
 )
 from strikes import Striker
 
@@ -60,43 +72,43 @@ HANG = 50
 class Worker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.rng = random.Random(f"{settings.seed} {settings.name}")
+        self.plan = settings.plan
+        self.rng = random.Random(f"{self.plan.seed} {settings.name}")
         self.journal = Journal(settings.database)
         self.log = Log(settings.log)
-        self.kind = settings.kind
-        self.orders = orders_of(settings.kind, settings.seed, settings.orders)
-        self.signer = CallbackSigner(SECRET)
-        self.clock = Clock(settings.epoch, settings.speed, settings.skew)
+        self.kind = self.plan.kind
+        self.orders = orders_of(self.kind, self.plan.seed, self.plan.size)
+        self.clock = Clock(settings.epoch, settings.skew)
         wind(self.clock)
         hasten()
         self._calls = count()
 
     def clients(self, kind: Callable[..., Any]) -> Callable[[], Any]:
         """Return what draws the client of the next call: one that finds the service, or one that nobody answers."""
-        found = self.client(kind, self.settings.base_url)
-        cut_off = self.client(kind, f"http://127.0.0.1:{self.settings.dead_port}/v1")
+        found = self.mortal(kind)
+        cut_off = self.mortal(kind, base_url=f"http://127.0.0.1:{self.settings.dead_port}/v1")
         return lambda: cut_off if self.rng.random() < UNREACHABLE else found
 
-    def client(self, kind: Callable[..., Any], base_url: str) -> Any:
+    def client(self, kind: Callable[..., Any], **options: Any) -> Any:
+        options = {"base_url": self.settings.base_url, "max_attempts": 3, **options}
+        return kind(KEY, budget=None, timeout=TIMEOUT, deadline=DEADLINE, **options)
+
+    def mortal(self, kind: Callable[..., Any], **options: Any) -> Any:
         """Make a client through which this process may die, or stop, at the worst moments."""
-        client = kind(
-            self.settings.key, base_url=base_url, budget=None, timeout=TIMEOUT, deadline=DEADLINE, max_attempts=3
-        )
+        client = self.client(kind, **options)
         io: Any = client._session.backend
         send = io.send
 
-        async def mortal(
-            method: str, url: str, headers: Any, body: bytes | None, *, timeout: float, progress: Any
-        ) -> Any:
-            if method == "POST" and body is not None:
-                sent = json.loads(body)
-                reference = sent.get("reference") or sent["accountReference"]
+        async def mortal(method: str, url: str, headers: Any, body: bytes | None, *, progress: Any, **rest: Any) -> Any:
+            sent = json.loads(body) if method == "POST" and body is not None else {}
+            reference = sent.get("reference") or sent.get("accountReference")
+            if reference:
                 self._watch(progress, reference)
                 self._act("row written", reference)
-                answer = await send(method, url, headers, body, timeout=timeout, progress=progress)
+            answer = await send(method, url, headers, body, progress=progress, **rest)
+            if reference:
                 self._act("answer came", reference)
-                return answer
-            return await send(method, url, headers, body, timeout=timeout, progress=progress)
+            return answer
 
         io.send = mortal
         return client
@@ -107,7 +119,7 @@ class Worker:
 
         async def trace(event: str, info: Any) -> None:
             if event.endswith("send_request_body.started") and self.rng.random() < self.settings.cuts:
-                self._ask_for_a_cut(reference)
+                self._ask_for_a_cut()
             elif event.endswith("send_request_body.started"):
                 self._act("head sent", reference, may_die=False)
             elif event.endswith("send_request_body.complete"):
@@ -116,9 +128,10 @@ class Worker:
 
         progress.trace_async = trace
 
-    def _ask_for_a_cut(self, reference: str) -> None:
+    def _ask_for_a_cut(self) -> None:
         """Go on when the network has failed, or a little later."""
-        path = Note(reference, "cut").leave(self.settings.folder, f"cut-{os.getpid()}-{threading.get_ident()}")
+        path = self.settings.folder / f"cut-{os.getpid()}-{threading.get_ident()}"
+        path.touch()
         give_up = time.monotonic() + TIMEOUT / 2
         while path.exists() and time.monotonic() < give_up:
             time.sleep(0.002)
@@ -128,11 +141,9 @@ class Worker:
         """Be killed here, be stopped here, or go on."""
         drawn = self.rng.random()
         if may_die and drawn < self.settings.dies:
-            Note(reference, point).leave(self.settings.folder, f"dead-{os.getpid()}")
             os.kill(os.getpid(), signal.SIGKILL)
-        _, points = controls.OF_FREEZING.get(self.settings.control or "", (None, (point,)))
-        if drawn > 1 - self.settings.freezes and point in points:
-            Note(reference, point).leave(self.settings.folder, str(os.getpid()))
+        if drawn > 1 - self.settings.freezes and (self.plan.control != "no_fence" or point == "head sent"):
+            (self.settings.folder / f"frozen-{os.getpid()}").write_text(f"{point}: {reference}")
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def entry(self, reference: str) -> JournalEntry | None:
@@ -145,7 +156,7 @@ class Worker:
     def lane(self, number: int) -> list[Order]:
         """Give the orders of one lane, for every worker in nearly the same order, so that they meet."""
         share = self.orders[number::LANES]
-        passes = [random.Random(f"{self.settings.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
+        passes = [random.Random(f"{self.plan.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
         return [order for each in passes for order in each] * (1 if self.kind is EntryKind.PAYOUT else ROUNDS)
 
     def next_call(self, order: Order) -> Order | None:
@@ -165,7 +176,7 @@ class Worker:
             self.clock.skew = self.rng.choice(SKEWS)
         name = f"{self.settings.name}#{next(self._calls)}"
         arguments = asked(self.kind, order, name)
-        url = self.signer.url(self.settings.hook, reference=order.reference)
+        url = self.settings.hook(order.reference)
         return name, partial(once(client, self.kind), journal=self.journal, callback_url=url, **arguments)
 
     def pause(self) -> float:
@@ -206,7 +217,7 @@ def reconciliation(worker: Worker) -> Generator[None]:
 
 def work_struck(worker: Worker) -> None:
     """Pay from the main thread, while signals raise into it; each order again in peace, when nothing may hang."""
-    client = worker.client(Client, worker.settings.base_url)
+    client = worker.mortal(Client)
     striker = Striker(worker.rng.getrandbits(32), STRIKE)
     under_way = [Word("", "", Said.HUNG, time.monotonic())]
     threading.Thread(target=_end_if_hung, args=(worker, under_way), daemon=True).start()
@@ -266,11 +277,12 @@ async def work_async(worker: Worker) -> None:
 
 
 def run(settings: Settings) -> None:
-    with child_of_the_campaign(settings.control):
+    """Pay or collect, as a process of its own."""
+    with child_of_the_campaign(settings.plan.control):
         worker = Worker(settings)
-        if settings.client_kind == "async":
+        if settings.is_async:
             asyncio.run(work_async(worker))
-        elif settings.fault == "struck":
+        elif settings.plan.fault == "struck":
             work_struck(worker)
         else:
             work_blocking(worker)
@@ -278,20 +290,18 @@ def run(settings: Settings) -> None:
 
 def sweep(settings: Settings) -> None:
     """Sweep again and again, as a process of its own, with one kind of client after the other."""
-    with child_of_the_campaign(settings.control):
+    with child_of_the_campaign(settings.plan.control):
         worker = Worker(settings)
-        options: dict[str, Any] = {"base_url": settings.base_url, "budget": None}
-        options |= {"timeout": TIMEOUT, "deadline": DEADLINE}
 
         async def nothing(_transaction: Any) -> None:
             pass
 
         async def sweep_async() -> Any:
-            async with AsyncClient(settings.key, **options) as client:
+            async with worker.client(AsyncClient) as client:
                 return await client.transactions.sweep(journal=worker.journal, handler=nothing)
 
         def sweep_blocking() -> Any:
-            with Client(settings.key, **options) as client:
+            with worker.client(Client) as client:
                 return client.transactions.sweep(journal=worker.journal, handler=lambda _: None)
 
         for is_async in cycle((False, True)):
@@ -301,3 +311,42 @@ def sweep(settings: Settings) -> None:
             except MomoPayError as error:
                 worker.log.event(f"sweep: {type(error).__name__}")
             time.sleep(SWEEPS_EVERY)
+
+
+def receive(settings: Settings) -> None:
+    """Hear callbacks, as a process of its own: check the token, confirm at the service, settle the row."""
+    with child_of_the_campaign(settings.plan.control):
+        worker = Worker(settings)
+        client = worker.client(Client, max_attempts=2)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                try:
+                    heard, status = _handle(worker, client, self.path, body), 200
+                except (InvalidCallbackError, ForgedCallbackError) as error:
+                    heard, status = type(error).__name__, 400
+                except MomoPayError as error:
+                    heard, status = f"to come again: {type(error).__name__}", 503
+                worker.log.event(f"callback: {heard}")
+                with suppress(ConnectionError):
+                    self.send_response(status)
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                pass
+
+        ThreadingHTTPServer(("127.0.0.1", settings.hook_port), Handler).serve_forever()
+
+
+def _handle(worker: Worker, client: Client, path: str, body: bytes) -> str:
+    reference = SIGNER.verify(path)
+    callback = parse_callback(body)
+    with worker.journal.handling(callback) as first:
+        if not first:
+            return "seen before"
+        entry = worker.journal.settle(client.transactions.confirm(callback))
+        if entry is not None and entry.reference != reference:
+            raise ForgedCallbackError("the token is another order's")
+        return "none of the journal's" if entry is None else "settled"

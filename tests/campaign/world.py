@@ -15,21 +15,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaign.bank import STYLES, Bank
-from campaign.callbacks import Callbacks
+from campaign.bank import FORGERIES, STYLES, Bank, forged
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
-from campaign.judge import Verdict, Word, judge
-from campaign.orders import Order, asked, make_orders
+from campaign.judge import Order, Verdict, Word, judge
+from campaign.orders import asked, heard, make_orders
 from campaign.plan import Result
 from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited, drive
 from campaign.scheduler import Scheduler, Task
-from campaign.words import heard
-from momopay import AsyncClient, Client, EntryKind, Journal, JournalState, MomoPayError, OutcomeUnknownError
+from momopay import (
+    AsyncClient,
+    CallbackError,
+    CallbackSigner,
+    Client,
+    EntryKind,
+    ForgedCallbackError,
+    Journal,
+    JournalState,
+    MomoPayError,
+    OutcomeUnknownError,
+    parse_callback,
+)
 from momopay.journal.journal import parts_of
 from virtual import install_backend
 
 KEY = "pk_test_simulation"
 BASE_URL = "https://api.example/v1"
+HOOK = "https://shop.example/momo"
+SIGNER = CallbackSigner("a secret of the simulation")
 PROCESSES = 3
 TASKS = 3
 PASSES = 2
@@ -41,6 +53,8 @@ IMPOSTOR = 0.03
 """How likely another amount is asked for under its reference."""
 JUMPS = 0.02
 """How likely the clock of the process jumps before a call."""
+DELIVERIES = 5
+"""How often the service repeats a callback at most."""
 
 
 @dataclass(eq=False)
@@ -65,12 +79,12 @@ class World:
         self.orders = make_orders(seed, orders)
         self.client_kind = client_kind
         self.url = f"sqlite:///{folder}/journal.db"
-        self.callbacks = Callbacks(self)
-        self.bank = Bank(self.rng, self.callbacks.deliver)
+        self.bank = Bank(self.rng, self._deliver)
         self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
         self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
         self.words: list[Word] = []
         self.events: Counter[str] = Counter()
+        self.callbacks: Counter[str] = Counter()
         self.processes: dict[str, Process] = {}
         self.under_way: list[Order] = []
         self.accepted: set[str] = set()
@@ -92,7 +106,7 @@ class World:
                 self._start(f"p{number}", 0)
             self._plan_refusals()
             for _ in range(len(self.orders) // 4):
-                self.bank.at(self.rng.uniform(0, 20), self.callbacks.forge)
+                self.bank.at(self.rng.uniform(0, 20), self._forge)
             self.scheduler.run()
             self.fate.weather.calm()
             self.bank.advance(self.bank.now + 1000)
@@ -108,7 +122,7 @@ class World:
             _bury(closing)
         verdict.join(before)
         said = Counter(word.said.value for word in self.words)
-        counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks.counts}
+        counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks}
         details = {"trace": self.fate.trace, "left UNKNOWN when the faults were over": before.left_unknown}
         return Result(verdict, Counter(details), counts)
 
@@ -190,7 +204,7 @@ class World:
                 ear.record = await awaited(
                     process.client.payouts.pay_once(
                         journal=process.journal,
-                        callback_url=self.callbacks.url(order.reference),
+                        callback_url=_signed(order.reference),
                         **asked(EntryKind.PAYOUT, order, call),
                     )
                 )
@@ -276,6 +290,40 @@ class World:
         self.events["released while its payer was frozen"] += 1
         await self._pay_one(process, reference)
 
+    def _deliver(self, url: str, body: bytes, *, forgery: str = "", attempt: int = 0) -> None:
+        """Have a process hear a callback, again and again if it cannot handle it."""
+        process = self.rng.choice(list(self.processes.values()))
+
+        def again() -> None:
+            if attempt < DELIVERIES:
+                self.bank.at(10, lambda: self._deliver(url, body, forgery=forgery, attempt=attempt + 1))
+
+        async def hear(_task: Task) -> None:
+            try:
+                heard = await _hear(process, url, body)
+            except CallbackError as error:
+                heard = type(error).__name__
+            except (MomoPayError, KilledError) as error:
+                heard = f"to come again: {type(error).__name__ if process.alive else 'the receiver was killed'}"
+                again()
+            self.callbacks[f"forged, {forgery}: {heard}" if forgery else heard] += 1
+
+        if process.alive:
+            self.scheduler.spawn(process, hear)
+        else:
+            again()
+
+    def _forge(self) -> None:
+        """Forge a callback of a payout under way or in doubt: a settled one cannot be shaken."""
+        kind, worth = self.rng.choice(FORGERIES), list(self.under_way)
+        alive = next((process for process in self.processes.values() if process.alive), None)
+        if alive is not None:
+            doubtful = {entry.reference for entry in alive.journal.unresolved()}
+            worth += [order for order in self.orders if order.reference in doubtful]
+        order, identity = self.rng.choice(worth or self.orders), f"{self.rng.getrandbits(48):x}"
+        url, body = forged(kind, order, identity, _signed, HOOK, self.rng, self.bank.ledger)
+        self._deliver(url, body, forgery=kind, attempt=DELIVERIES)
+
     def _judge(self, *, closed: bool) -> Verdict:
         with Journal(self.url) as journal:
             entries = {order.reference: journal.get(order.reference) for order in self.orders}
@@ -295,3 +343,20 @@ def _bury(process: Process) -> None:
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
     options = {"journal": process.journal, "reference": reference, "by": "the simulation's human"}
     await awaited(process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere))
+
+
+def _signed(reference: str) -> str:
+    return SIGNER.url(HOOK, reference=reference)
+
+
+async def _hear(process: Process, url: str, body: bytes) -> str:
+    """Handle a callback as an adapter does: check the token, confirm at the service, settle the row."""
+    reference = SIGNER.verify(url)
+    callback = parse_callback(body)
+    if callback.transaction.account_reference != reference:
+        raise ForgedCallbackError("the token is another payment's")
+    with process.journal.handling(callback) as first:
+        if not first:
+            return "seen before"
+        transaction = await awaited(process.client.transactions.confirm(callback))
+        return "none of the journal's" if process.journal.settle(transaction) is None else "settled"

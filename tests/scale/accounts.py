@@ -2,7 +2,7 @@
 
 Each key has its account in the journal, its own budget, and one payer that pays without a pause; every payout is waited
 for. The sandbox is the service, its clock runs `speed` times as fast as the wall's, and budgets and schedules are
-divided by the same number, so that all figures are in the service's time. `--shared` gives all keys one budget.
+divided by the same number, so that all figures are in the service's time.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Plan:
     speed: float = 3.0
     windows: int = 3
     shared: bool = False
+    """Whether all keys have one budget: the control."""
     margin: float = 2.0
     """How much longer than the service's minute the budget's window is, for requests that a busy machine delays."""
 
@@ -137,16 +138,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--speed", type=float, default=3.0)
-    parser.add_argument("--windows", type=int, default=3, help="that are measured, of about a minute each")
-    parser.add_argument("--url", help="of the journal; by default an SQLite file for each run")
-    parser.add_argument("--shared", action="store_true")
     options = parser.parse_args()
     logging.getLogger("momopay").setLevel(logging.ERROR)  # the clocks differ
     reports = list[Report]()
     for keys in options.keys:
         with tempfile.TemporaryDirectory() as folder:
-            url = options.url or f"sqlite:///{folder}/payouts.db"
-            reports.append(asyncio.run(measure(Plan(keys, url, options.speed, options.windows, options.shared))))
+            reports.append(asyncio.run(measure(Plan(keys, f"sqlite:///{folder}/payouts.db", options.speed))))
     sys.stdout.write(table(reports))
 
 

@@ -21,7 +21,7 @@ from momopay import AsyncClient, MomoPayError, RateBudget, parse_callback
 from momopay._polling.wait import Confirmation
 from momopay.models.transactions import Transaction
 from scale.service import Service
-from scale.simulation import BASE, WARM_UP, Report, Told, TrioIO, in_virtual_time
+from scale.simulation import BASE, WARM_UP, Report, TrioIO, in_virtual_time
 from virtual import install_backend
 
 CEILING = 58.0
@@ -89,7 +89,7 @@ class Shop:
                 else:
                     await trio.sleep(pause)
             else:
-                self.report.told.append(Told(life.ends, self.service.now()))
+                self.report.told.append((life.ends, self.service.now()))
                 break
         self.until_settled(life.identity).set()
 

@@ -84,6 +84,7 @@ class Service:
     """One key at the service; times are virtual seconds since it began."""
 
     def __init__(self, seed: int, lost: float = 0.0, notify: Callable[[bytes], None] | None = None) -> None:
+        """`lost` is the share of callbacks that never come; the others are given to `notify`."""
         self.chance = random.Random(seed)
         self.lost = lost
         self.notify = notify

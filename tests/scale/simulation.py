@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import median, quantiles
 from typing import TypeVar
 
@@ -37,32 +36,25 @@ class TrioIO(AsyncBackend):
         return trio.current_time()
 
 
-@dataclass(frozen=True)
-class Told:
-    """One payment's end, and when the payer heard of it."""
-
-    ended: float
-    told: float
-
-
 @dataclass
 class Report:
     """What a run came to between two moments of its steady state; times in the service's seconds."""
 
     begin: float
     end: float
-    told: list[Told] = field(default_factory=list[Told])
+    told: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """When each payment ended, and when the payer heard of it."""
     left_waiting: int = 0
     """Payments that had ended when their wait gave up."""
 
     @property
     def settled(self) -> float:
         """Payments a minute whose end was heard of."""
-        return sum(self.begin <= each.told < self.end for each in self.told) / (self.end - self.begin) * 60.0
+        return sum(self.begin <= told < self.end for _, told in self.told) / (self.end - self.begin) * 60.0
 
     @property
     def latencies(self) -> list[float]:
-        return [each.told - each.ended for each in self.told]
+        return [told - ended for ended, told in self.told]
 
     @property
     def median(self) -> float:
@@ -77,13 +69,10 @@ class Report:
 class Plan:
     """One run: how long payments are made, and what befalls them."""
 
-    name: str
     seed: int = 1
     minutes: float = 30.0
-    callbacks: bool = False
-    lost: float = 0.0
-    outstanding: int = 0
-    """Payouts that were made before the run."""
+    lost: float = 1.0
+    """The share of callbacks that never come."""
 
     @property
     def stop(self) -> float:
@@ -97,11 +86,6 @@ def in_virtual_time(work: Callable[[], Awaitable[T]]) -> T:
     return trio.run(work, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def notify(client: AsyncClient, body: bytes) -> None:
-    """Do what a callback's handler does."""
-    client.transactions.notify(parse_callback(body))
-
-
 def simulate(plan: Plan) -> tuple[Report, int]:
     """Let payers pay without a pause and wait for each payment in a task of its own; count the refused requests too."""
     logging.getLogger("momopay").setLevel(logging.WARNING)
@@ -111,27 +95,23 @@ def simulate(plan: Plan) -> tuple[Report, int]:
         async with AsyncClient("pk_test_scale", base_url=BASE, budget=RateBudget()) as client, trio.open_nursery() as n:
             install_backend(client, TrioIO(httpx.MockTransport(service)))
 
-            if plan.callbacks:
-                service.callbacks = n
-                service.notify = partial(notify, client)
+            service.callbacks = n
+            service.notify = lambda body: client.transactions.notify(parse_callback(body))
 
             async def wait(identity: str) -> None:
                 life = service.lives[identity]
-                schedule = PollSchedule(limit=LIMIT if life.kind == "STK" else 2 * LIMIT)
                 try:
-                    await client.transactions.wait(identity, schedule=schedule)
+                    await client.transactions.wait(identity, schedule=PollSchedule(limit=LIMIT))
                 except WaitTimeoutError:
                     report.left_waiting += life.ends < service.now()
                 else:
-                    report.told.append(Told(life.ends, service.now()))
+                    report.told.append((life.ends, service.now()))
 
             async def pay() -> None:
                 while service.now() < plan.stop:
                     prompt = await client.stk.initiate(amount=100, phone="0712345678")
                     n.start_soon(wait, prompt.transaction_id)
 
-            for _ in range(plan.outstanding):
-                n.start_soon(wait, service.make("B2C").identity)
             for _ in range(PAYERS):
                 n.start_soon(pay)
         return report, service.refused
