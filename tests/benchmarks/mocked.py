@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import httpx
 
-from benchmarks.processes import KEY, unlimited
-from momopay import Client
+from benchmarks.processes import KEY
+from momopay import Client, RateBudget
 from virtual import envelope, transaction
 
 PHONE: Final = "254712345678"
@@ -22,6 +22,11 @@ WALLET: Final = envelope(
     }
 )
 """What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
+
+
+def unlimited() -> RateBudget:
+    """Return a budget that is in force, and never empty."""
+    return RateBudget(requests=10_000_000)
 
 
 def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Client:

@@ -10,19 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from momopay import RateBudget
-
 KEY: Final = "pk_test_benchmark"
 AUTHORIZATION: Final = {"Authorization": "Basic " + b64encode(f"{KEY}:".encode()).decode()}
 """Built once, so that no side pays for it at each call."""
 PATIENCE: Final = 30.0
 """Seconds after which a process that should have ended is ended."""
-
-
-def unlimited() -> RateBudget:
-    """Return a budget that is in force, and never empty."""
-    return RateBudget(requests=10_000_000)
-
 
 # An interpreter that may not keep its bytecode would compile everything anew each time.
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

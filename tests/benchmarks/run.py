@@ -16,15 +16,26 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import callback_bodies, imports, pay_once, rate_budget, reads, sandbox_reads, soak, sweeps, waits
+from benchmarks import (
+    callback_bodies,
+    get_one,
+    imports,
+    pay_once,
+    rate_budget,
+    sandbox_reads,
+    soak,
+    sweeps,
+    waits,
+    walk,
+)
 from benchmarks.measure import Row, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
     "imports": imports.measure,
     "cold_start": imports.measure_cold_start,
-    "get": reads.measure,
-    "list": reads.measure_list,
-    "in_flight": reads.measure_in_flight,
+    "get": get_one.measure,
+    "list": walk.measure,
+    "in_flight": get_one.measure_in_flight,
     "callback": callback_bodies.measure,
     "events": pay_once.measure_events,
     "pay_once": pay_once.measure,
@@ -42,9 +53,10 @@ def cells(row: Row) -> tuple[str, ...]:
     goal = "" if row.goal is None else f"{bound} {row.goal:.2f}"
     verdict = {None: "", True: "held", False: "MISSED"}[row.reaches_its_goal]
     ratios = row.ratios
+    work = row.work if row.side == "momopay" else f"{row.work} ({row.side})"
     figures = (f"{figure:.{2 if abs(figure) >= 0.1 else 3}f}" for figure in (median(ratios), min(ratios), max(ratios)))
     sides = (f"{median(side):.1f}" for side in (row.ours, row.theirs))
-    return row.work, row.other, goal, *figures, verdict, *sides, row.unit
+    return work, row.other, goal, *figures, verdict, *sides, row.unit
 
 
 def table(rows: Iterable[Row]) -> str:
