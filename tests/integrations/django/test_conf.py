@@ -19,9 +19,9 @@ def test_the_journal_is_in_the_file_or_on_the_server_that_django_uses(tmp_path: 
     path = tmp_path / "shop.sqlite3"
     assert url_of("sqlite3", NAME=path) == f"sqlite:///{path}"
     server = {"NAME": "shop", "HOST": "db.example", "PORT": "5433"}
-    options = {"sslmode": "require", "assume_role": "payments", "server_side_binding": True, "connect_timeout": 5}
+    options = {"sslmode": "require", "server_side_binding": True, "connect_timeout": 5}
     url = make_url(url_of("postgresql", **server, USER="u@x", PASSWORD="p/w:%", OPTIONS=options))
     assert (url.username, url.password, url.database) == ("u@x", "p/w:%", "")
     expected = {"dbname": "shop", "host": "db.example", "port": "5433", "sslmode": "require", "connect_timeout": "5"}
-    assert url.query == expected | {"options": "-c role=payments", "client_encoding": "UTF8"}
+    assert url.query == expected | {"client_encoding": "UTF8"}
     assert make_url(url_of("postgresql", **server)).translate_connect_args() == {}

@@ -10,21 +10,7 @@ signal, and `models` has what ``manage.py migrate`` makes. `callback_endpoint` i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from momopay.integrations.django.clients import async_client, client
-from momopay.integrations.django.signals import payment_ended
-
-if TYPE_CHECKING:
-    from momopay.integrations.django.views import callback_endpoint
+from momopay.integrations.django.views import callback_endpoint, payment_ended
 
 __all__ = ["async_client", "callback_endpoint", "client", "payment_ended"]
-
-
-def __getattr__(name: str) -> object:
-    # Loading the view takes as long as half of Django, and each management command would wait for it.
-    if name == "callback_endpoint":
-        from momopay.integrations.django.views import callback_endpoint
-
-        return callback_endpoint
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
-from django.views.decorators.csrf import csrf_exempt
+
+from momopay.integrations.django.views import exempt, receive
 
 app_name = "momopay"
-
-
-def callback(request: HttpRequest) -> HttpResponse:
-    """Receive a callback of the service."""
-    # Here: every command that checks the URLs would load it.
-    from momopay.integrations.django.views import receive
-
-    return receive(request)
-
-
-for _alias in connections:
-    # The signal has a transaction of its own, see `send_end`.
-    callback = transaction.non_atomic_requests(_alias)(callback)
-urlpatterns: list[URLPattern] = [path("callback", csrf_exempt(callback), name="callback")]
+urlpatterns: list[URLPattern] = [path("callback", exempt(receive), name="callback")]

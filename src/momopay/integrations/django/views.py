@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from django.db import connections, transaction
+from django.dispatch import Signal
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -18,7 +19,6 @@ from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.integrations.django import conf
 from momopay.integrations.django.clients import the_client, the_journal
-from momopay.integrations.django.signals import payment_ended
 from momopay.journal import EntryKind, Journal
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType, has_settled
@@ -26,6 +26,15 @@ from momopay.models.transactions import Transaction
 from momopay.signing import CallbackSigner
 
 __all__ = ["callback_endpoint"]
+
+payment_ended: Final = Signal()
+"""Sent once for each end of a payment that is final, whether a callback or a sweep brought it.
+
+Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
+was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, all
+receivers are called again, by the next sweep or by the service's next callback. Each order may end several times: a
+cancelled prompt, then a paid one.
+"""
 
 
 def callback_endpoint(
@@ -57,9 +66,14 @@ def callback_endpoint(
 
     chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
     chosen.__name__ = view_name(handler)
+    return exempt(chosen)
+
+
+def exempt(view: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Return the view without a CSRF token, and without the transactions of ATOMIC_REQUESTS."""
     for alias in connections:
-        chosen = transaction.non_atomic_requests(alias)(chosen)
-    return csrf_exempt(chosen)
+        view = transaction.non_atomic_requests(alias)(view)
+    return csrf_exempt(view)
 
 
 def receive(request: HttpRequest) -> HttpResponse:
@@ -71,21 +85,22 @@ def receive(request: HttpRequest) -> HttpResponse:
 def _on_callback(callback: Callback) -> None:
     # Here and not by the receiver's `client`: the signal needs the record that it was compared with, and the journal's
     # entry with the receipt, which only a callback brings.
-    ended = the_client().transactions.confirm(callback)
+    ended, stated = the_client().transactions.confirm(callback), callback.transaction
     the_journal().record(callback)
     # By the callback's status: of a payout that FAILED, the read may be REVERSED already, which is an end of its own.
-    if has_settled(callback.transaction.type, callback.transaction.status):
-        send_end(ended)
+    if has_settled(stated.type, stated.status):
+        fee = stated.transaction_fee if ended.transaction_fee is None else ended.transaction_fee
+        send_end(ended.model_copy(update={"transaction_fee": fee}))
 
 
 def send_end(ended: Transaction) -> None:
     """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
     entry = the_journal().by_transaction(ended)
-    if entry is None:  # it was sent by `initiate`, or elsewhere
-        kind = EntryKind.PAYOUT if ended.type is TransactionType.B2C else EntryKind.COLLECTION
-        reference, metadata = ended.account_reference or "", None
-    else:
+    kind, reference, metadata = EntryKind.COLLECTION, ended.account_reference or "", None
+    if entry is not None:
         kind, reference, metadata = entry.kind, entry.reference, entry.metadata
+    elif ended.type is TransactionType.B2C:  # it was sent by `initiate`, or elsewhere
+        kind = EntryKind.PAYOUT
     if not has_settled(kind.transaction_type, ended.status):
         return
     payment = payment_of(kind, reference, ended, entry=entry)

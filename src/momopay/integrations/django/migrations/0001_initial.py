@@ -24,13 +24,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             "Payment",
             fields=[("id", models.TextField(primary_key=True))],
-            options={
-                "managed": False,
-                "db_table": "momopay_admin_payments",
-                "ordering": ["-created_text"],
-                "default_permissions": ("view",),
-                "permissions": Payment._meta.permissions,  # noqa: SLF001  a public name of Django
-            },
+            options=Payment._meta.original_attrs,  # noqa: SLF001  a public name of Django
         ),
         # It cannot be reversed: a payment that the journal forgot could be made again.
         migrations.RunPython(_create_tables),

@@ -30,10 +30,7 @@ class Command(BaseCommand):
         while True:
             try:
                 report = client.transactions.sweep(handler=send_end)
-                self.stdout.write(
-                    f"{report.settled} settled, {report.handled} handled, {report.failed} failed, {report.open} open,"
-                    f" {report.unknown} unresolved"
-                )
+                self.stdout.write(", ".join(f"{number} {name}" for name, number in vars(report).items()))
             except MomoPayError as error:
                 if every is None or isinstance(error, ConfigurationError):
                     raise CommandError(str(error)) from error
