@@ -33,7 +33,7 @@ def back_up(database: Database, path: Path) -> None:
     with in_use(_LONGEST_BACKUP):
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
-        temporary.touch(mode=0o600, exist_ok=False)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             with database.connection(seconds=_LONGEST_BACKUP) as connection:
                 if connection.dialect.name == "sqlite":

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -38,15 +39,19 @@ LONGEST_WAIT: Final = 30.0
 # How many threads of a process use the database at once. The others wait until their own bounds.
 _CONNECTIONS: Final = 15
 _PAUSE: Final = 0.002
+# Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
+# one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
+_COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
 # Bounds
 
 
 class _Bounds(threading.local):
-    """When each context that the thread is in must end, by the monotonic clock."""
+    """Until when a thread waits, on the monotonic clock: the times of the contexts that it is in."""
 
-    # After an interrupt the contexts may end in any order, so each removes its own time and restores none.
+    # The thread that uses a connection does all the waiting: for a connection, to connect, for locks, for each
+    # statement. After an interrupt the contexts may end in any order, so each removes its own time and restores none.
 
     def __init__(self) -> None:
         self.times: dict[object, float] = {}
@@ -72,15 +77,18 @@ def bounded(seconds: float) -> Generator[None]:
 def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
     """Use the database: as `bounded`, and raise a JournalError in place of its error, to which it is chained."""
     # Neither may show a password or a statement's values. Engines hide them in messages, `clear_frames` in frames.
+    times, key = _bounds.times, object()
     try:
-        with bounded(seconds):
-            yield
+        times[key] = time.monotonic() + seconds
+        yield
     # OSError: a lock file. NotImplementedError: a file system without locks.
     except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
     except AssertionError as error:
         # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
         raise (error.__context__ or error) from None
+    finally:
+        times.pop(key, None)
 
 
 def problem_of(error: Exception) -> str:
@@ -105,17 +113,11 @@ def seconds_left() -> float:
     return LONGEST_WAIT if left == inf else left
 
 
-def statement_seconds() -> float:
-    """Return `seconds_left` in whole seconds, so that most calls find a connection's timeout as they need it."""
-    left = seconds_left()
-    return int(left) if left > 2 else left  # noqa: PLR2004
-
-
 # Connections
 
 
-class _Slot:
-    """The right to one connection, counted for as long as anything holds it."""
+class _PoolSlot:
+    """The right to one connection of a pool."""
 
 
 class ConnectionStack(Pool):
@@ -124,25 +126,25 @@ class ConnectionStack(Pool):
     def __init__(self, creator: Any, **options: Any) -> None:
         super().__init__(creator, **options)
         self._idle: deque[ConnectionPoolEntry] = deque()
-        self._slots: WeakSet[_Slot] = WeakSet()
+        self._alive: WeakSet[_PoolSlot] = WeakSet()
 
     def _do_get(self) -> ConnectionPoolEntry:
         while True:
             with suppress(IndexError):
                 return self._idle.pop()
             # Taken before it is counted: of threads that come at once, none passes beyond the bound.
-            slot = _Slot()
-            self._slots.add(slot)
+            slot = _PoolSlot()
+            self._alive.add(slot)
             try:
-                if len(self._slots) <= _CONNECTIONS:
+                if len(self._alive) <= _CONNECTIONS:
                     entry = self._create_connection()
                     info: Any = entry.record_info
                     info["slot"] = slot  # for as long as the connection lives
                     return entry
             except BaseException:
-                self._slots.discard(slot)  # the traceback would keep it
+                self._alive.discard(slot)  # the traceback would keep it
                 raise
-            self._slots.discard(slot)
+            self._alive.discard(slot)
             seconds_left()
             time.sleep(_PAUSE)
 
@@ -161,7 +163,7 @@ class ConnectionStack(Pool):
 
     def status(self) -> str:
         """Return how many connections there are."""
-        return f"{len(self._slots)} connections, {len(self._idle)} idle"
+        return f"{len(self._alive)} connections, {len(self._idle)} idle"
 
 
 @contextmanager
@@ -198,10 +200,6 @@ class Backend(ABC):
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",  # each statement commits by itself, durably
             poolclass=ConnectionStack,
-            # Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when
-            # the last one was fetched; an interrupt before that would leave the transaction open, and what is written
-            # after it uncommitted.
-            execution_options={"preserve_rowcount": True},
         )
 
     @abstractmethod
@@ -228,19 +226,23 @@ class Backend(ABC):
         self.engine.dispose()
 
 
+# Each module loads the driver of its database. Beside its backend, it has what differs in the database's SQL.
+_BACKENDS: Final = {
+    "sqlite": "sqlite.SqliteBackend",
+    "sqlite+pysqlite": "sqlite.SqliteBackend",
+    "postgresql": "postgresql.PostgresqlBackend",
+    "postgresql+psycopg": "postgresql.PostgresqlBackend",
+}
+
+
 def _open(url: URL) -> Backend:
-    # Each module loads the driver of its database, and defines what differs in the database's SQL.
-    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
-        from momopay.journal.sqlite import SqliteBackend  # noqa: PLC0415
-
-        return SqliteBackend(url)
-    if url.drivername in {"postgresql", "postgresql+psycopg"}:
-        from momopay.journal.postgresql import PostgresqlBackend  # noqa: PLC0415
-
-        return PostgresqlBackend(url)
-    raise ConfigurationError(
-        f"journal must be a URL that begins with sqlite:/// or postgresql+psycopg://, not {url.drivername}://"
-    )
+    if url.drivername not in _BACKENDS:
+        raise ConfigurationError(
+            f"journal must be a URL that begins with sqlite:/// or postgresql+psycopg://, not {url.drivername}://"
+        )
+    module, name = _BACKENDS[url.drivername].split(".")
+    backend: Backend = getattr(import_module(f"momopay.journal.{module}"), name)(url)
+    return backend
 
 
 class Database:
@@ -316,7 +318,7 @@ class Database:
 
 def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
     """Change a row if it is still as the statement expects, and return whether it was."""
-    return connection.execute(change, parameters).rowcount == 1
+    return connection.execute(change, parameters, execution_options=_COUNT_ROWS).rowcount == 1
 
 
 def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
@@ -324,7 +326,7 @@ def insert_new(connection: Connection, table: Table, values: Mapping[str, object
 
     The values name every column, and ``lease_seconds`` in place of ``lease_until``.
     """
-    return connection.execute(INSERTS[table], values).rowcount == 1
+    return connection.execute(INSERTS[table], values, execution_options=_COUNT_ROWS).rowcount == 1
 
 
 # Leases

@@ -53,15 +53,14 @@ class Accounts:
             ConfigurationError: The key belongs to another mode, host or tenant. Nothing was sent.
         """
         if identity not in self._checked:
-            own = {"mode": identity.mode, "host": identity.host}
-            rest = {"tenant_id": None, "bound_at": datetime.now(UTC).isoformat(), "handled_since": None}
-            insert_new(connection, accounts, {"account": self._account, **own, **rest})
+            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
+            insert_new(connection, accounts, {**new, "bound_at": datetime.now(UTC).isoformat(), "handled_since": None})
             bound = self.bound(connection)
             if not bound:
                 raise JournalError("the journal's database neither took the account nor shows one")
-            for what, given in own.items():
-                if bound[what] != given:
-                    raise self._refused(f"the {what} {bound[what]!r}", f"{given!r}")
+            for what, own in (("mode", identity.mode), ("host", identity.host)):
+                if bound[what] != own:
+                    raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
             tenant = connection.scalar(select(keys.c.tenant_id).where(self._is_key(identity)))
             if tenant is not None and bound["tenant_id"] not in {None, tenant}:
                 raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
@@ -154,9 +153,12 @@ class Watermark:
         if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
             with in_use():
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
-                with open(self._file, "r+b", buffering=0, opener=_create_private) as file:
-                    file.write(line.ljust(_LINE - 1).encode() + b"\n")
+                descriptor = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
+                try:
+                    line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
+                    os.pwrite(descriptor, line.ljust(_LINE - 1).encode() + b"\n", 0)
+                finally:
+                    os.close(descriptor)
 
     def accept(self, by: str) -> str:
         """Let the journal be used as it is; see `Journal.accept_restored`."""
@@ -199,10 +201,6 @@ class Watermark:
             f" sent. If it cannot be replaced by the newest one, {self._days(connection)}; then"
             " momopay journal accept-restored, or journal.accept_restored(by=...)"
         )
-
-
-def _create_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 def _read(connection: Connection) -> Mark:

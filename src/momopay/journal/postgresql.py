@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from secrets import randbits
-from selectors import EVENT_READ, DefaultSelector
 from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
 from sqlalchemy import URL, Connection, event, func, select
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
-from momopay.journal.database import Backend, begun, bounded, is_over, seconds_left, statement_seconds
+from momopay.journal.database import Backend, begun, bounded, is_over, seconds_left
 from momopay.journal.schema import Now
 
 T = TypeVar("T")
@@ -40,14 +39,18 @@ _CONNECT_ARGS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds; no keepalives are sent while something waits to be acknowledged
 }
-# Seconds for a connection to show that it works. Then another one is made.
+# Seconds for an idle connection to show that it works. Then another one is made.
 _PING: Final = 5.0
 
-# No commit returns before it is on disk, even where the server's default is synchronous_commit=off; and a process that
-# is frozen within a transaction keeps the others out for ten seconds at most.
-_SETTINGS: Final = """SELECT set_config('idle_in_transaction_session_timeout', '10s', false),
-    CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"""
-_TIMEOUTS: Final = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
+# Executed whenever a connection is taken from the pool. It also shows that the connection works.
+_PREPARE: Final = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
+# The first time: no commit returns before it is on disk, even where the server's default is synchronous_commit=off; and
+# a process that is frozen within a transaction keeps the others out for ten seconds at most.
+_PREPARE_NEW: Final = (
+    _PREPARE
+    + ", set_config('idle_in_transaction_session_timeout', '10s', false)"
+    + ", CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"
+)
 
 
 class PostgresqlBackend(Backend):
@@ -62,7 +65,6 @@ class PostgresqlBackend(Backend):
         arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
         super().__init__(url.set(drivername="postgresql+psycopg"), str(randbits(62)), arguments)
         event.listen(self.engine, "do_connect", _connect)
-        event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "checkout", _prepare)
         self._registration: Connection | None = None
 
@@ -76,15 +78,24 @@ class PostgresqlBackend(Backend):
     @override
     def register_process(self) -> None:
         known = self._registration  # another thread may replace it
-        if known is not None and _is_silent(known.connection.dbapi_connection):
+        if known is not None and _works(known):
             return
         self._registration = None
         registration = self.engine.connect()
-        registration.detach()  # from the pool: it is closed as soon as nothing refers to it
-        # If not, another thread's connection holds the lock, or this process's earlier one, which was cut. That one
-        # shows the process as live until the server notices the cut.
-        if registration.scalar(select(func.pg_try_advisory_lock(int(self.sender)))):
+        try:
+            # It keeps no timeout of the server, which would be that of the first call.
+            held = registration.scalar(
+                select(func.pg_try_advisory_lock(int(self.sender)), func.set_config("statement_timeout", "0", False))
+            )
+        except BaseException:
+            _discard(registration)
+            raise
+        if held:
             self._registration = registration
+        else:
+            # Another thread's connection holds it, or this process's earlier one, which was cut. That one shows the
+            # process as live until the server notices the cut.
+            _discard(registration)
 
     @override
     def is_alive(self, sender: str) -> bool:
@@ -94,7 +105,9 @@ class PostgresqlBackend(Backend):
 
     @override
     def close(self) -> None:
-        self._registration = None
+        if self._registration is not None:
+            _discard(self._registration)
+            self._registration = None
         super().close()
 
 
@@ -142,47 +155,60 @@ def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
 
 def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnection:
     """Return a new connection, made in a thread of its own, as looking up a host has no timeout."""
-    # One that is made too late has no other owner than this object, and is closed when the thread drops it.
     outcome: Future[BoundedConnection] = Future()
 
     def run() -> None:
         try:
-            outcome.set_result(connect())
+            connection = connect()
+            try:
+                outcome.set_result(connection)
+            except InvalidStateError:  # nobody waits any more
+                connection.close()
         except BaseException as error:  # noqa: BLE001  the waiting thread raises it
-            outcome.set_exception(error)
+            with suppress(InvalidStateError):
+                outcome.set_exception(error)
 
     threading.Thread(target=run, name="momopay-connect", daemon=True).start()
     try:
         return outcome.result(seconds_left())
-    except TimeoutError:
-        raise TooLateError("no connection in time") from None
+    except BaseException as error:
+        if not outcome.cancel() and outcome.exception() is None:  # it was made at the last moment
+            outcome.result().close()
+        if isinstance(error, TimeoutError):
+            raise TooLateError("no connection in time") from None
+        raise
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
     return connect_in_time(lambda: BoundedConnection.connect(*arguments, **options))
 
 
-def _configure(connection: BoundedConnection, _record: object) -> None:
-    connection.execute(_SETTINGS)
-
-
 def _prepare(connection: BoundedConnection, record: Any, _proxy: object) -> None:
     """Set the server's timeouts; let the pool replace the connection if it does not work."""
-    left = statement_seconds()
+    left = seconds_left()
+    # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
+    timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
     try:
-        if record.info.get("seconds") == left and _is_silent(connection):
-            return
-        # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
         with bounded(min(_PING, left / 2)):
-            connection.execute(_TIMEOUTS, [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)])
+            connection.execute(_PREPARE if "prepared" in record.info else _PREPARE_NEW, timeouts)
     except psycopg.Error as error:
         raise InvalidatePoolError from error
-    record.info["seconds"] = left
+    record.info["prepared"] = True
 
 
-def _is_silent(connection: Any) -> bool:
-    """Return whether an idle connection is as it was left: the server has neither closed it nor sent anything."""
-    # Asking the server would cost a round trip. The kernel's keepalives close the connection to one that is gone.
-    with DefaultSelector() as selector:
-        selector.register(connection, EVENT_READ)
-        return not selector.select(0)
+def _works(registration: Connection) -> bool:
+    """Return whether the connection of a registration answers."""
+    try:
+        with bounded(min(_PING, seconds_left() / 2)):
+            driver: Any = registration.connection.dbapi_connection
+            driver.execute("SELECT 1")
+    except (psycopg.Error, SQLAlchemyError):
+        _discard(registration)
+        return False
+    return True
+
+
+def _discard(connection: Connection) -> None:
+    with suppress(SQLAlchemyError):  # another thread discarded it
+        connection.invalidate()  # one that went back to the pool would keep its lock
+        connection.close()
