@@ -19,12 +19,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 
+import momopay
+from momopay._core.wiring import load
 from momopay.errors import MomoPayError
 from momopay.integrations.django.clients import client, the_journal
 from momopay.integrations.django.models import Payment
-from momopay.integrations.django.views import send_end
-from momopay.journal import EntryKind, JournalEntry
-from momopay.journal.journal import parts_of
 
 if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
@@ -94,10 +93,12 @@ class PaymentAdmin(_Model):
     def read_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Read a payment from the service, record it, and send the signal for what ended."""
 
-        def read(payment: Payment) -> JournalEntry:
+        def read(payment: Payment) -> momopay.JournalEntry:
             for transaction_id in _entry_of(payment).transaction_ids:
                 the_journal().settle(client.transactions.get(transaction_id))
-            client.transactions.sweep(handler=send_end)  # it searches for what is unresolved, too
+            client.transactions.sweep(
+                handler=load("integrations.django.views.send_end")
+            )  # it searches for what is unresolved, too
             return _entry_of(payment)
 
         text = "The service is asked how the payment stands, and the shop learns of what ended. No money moves."
@@ -108,7 +109,7 @@ class PaymentAdmin(_Model):
         """Pay a collection back, or a part."""
 
         def suggest(payment: Payment) -> dict[str, object]:
-            refundable = parts_of(the_journal()).store.refundable(payment.reference)
+            refundable = load("journal.journal.parts_of")(the_journal()).store.refundable(payment.reference)
             return {"reference": refundable.free_reference(), "amount": refundable.by_default}
 
         def pay(payment: Payment, **chosen: Any) -> Any:
@@ -121,8 +122,8 @@ class PaymentAdmin(_Model):
     def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Allow that a payment whose outcome is unknown is sent again."""
 
-        def release(payment: Payment, **chosen: Any) -> JournalEntry:
-            return client.payouts.release(reference=payment.reference, kind=EntryKind(payment.kind), **chosen)
+        def release(payment: Payment, **chosen: Any) -> momopay.JournalEntry:
+            return client.payouts.release(reference=payment.reference, kind=momopay.EntryKind(payment.kind), **chosen)
 
         text = (
             "Release only what was certainly not paid: it may be sent again then. Look into the account console first."
@@ -164,7 +165,7 @@ class PaymentAdmin(_Model):
         return None
 
 
-def _entry_of(payment: Payment) -> JournalEntry:
-    entry = the_journal().get(payment.reference, EntryKind(payment.kind))
+def _entry_of(payment: Payment) -> momopay.JournalEntry:
+    entry = the_journal().get(payment.reference, momopay.EntryKind(payment.kind))
     assert entry is not None  # noqa: S101  no entry is ever deleted
     return entry

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from django.db import connections, transaction
-from django.dispatch import Signal
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -19,6 +18,7 @@ from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.integrations.django import conf
 from momopay.integrations.django.clients import the_client, the_journal
+from momopay.integrations.django.signals import payment_ended
 from momopay.journal import EntryKind, Journal
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType, has_settled
@@ -26,15 +26,6 @@ from momopay.models.transactions import Transaction
 from momopay.signing import CallbackSigner
 
 __all__ = ["callback_endpoint"]
-
-payment_ended: Final = Signal()
-"""Sent once for each end of a payment that is final, whether a callback or a sweep brought it.
-
-Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
-was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, all
-receivers are called again, by the next sweep or by the service's next callback. Each order may end several times: a
-cancelled prompt, then a paid one.
-"""
 
 
 def callback_endpoint(
@@ -66,14 +57,9 @@ def callback_endpoint(
 
     chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
     chosen.__name__ = view_name(handler)
-    return exempt(chosen)
-
-
-def exempt(view: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Return the view without a CSRF token, and without the transactions of ATOMIC_REQUESTS."""
     for alias in connections:
-        view = transaction.non_atomic_requests(alias)(view)
-    return csrf_exempt(view)
+        chosen = transaction.non_atomic_requests(alias)(chosen)
+    return csrf_exempt(chosen)
 
 
 def receive(request: HttpRequest) -> HttpResponse:
