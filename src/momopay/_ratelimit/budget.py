@@ -87,18 +87,13 @@ class Line:
     def leave(self, ticket: Ticket, now: float) -> None:
         """End a wait, with a slot or without one."""
         with self._lock:
-            first = self._remove(ticket, now)
+            self._lanes[ticket.lane].pop(ticket, None)
+            self.departures += 1
+            first = [next(iter(queue)) for queue in filter(None, self._lanes.values())]
+            for each in first:
+                each.asks_at = min(each.asks_at, now)
         for each in first:
             each.signal.set()
-
-    def _remove(self, ticket: Ticket, now: float) -> list[Ticket]:
-        """Remove a call that holds the lock, and return the first of each lane."""
-        self._lanes[ticket.lane].pop(ticket, None)
-        self.departures += 1
-        first = [next(iter(queue)) for queue in self._lanes.values() if queue]
-        for each in first:
-            each.asks_at = min(each.asks_at, now)
-        return first
 
 
 def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:

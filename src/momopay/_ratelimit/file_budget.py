@@ -224,25 +224,18 @@ class FileSlots(SharedSlots):
     async def _change(self, backend: Backend, change: Change) -> float:
         """Change the file and return the delay; without the lock, return the time after which to try again."""
         with self._lock:
-            return self._change_locked(backend, change)
+            try:
+                return self._try_change(backend, change)
+            except OSError as error:
+                self.abandon()
+                if error.errno is None:  # not the system's: a signal handler raised it
+                    raise
+                raise ConfigurationError(
+                    f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
+                    " FileRateBudget another path, in a folder where only you may write. Nothing was sent"
+                ) from error
 
-    def _change_locked(self, backend: Backend, change: Change) -> float:
-        try:
-            delay = None
-            while delay is None:
-                delay = self._try_change(backend, change)
-        except OSError as error:
-            self.abandon()
-            if error.errno is None:  # not the system's: a signal handler raised it
-                raise
-            raise ConfigurationError(
-                f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"
-                " FileRateBudget another path, in a folder where only you may write. Nothing was sent"
-            ) from error
-        return delay
-
-    def _try_change(self, backend: Backend, change: Change) -> float | None:
-        """Change the file, or return None if it has been deleted or replaced meanwhile."""
+    def _try_change(self, backend: Backend, change: Change) -> float:
         if self._descriptor < 0:
             self._open_file()
         try:
@@ -261,8 +254,8 @@ class FileSlots(SharedSlots):
             return min(0.25, 0.001 * 2.0 ** min(self._refusals - 1, 8))
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        self.abandon()
-        return None
+        self.abandon()  # it was deleted or replaced meanwhile
+        return self._try_change(backend, change)
 
     def _open_file(self) -> None:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -95,8 +95,8 @@ class DurableCall(Generic[BackendT]):
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
         self._call.has_slot = has_slot
-        is_tenant_known, entry = await self._journal.run(
-            lambda: (self._store.check(self._identity), self._store.get(self._kind, self._reference))
+        entry, is_tenant_known = await self._journal.run(
+            self._store.open_call, self._identity, self._kind, self._reference
         )
         if not is_tenant_known:
             try:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
@@ -48,9 +49,13 @@ class KeyIdentity:
     @classmethod
     def of(cls, api_key: str, base_url: str) -> Self:
         """Return the identity of a key at a base URL."""
-        host = "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
         key = hashlib.sha256(api_key.encode()).hexdigest()
-        return cls("live" if api_key.startswith("pk_live_") else "test", host, key)
+        return cls("live" if api_key.startswith("pk_live_") else "test", _host_of(base_url), key)
+
+
+@cache
+def _host_of(base_url: str) -> str:
+    return "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
 
 
 @dataclass(frozen=True)

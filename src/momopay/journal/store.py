@@ -72,6 +72,13 @@ class Store:
                 self.watermark.check(connection)
             return self.accounts.check(connection, identity)
 
+    def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
+        """Return the entry of a reference, or None, and what `check` returns, which may raise ConfigurationError."""
+        with self.database.connection() as connection:
+            self.watermark.check(connection)
+            is_known = self.accounts.check(connection, identity)
+            return self.entry(connection, kind, reference), is_known
+
     # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
