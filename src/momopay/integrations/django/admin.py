@@ -94,11 +94,10 @@ class PaymentAdmin(_Model):
         """Read a payment from the service, record it, and send the signal for what ended."""
 
         def read(payment: Payment) -> momopay.JournalEntry:
+            transactions, send_end = _hurried().transactions, load("integrations.django.views.send_end")
             for transaction_id in _entry_of(payment).transaction_ids:
-                the_journal().settle(client.transactions.get(transaction_id))
-            client.transactions.sweep(
-                handler=load("integrations.django.views.send_end")
-            )  # it searches for what is unresolved, too
+                the_journal().settle(transactions.get(transaction_id))
+            transactions.sweep(handler=send_end)  # it searches for what is unresolved, too
             return _entry_of(payment)
 
         text = "The service is asked how the payment stands, and the shop learns of what ended. No money moves."
@@ -113,7 +112,7 @@ class PaymentAdmin(_Model):
             return {"reference": refundable.free_reference(), "amount": refundable.by_default}
 
         def pay(payment: Payment, **chosen: Any) -> Any:
-            return client.payouts.refund(of=payment.reference, **chosen)
+            return _hurried().payouts.refund(of=payment.reference, **chosen)
 
         text = "The payer gets it from the B2C wallet. Suggested is what is left, or was paid beyond one payment."
         return self._ask(request, queryset.filter(kind="COLLECTION"), text, RefundForm, pay, suggest)
@@ -123,7 +122,8 @@ class PaymentAdmin(_Model):
         """Allow that a payment whose outcome is unknown is sent again."""
 
         def release(payment: Payment, **chosen: Any) -> momopay.JournalEntry:
-            return client.payouts.release(reference=payment.reference, kind=momopay.EntryKind(payment.kind), **chosen)
+            kind = momopay.EntryKind(payment.kind)
+            return _hurried().payouts.release(reference=payment.reference, kind=kind, **chosen)
 
         text = (
             "Release only what was certainly not paid: it may be sent again then. Look into the account console first."
@@ -163,6 +163,11 @@ class PaymentAdmin(_Model):
         self.message_user(request, text, level)
         self.log_change(request, payment, text)
         return None
+
+
+def _hurried() -> momopay.Client:
+    # A person waits, and web servers end a request after half a minute.
+    return client.with_options(deadline=25.0, max_wait=10.0)
 
 
 def _entry_of(payment: Payment) -> momopay.JournalEntry:
