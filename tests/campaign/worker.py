@@ -100,8 +100,8 @@ class Worker:
         send = io.send
 
         async def mortal(method: str, url: str, headers: Any, body: bytes | None, *, progress: Any, **rest: Any) -> Any:
-            sent = json.loads(body) if method == "POST" and body is not None else {}
-            reference = sent.get("reference") or sent.get("accountReference")
+            sent: dict[str, Any] = json.loads(body) if method == "POST" and body is not None else {}
+            reference: Any = sent.get("reference") or sent.get("accountReference")
             if reference:
                 self._watch(progress, reference)
                 self._act("row written", reference)
@@ -293,16 +293,16 @@ def sweep(settings: Settings) -> None:
     with child_of_the_campaign(settings.plan.control):
         worker = Worker(settings)
 
-        async def nothing(_transaction: Any) -> None:
+        def ignored(_transaction: Any) -> None:
             pass
 
         async def sweep_async() -> Any:
             async with worker.client(AsyncClient) as client:
-                return await client.transactions.sweep(journal=worker.journal, handler=nothing)
+                return await client.transactions.sweep(journal=worker.journal, handler=ignored)
 
         def sweep_blocking() -> Any:
             with worker.client(Client) as client:
-                return client.transactions.sweep(journal=worker.journal, handler=lambda _: None)
+                return client.transactions.sweep(journal=worker.journal, handler=ignored)
 
         for is_async in cycle((False, True)):
             try:

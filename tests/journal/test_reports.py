@@ -219,7 +219,7 @@ def test_a_second_look_comes_ten_minutes_later_by_the_clock_that_is_known(
 ) -> None:
     entry = entry_of("CANCELLED")
     prompt = entry.transactions[0].model_copy(update={"ended_at": ended})
-    assert Followed(entry, prompt, learned and learned.isoformat(), known_for).is_due(now) is due
+    assert Followed(entry, prompt, None if learned is None else learned.isoformat(), known_for).is_due(now) is due
 
 
 @pytest.mark.both_databases

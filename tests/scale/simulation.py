@@ -96,7 +96,11 @@ def simulate(plan: Plan) -> tuple[Report, int]:
             install_backend(client, TrioIO(httpx.MockTransport(service)))
 
             service.callbacks = n
-            service.notify = lambda body: client.transactions.notify(parse_callback(body))
+
+            def notify(body: bytes) -> None:
+                client.transactions.notify(parse_callback(body))
+
+            service.notify = notify
 
             async def wait(identity: str) -> None:
                 life = service.lives[identity]
