@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from momopay.sandbox._refusals import Refusal
 
@@ -18,11 +18,7 @@ Money = Annotated[Decimal, Field(decimal_places=2), WithJsonSchema({"type": "num
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Settings(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
-
-
-class Switches(_Settings):
+class Switches(BaseModel, validate_assignment=True, extra="forbid"):
     """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
 
     naming: Literal["camelCase", "snake_case"] = "camelCase"
@@ -60,7 +56,7 @@ _SHOWN = 4
 ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 
 
-class Channel(_Settings):
+class Channel(BaseModel, validate_assignment=True, extra="forbid"):
     """One payment channel; `customers` counts linked customer records, of which the service specifies no more."""
 
     id: str = Field(default_factory=lambda: str(uuid4()))
@@ -75,14 +71,14 @@ class Channel(_Settings):
     customers: int = 0
 
 
-class Credential(_Settings):
+class Credential(BaseModel, validate_assignment=True, extra="forbid"):
     """A `MERCHANT_BYOC` profile, as far as it matters here; an unknown id has these defaults."""
 
     shortcode: str = "600999"
     transaction_type: str | None = None
 
 
-class Account(_Settings):
+class Account(BaseModel, validate_assignment=True, extra="forbid"):
     """One account. Every attribute may be assigned while the sandbox runs; amounts are KES."""
 
     tenant_id: str
