@@ -139,7 +139,7 @@ class _Resource:
         if endpoint is None:
             allow = {"allow": ", ".join(self._endpoints)}
             raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
-        engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT, "")
+        engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT) or ""
         now = engine.catch_up()
         try:
             # The key comes first: a request without a valid one has no account whose budget it could use.
