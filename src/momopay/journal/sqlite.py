@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,7 +108,7 @@ class SqliteBackend(Backend):
                 raise self._no_journal()
             with self._opening():
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
+                _switch_to_wal(connection)
             with begun(connection):
                 yield connection
             if not self._marker.exists():
@@ -187,6 +188,20 @@ class SqliteBackend(Backend):
 
     def _lock_file(self, sender: str) -> Path:
         return self._folder / f"{sender}.lock"
+
+
+def _switch_to_wal(connection: Connection) -> None:
+    while True:
+        try:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
+        except OperationalError as error:
+            # Of two connections that switch at once, SQLite refuses one without the wait that it is set to.
+            if "locked" not in str(error):
+                raise
+            seconds_left()
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _is_mount_point(path: Path) -> bool:
