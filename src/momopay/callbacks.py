@@ -90,7 +90,7 @@ def callback_body(transaction: Transaction) -> bytes:
     succeeded = transaction.status == TransactionStatus.SUCCESS
     status = TransactionStatus.FAILED if transaction.status == TransactionStatus.REVERSED else transaction.status
     # The other fields have the same names in both.
-    told = {name: getattr(transaction, name, None) for name in CallbackTransaction.model_fields} | {
+    reported = {name: getattr(transaction, name, None) for name in CallbackTransaction.model_fields} | {
         "id": transaction.transaction_id,
         "status": status,
         "amount": _number(transaction.amount),
@@ -102,7 +102,7 @@ def callback_body(transaction: Transaction) -> bytes:
         "updated_at": _instant(transaction.updated_at),
     }
     event_type = f"transaction.{status.lower()}"
-    return to_json({"event": "transaction.updated", "event_type": event_type, "transaction": told})
+    return to_json({"event": "transaction.updated", "event_type": event_type, "transaction": reported})
 
 
 def _number(amount: Decimal) -> int | float:

@@ -36,7 +36,7 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels: the default first, then newest to oldest; deleted ones never.
+        """List the account's channels: the default first, then newest to oldest, without deleted ones.
 
         See the service page, "GET /payment-wallet/channels".
         """

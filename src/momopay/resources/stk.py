@@ -148,6 +148,6 @@ class Stk(Resource[BackendT]):
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        journal, patience = self._session.journal_for(journal), order.abandon_after
-        call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=patience)
+        journal, after = self._session.journal_for(journal), order.abandon_after
+        call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=after)
         return await call.run()
