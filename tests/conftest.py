@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,13 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_whole = any(item.path.is_relative_to(TESTS / place) for place in WHOLE) or _repeats_on_postgresql(item)
-        if is_whole and not item.get_closest_marker("campaign"):
+        if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
+
+
+@cache  # asked for each of thousands of tests
+def _is_whole(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / place) for place in WHOLE)
 
 
 def _repeats_on_postgresql(item: pytest.Item) -> bool:
