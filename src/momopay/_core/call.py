@@ -207,7 +207,7 @@ class Call(Generic[R]):
         # Imported here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
         import tenacity  # noqa: PLC0415
 
-        failures, made = [first], [first]
+        made = [first]
         max_wait = inf if self.lane is Lane.POLL or limits.max_wait is None else limits.max_wait
         # Full jitter spreads the clients that failed together; a fixed delay would let them collide again.
         backoff = tenacity.wait_random_exponential(multiplier=BASE_BACKOFF, max=MAX_BACKOFF)
@@ -215,24 +215,23 @@ class Call(Generic[R]):
         async def attempt() -> R:
             if made:  # the first one, so that success never comes here
                 raise made.pop()
-            try:
-                return await self._attempt()
-            except AttemptFailed as failure:
-                failures.append(failure)
-                raise
+            return await self._attempt()
+
+        def last() -> AttemptFailed:
+            return cast("AttemptFailed", self.last_failure)
 
         def wait(state: tenacity.RetryCallState) -> float:
             # Never earlier than the service asked.
-            return max(backoff(state), failures[-1].retry_after or 0.0)
+            return max(backoff(state), last().retry_after or 0.0)
 
         def is_over(state: tenacity.RetryCallState) -> bool:
             # A pause that a 429 asks for is a wait for the rate budget, too.
-            if failures[-1].kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
+            if last().kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
                 return True
             return state.attempt_number >= limits.max_attempts or now() + state.upcoming_sleep >= self.deadline
 
         def report(state: tenacity.RetryCallState) -> None:
-            pause, error = state.upcoming_sleep, failures[-1].error
+            pause, error = state.upcoming_sleep, last().error
             logger.warning(
                 "%s: retrying in %.2f s after attempt %d: %s", self._describe(), pause, state.attempt_number, error
             )
@@ -243,7 +242,7 @@ class Call(Generic[R]):
             stop=is_over,
             wait=wait,
             retry=tenacity.retry_if_exception(
-                lambda error: error is failures[-1] and failures[-1].kind in self.endpoint.retry_policy.retries_on
+                lambda error: isinstance(error, AttemptFailed) and error.kind in self.endpoint.retry_policy.retries_on
             ),
             before_sleep=report,
             reraise=True,
