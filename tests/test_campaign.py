@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaign import collect, simulation
-from campaign.budgets import CASES, Limiting, Shared, run
+from campaign.budgets import CASES, REQUESTS, Limiting, Shared, run
 from campaign.controls import CAUGHT, OF_FAULTS, OF_ORDERS, OF_SIMULATION, SURELY_CAUGHT
 from campaign.judge import Finding
 from campaign.plan import Plan, Result
@@ -138,10 +138,11 @@ def test_processes_that_share_a_budget_meet_no_limit(shared: Shared, limiting: L
     """Without a shared budget they break that promise: the control."""
     if shared == "redis":
         need_redis()
-    result = run(60.0 if outage else 30.0, limiting, shared, outage=outage)
-    if shared == "nothing":  # How few payments are left between the refusals depends on the machine.
+    result = run(36.0 if outage else 20.0, limiting, shared, outage=outage)
+    if shared == "nothing":
         assert not result.keeps_the_promise, result
         return
     assert result.keeps_the_promise, result
-    assert result.payments > 20
-    assert outage or (result.commands > 5 and result.crashes > 2)
+    # How much else there was depends on the machine; it must have been more than one window holds.
+    assert result.payments > 10, result
+    assert outage or (result.answers.total() > REQUESTS and result.commands and result.crashes), result

@@ -2,7 +2,7 @@
 
 Four workers that a parent forked, blocking and asyncio in turn, a command that is started every few seconds, and a
 worker in a crash loop share one budget in a file or in Redis, or, as the control, have one each. They run against the
-sandbox, which limits as the service does: 60 requests in a window, here of 15 seconds. The budget allows 58 in 16
+sandbox, which limits as the service does: 60 requests in a window, here of 8 seconds. The budget allows 58 in 9
 seconds. In an outage, the workers alone go on while Redis is killed for a fifth of the run and comes back empty.
 
 The promise: with a shared budget, nothing is answered with 429, and no window of the service holds more than 58
@@ -30,10 +30,10 @@ from momopay.sandbox import Sandbox, _state
 from redis_server import RedisServer
 
 WORKER = Path(__file__).with_name("budget_worker.py")
-WINDOW = 15.0
+WINDOW = 8.0
 MARGIN, OUTAGE_MARGIN = 1.0, 2.0
 """Seconds by which the budget's window is longer: around an outage, processes start over together."""
-COMMAND_EVERY = 3.0
+COMMAND_EVERY = 2.0
 WORKERS = 4
 REQUESTS = 58
 
@@ -140,7 +140,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def main() -> int:
     """Make every run; return 1 if a shared budget broke the promise, or the control kept it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each run (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=32.0, help="of each run (default: %(default)s)")
     options = parser.parse_args()
     bad = 0
     for shared, limiting, outage in CASES:
