@@ -44,7 +44,7 @@ def main(*, serve: bool) -> None:
         Client(
             "pk_test_monitoring",
             base_url=sandbox.base_url,
-            budget=RateBudget(requests=10, window=1.0),  # so small that something waits for it
+            budget=RateBudget(requests=6, window=1.0),  # so small that something waits for it
             journal=journal,
             on_event=observer(meter_provider=meters, journal=journal),
         ) as client,
