@@ -1,42 +1,27 @@
 """Everything that momopay raises.
 
     MomoPayError
-    |- ConfigurationError         no key, a key that is not pk_..., no base_url, http:// to
-    |                             a host that is not loopback, live key to loopback,
-    |                             senseless options, unreadable CA file, no journal, one of
-    |                             another account or that cannot be opened, a callback
-    |                             secret under 16 bytes
-    |- RequestValidationError     also ValueError; refused here, nothing was sent;
-    |                             .fields {name: message}
+    |- ConfigurationError         key, address, options, CA file, journal or callback secret that cannot work
+    |- RequestValidationError     also ValueError; refused here, nothing was sent
     |- CallbackError
     |  |- InvalidCallbackError    also ValueError; the body is not a callback
     |  |- ForgedCallbackError     the token of the callback URL is missing or wrong
-    |  `- CallbackMismatchError   the service's own record differs; .fields
+    |  `- CallbackMismatchError   the service's own record differs
     |- APIConnectionError         no response; the call is safe to repeat or was not sent
-    |- BudgetExhaustedError       no slot in the rate budget within the deadline, or within
-    |                             max_wait; not sent; .retry_after
-    |- OutcomeUnknownError        a payment, top-up or channel creation may have
-    |                             executed; reconcile it
-    |- ProtocolError              a response that is not the service's: HTML,
-    |                             broken JSON, missing data
-    |- WaitTimeoutError           also TimeoutError; .last is the last Transaction read
+    |- BudgetExhaustedError       no slot in the rate budget in time; not sent
+    |- OutcomeUnknownError        a payment, top-up or channel creation may have executed
+    |- ProtocolError              a response that is not the service's
+    |- WaitTimeoutError           also TimeoutError
     |- DuplicatePayoutError, DuplicateCollectionError
-    |                             the same reference was used before with another amount
-    |                             or phone
-    |- JournalError               the journal's database failed; may_have_executed is False
-    |                             only where it is known that nothing was sent
-    `- APIError                   the service refused; .code .message .details
-       |                          .status_code .request_id
+    |                             the same reference was used before with another amount or phone
+    |- JournalError               the journal's database failed
+    `- APIError                   the service refused; one class for each of its codes
        |- InvalidPhoneError, NoPaymentChannelsError, NoDefaultChannelError,
        |  ChannelNotFoundError, InvalidApiKeyError, InsufficientServiceBalanceError,
        |  KycNotVerifiedError, InsufficientFundsError, ChannelInUseError,
        |  TransactionNotFoundError
-       |- ThrottledError          .retry_after
-       |  |- RateLimitExceededError     .limit .remaining .reset_in_seconds
-       |  |- StkTempBannedError
-       |  `- TransactionHealthBlockedError
-       |                          .blocked_until .success_rate .sample_size
-       |                          .min_success_rate
+       |- ThrottledError          refused for a time
+       |  `- RateLimitExceededError, StkTempBannedError, TransactionHealthBlockedError
        `- ServerError             5xx or 408, after all attempts
 
 Every error pickles, shows neither the key nor a whole phone, and says in `may_have_executed` whether the request may
@@ -45,8 +30,8 @@ have taken effect (True: money may have moved, or that is not known; False: no m
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -483,22 +468,15 @@ ERRORS_BY_CODE: Mapping[str, type[APIError]] = {
 
 def number_or_none(value: object) -> float | None:
     """Return a finite, non-negative JSON number as a float, and None for anything else."""
-    if not is_number(value):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return None
-    return number if 0 <= number < math.inf else None
+    # Compared before it is converted: an integer of hundreds of digits is no float.
+    return float(value) if is_number(value) and 0 <= value <= sys.float_info.max else None
 
 
-def moment_or_none(value: object) -> datetime | None:
+def moment_or_none(value: Any) -> datetime | None:
     """Return an ISO 8601 time, in UTC if it has no zone, and None for anything else."""
-    if not isinstance(value, str):
-        return None
     try:
         when = datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
