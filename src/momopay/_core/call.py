@@ -46,7 +46,7 @@ from momopay.errors import (
     StkTempBannedError,
     TransactionHealthBlockedError,
 )
-from momopay.models.records import Envelope, Nothing, Record, ResponseInfo, note_response
+from momopay.models.records import Envelope, Record, ResponseInfo, note_response
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -292,7 +292,7 @@ class Call(Generic[R]):
         envelope = self.endpoint.envelope
         if envelope is None:
             check_success(response, self._url())
-            record = cast("R", Nothing())
+            record = cast("R", Record())
         else:
             parsed = parse_envelope(response, envelope, self._url())
             record, self.request_id = parsed.data, parsed.request_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from momopay.models.enums import ChannelType, TransactionType
-from momopay.models.records import Items, Record, ResponseInfo, Timestamp, note_response
+from momopay.models.records import Items, Record, Timestamp
 from momopay.models.transactions import StkTransaction
 
 __all__ = ["PaymentChannel", "TopUp", "WalletBalance"]
@@ -47,8 +47,3 @@ class ChannelItems(Record):
     """The list of channels as it is on the wire: the default first, then newest to oldest."""
 
     items: Items[PaymentChannel]
-
-    def _received(self, info: ResponseInfo) -> None:
-        """Note which response these channels came in."""
-        for channel in self.items:
-            note_response(channel, info)

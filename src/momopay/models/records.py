@@ -10,20 +10,10 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    FailFast,
-    Field,
-    NaiveDatetime,
-    ValidationError,
-)
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from momopay._redaction import mask_phone, redacted_repr
@@ -67,8 +57,7 @@ _MAX_PROBLEMS: Final = 5
 
 # An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
-    AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))],
-    Field(union_mode="left_to_right"),
+    datetime, AfterValidator(lambda when: when if when.tzinfo else when.replace(tzinfo=UTC))
 ]
 
 # An id that is not blank: with a blank one, an accepted payment could never be read.
@@ -134,20 +123,17 @@ class Record(MaskedModel):
             raise AttributeError("this record did not come from the service")
         return info
 
-    def _received(self, info: ResponseInfo) -> None:
-        # A record that has others in it passes this on to them.
-        vars(self)["_response"] = info
-
 
 def note_response(record: Record, info: ResponseInfo) -> None:
-    """Note which response a record came in, and the records in it."""
-    # Beside the fields, so that dumps and comparisons have the service's fields only. Not a public method: editors
-    # would offer it with every record.
-    record._received(info)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-class Nothing(Record):
-    """The result of a call whose response has no data."""
+    """Note which response a record came in, and the records in it, such as the items of a page."""
+    # Beside the fields, so that dumps and comparisons have the service's fields only. Not a method: editors would
+    # offer it with every record.
+    found: list[Any] = [record]
+    for value in vars(record).values():
+        found += value if isinstance(value, list) else [value]
+    for each in found:
+        if isinstance(each, Record):
+            vars(each)["_response"] = info
 
 
 class Envelope(BaseModel, Generic[T]):

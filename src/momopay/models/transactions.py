@@ -19,7 +19,6 @@ from momopay.models.records import (
     Items,
     ProviderCode,
     Record,
-    ResponseInfo,
     Timestamp,
     note_response,
 )
@@ -124,10 +123,3 @@ class TransactionPage(Record):
 
     def __iter__(self) -> Iterator[TransactionSummary]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         return iter(self.items)
-
-    def _received(self, info: ResponseInfo) -> None:
-        super()._received(info)
-        note_response(self.overview, info)
-        # Not by a call for each item: walking a long list spends most of its time here and in parsing.
-        for item in self.items:
-            vars(item)["_response"] = info

@@ -14,7 +14,7 @@ from momopay.errors import APIError
 from momopay.models.account import ChannelItems, PaymentChannel
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ChannelType
-from momopay.models.records import Envelope, Nothing
+from momopay.models.records import Envelope, Record
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 
 __all__ = ["Channels"]
@@ -24,7 +24,7 @@ GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
 CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
 UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel], has_id=True)
 # The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
-DELETE: Endpoint[Nothing] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
+DELETE: Endpoint[Record] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
 
 
 class Channels(Resource[BackendT]):
