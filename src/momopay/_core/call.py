@@ -342,7 +342,9 @@ class Call(Generic[R]):
         """Report that the request is sent again after a pause."""
         operation = self.session.operation
         if operation is not None:
-            operation.retry_scheduled(self.endpoint.method, self._route(), self.attempts, seconds, error)
+            operation.retry_scheduled(
+                method=self.endpoint.method, route=self._route(), attempt=self.attempts, seconds=seconds, error=error
+            )
 
     def _report_attempt(
         self,
@@ -371,9 +373,9 @@ class Call(Generic[R]):
         if operation is not None:
             operation.attempt_ended(
                 self.session.account.base_url,
-                status,
-                request_id,
-                error,
+                status=status,
+                request_id=request_id,
+                error=error,
                 method=self.endpoint.method,
                 route=self._route(),
                 attempt=self.attempts,

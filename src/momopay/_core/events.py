@@ -124,7 +124,7 @@ class OperationEvents:
         self._emit(
             CallEnded,
             seconds=self._clock() - self._started,
-            error=None if error is None else type(error),
+            error=error,
             may_have_executed=bool(getattr(error, "may_have_executed", False)),
             attempts=self._attempts,
             status=self._status,
@@ -133,32 +133,21 @@ class OperationEvents:
             **_transaction(result),
         )
 
-    def attempt_ended(
-        self, base_url: str, status: int | None, request_id: str | None, error: BaseException | None, **fields: object
-    ) -> None:
+    def attempt_ended(self, base_url: str, *, status: int | None, request_id: str | None, **fields: object) -> None:
         """Report that an attempt ended, successfully if there is no error."""
         self._attempts += 1
         self._status, self._request_id = status, request_id
         host, port = host_and_port(base_url)
-        fields |= {"host": host, "port": port, "status": status, "request_id": request_id}
-        self._emit(AttemptEnded, error=None if error is None else type(error), **fields)
+        self._emit(AttemptEnded, host=host, port=port, status=status, request_id=request_id, **fields)
 
-    def retry_scheduled(self, method: str, route: str, attempt: int, seconds: float, error: BaseException) -> None:
+    def retry_scheduled(self, **fields: object) -> None:
         """Report the pause before a request is sent again. Nothing is under way, so what is held is delivered."""
-        self._emit(
-            RetryScheduled,
-            method=method,
-            route=route,
-            attempt=attempt,
-            seconds=seconds,
-            status=self._status,
-            error=type(error),
-        )
+        self._emit(RetryScheduled, status=self._status, **fields)
         self.flush()
 
     def budget_waited(self, lane: str, seconds: float, error: BaseException | None) -> None:
         """Report that a request waited for its slot."""
-        self._emit(BudgetWaited, lane=lane, seconds=seconds, error=None if error is None else type(error))
+        self._emit(BudgetWaited, lane=lane, seconds=seconds, error=error)
 
     def wait_ended(
         self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
@@ -166,16 +155,17 @@ class OperationEvents:
         """Report that the wait for a transaction ended; `seen` is what was last read of it."""
         # An id that was not read is not the service's, but whatever the caller gave.
         known = _transaction(seen) | {"transaction_id": redact(transaction_id) if seen is None else transaction_id}
-        self._emit(WaitEnded, seconds=seconds, polls=polls, error=None if error is None else type(error), **known)
+        self._emit(WaitEnded, seconds=seconds, polls=polls, error=error, **known)
 
     def journal_changed(
         self, kind: str, reference: str, old_state: str | None, new_state: str, record: object = None
     ) -> None:
         """Report that an entry changed; `record` is the service's, if that is why."""
         known = _transaction(record)
-        known.pop("transaction_type")  # the kind says it
-        states = {"kind": kind, "reference": redact(reference), "old_state": old_state, "new_state": new_state}
-        self._emit(JournalChanged, **states, **known)
+        known.pop("transaction_type", None)  # the kind says it
+        self._emit(
+            JournalChanged, kind=kind, reference=redact(reference), old_state=old_state, new_state=new_state, **known
+        )
 
     def sweep_ended(self, **counts: int) -> None:
         """Report the counts of a sweep."""
@@ -200,19 +190,21 @@ class OperationEvents:
         known, reference = _transaction(record), getattr(record, "account_reference", None)
         if outcome not in {"accepted", "duplicate"} and record is not None:
             # Anybody may have sent it, with any text.
-            known |= {"transaction_id": redact(record.transaction_id)}
-            known |= {"transaction_type": None, "transaction_status": None}
+            known = {"transaction_id": redact(record.transaction_id)}
         self._emit(
             CallbackReceived,
             outcome=outcome,
             seconds=self._clock() - self._started,
             status=status,
-            error=None if error is None else type(error),
+            error=error,
             reference=None if reference is None else redact(reference),
             **known,
         )
 
     def _emit(self, event_class: Callable[..., Event], /, **fields: object) -> None:
+        error = fields.get("error")
+        if error is not None:
+            fields["error"] = type(error)  # the error itself would keep frames alive, and with them the payment
         event = event_class(operation=self.name, call_id=self.call_id, at=datetime.now(UTC).timestamp(), **fields)
         if self._held is None:
             self._observer.deliver(event)
@@ -236,11 +228,9 @@ def outcome_of(error: BaseException) -> CallbackOutcome:
 
 
 def _transaction(record: object) -> dict[str, object]:
-    """Return what events have of the transaction that a record is, or of none."""
+    """Return what events have of the transaction that a record is; nothing if it is none."""
     identity = getattr(record, "transaction_id", None)
-    is_transaction = isinstance(identity, str)
-    return {
-        "transaction_id": identity if is_transaction else None,
-        "transaction_type": getattr(record, "type", None) if is_transaction else None,
-        "transaction_status": getattr(record, "status", None) if is_transaction else None,
-    }
+    if not isinstance(identity, str):
+        return {}
+    kind, status = getattr(record, "type", None), getattr(record, "status", None)
+    return {"transaction_id": identity, "transaction_type": kind, "transaction_status": status}
