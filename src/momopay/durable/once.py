@@ -245,7 +245,7 @@ class DurableCall(Generic[BackendT]):
                 "order %s goes on with its first account_reference, by which its prompts are found",
                 redacted_repr(entry.reference),
             )
-            self._send_as(self._request.renamed(entry.wire_reference))
+            self._send_as(self._request.model_copy(update={"account_reference": entry.wire_reference}))
 
     def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:
         """Return the error for a reference that was used before."""

@@ -81,7 +81,8 @@ def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search
     wanted = [each.shifted(session.clock.ahead) for each in wanted]
     # What was sent in the service's future was sent by a clock that was ahead, even if it is right by now.
     now = session.clock.service_now()
-    return [each.begun_by(now - _FUTURE_MARGIN) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
+    recently = {"since": now - _FUTURE_MARGIN}
+    return [each.model_copy(update=recently) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
 
 
 def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Search:

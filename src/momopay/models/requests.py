@@ -145,10 +145,6 @@ class StkRequest(Request):
     # The one field of the service that is snake_case in a body.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
-    def renamed(self, account_reference: str) -> Self:
-        """Return the same request with another account reference."""
-        return self.model_copy(update={"account_reference": account_reference})
-
 
 class OrderRequest(Request):
     """What ``stk.collect_once`` takes beside the body of its prompt. It is never sent."""
@@ -269,11 +265,7 @@ class Search(Request):
 
     def shifted(self, seconds: float) -> Self:
         """Return the same search, begun so many seconds earlier."""
-        return self.model_copy(update={"since": self.since - timedelta(seconds=seconds)}) if seconds else self
-
-    def begun_by(self, moment: datetime) -> Self:
-        """Return the same search, begun at that moment."""
-        return self.model_copy(update={"since": moment})
+        return self.model_copy(update={"since": self.since - timedelta(seconds=seconds)})
 
     def fit(self, item: TransactionSummary) -> Fit:
         """Return how a transaction compares."""
@@ -282,14 +274,12 @@ class Search(Request):
         if item.transaction_id in self.known:
             return Fit.KNOWN
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
-        return Fit.NEAR if self._is_before(item) or wanted.differences(item.account_reference, item) else Fit.EXACT
+        is_older = self.since - item.created_at > CLOCK_TOLERANCE
+        return Fit.NEAR if is_older or wanted.differences(item.account_reference, item) else Fit.EXACT
 
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""
         return bool(page.items) and self.earliest - page.items[-1].created_at > CLOCK_TOLERANCE
-
-    def _is_before(self, item: TransactionSummary) -> bool:
-        return self.since - item.created_at > CLOCK_TOLERANCE
 
 
 def transaction_id_of(transaction: object) -> str:
@@ -307,10 +297,7 @@ def transaction_path(transaction: object) -> str:
 
 def channel_path(channel: object) -> str:
     """Return the path of one payment channel, given its id or the channel. Else raise RequestValidationError."""
-    try:
-        return _path("/payment-wallet/channels/", arguments.check_channel_id(channel))
-    except ValueError as error:
-        raise RequestValidationError({"channel_id": str(error)}) from error
+    return _path("/payment-wallet/channels/", ChannelChanges.checked(channel_id=channel).channel_id)
 
 
 def _path(folder: str, record_id: str) -> str:
