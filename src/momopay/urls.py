@@ -6,10 +6,10 @@ A name may resolve to another address at any moment, so a check of its address h
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, unquote, urlsplit
 
+_PORTS = {"http": 80, "https": 443}
 _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
@@ -41,11 +41,10 @@ def check_proxy_url(url: object) -> tuple[str, int, str | None]:
     return parts.hostname or "", parts.port or 80, credentials
 
 
-@lru_cache(maxsize=64)
 def host_and_port(url: str) -> tuple[str, int]:
     """Return where a base address, which was checked before, leads to."""
     parts = urlsplit(url)
-    return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
+    return parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
 
 def is_loopback(url: str) -> bool:
@@ -96,7 +95,7 @@ def _split(url: str) -> SplitResult:
 def _authority(parts: SplitResult) -> str:
     # In one spelling, because clients of one service share a rate budget by this text.
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else (parts.hostname or "")
-    return host if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f"{host}:{parts.port}"
+    return host if parts.port in {None, _PORTS[parts.scheme]} else f"{host}:{parts.port}"
 
 
 def _host(parts: SplitResult) -> str:
