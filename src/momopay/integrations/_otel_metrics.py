@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from itertools import product
+from math import inf
 from typing import Final, get_args
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -189,7 +190,6 @@ _LONGEST: Final = 5.0
 # Seconds for which an answer serves: the four gauges of one collection ask once.
 _FRESH: Final = 1.0
 
-
 _GAUGES: Final = {
     "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
     "momopay.journal.unresolved": ("{entry}", "Unresolved payments."),
@@ -205,7 +205,7 @@ class JournalGauges:
         self._journal = journal
         self._lock = threading.Lock()
         self._values: dict[str, float] = {}
-        self._read_at: float | None = None
+        self._read_at = -inf
         for name, (unit, text) in _GAUGES.items():
             meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
 
@@ -215,17 +215,13 @@ class JournalGauges:
             self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
 
     def _observe(self, name: str, _options: CallbackOptions) -> Iterable[Observation]:
-        values = self._current()
+        if self._journal is not None:
+            with self._lock:
+                now = attempt.now()
+                if now - self._read_at >= _FRESH:
+                    self._read_at, self._values = now, _read(self._journal)
+        values = self._values
         return [Observation(values[name])] if name in values else []
-
-    def _current(self) -> dict[str, float]:
-        if self._journal is None:
-            return self._values
-        with self._lock:
-            now = attempt.now()
-            if self._read_at is None or now - self._read_at >= _FRESH:
-                self._read_at, self._values = now, _read(self._journal)
-            return self._values
 
 
 def _read(journal: Journal) -> dict[str, float]:

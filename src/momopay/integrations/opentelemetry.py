@@ -135,15 +135,13 @@ class Spans:
         attributes: dict[str, AttributeValue] = {"momopay.attempts": event.attempts}
         if waited is not None:
             attributes["momopay.budget.wait"] = waited
-        if event.reference is not None:
-            # It is the caller's own text. The event has it redacted, and nothing is lost by making sure of that.
-            attributes["momopay.reference"] = redact(event.reference)
         for name, value in (
+            ("momopay.reference", event.reference),
             ("momopay.transaction.id", event.transaction_id),
             ("momopay.transaction.type", event.transaction_type),
             ("momopay.transaction.status", event.transaction_status),
         ):
-            if value is not None:
+            if value is not None:  # the event has it redacted, and nothing is lost by making sure of that
                 attributes[name] = redact(str(value))
         if event.error is not None:
             attributes["error.type"] = event.error.__name__
