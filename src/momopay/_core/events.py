@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from momopay import events
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._redaction import clear_frames, redact
 from momopay.errors import (
@@ -29,19 +30,6 @@ from momopay.errors import (
     ForgedCallbackError,
     InvalidCallbackError,
     TransactionNotFoundError,
-)
-from momopay.events import (
-    AttemptEnded,
-    BudgetWaited,
-    CallbackOutcome,
-    CallbackReceived,
-    CallEnded,
-    CallStarted,
-    Event,
-    JournalChanged,
-    RetryScheduled,
-    SweepEnded,
-    WaitEnded,
 )
 from momopay.models.records import Record
 from momopay.urls import host_and_port
@@ -61,10 +49,10 @@ class Observer:
     def __init__(self, on_event: object) -> None:
         if not callable(on_event) or is_async(on_event):
             raise ConfigurationError("on_event must be a function that takes an event, and not an async def")
-        self._on_event: Callable[[Event], object] = on_event
-        self._failed = set[type[Event]]()
+        self._on_event: Callable[[events.Event], object] = on_event
+        self._failed = set[type[events.Event]]()
 
-    def deliver(self, event: Event) -> None:
+    def deliver(self, event: events.Event) -> None:
         """Call the observer; log what it raises, with a traceback once for each kind of event."""
         try:
             raise_if_awaitable(self._on_event(event))
@@ -92,7 +80,7 @@ class OperationEvents:
         self._attempts = 0
         self._status: int | None = None
         self._request_id: str | None = None
-        self._held: list[Event] | None = None
+        self._held: list[events.Event] | None = None
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -113,7 +101,7 @@ class OperationEvents:
 
     def call_started(self) -> None:
         """Report that the operation begins."""
-        self._emit(CallStarted, reference=self._reference)
+        self._emit(events.CallStarted, reference=self._reference)
 
     def call_ended(self, error: BaseException | None, result: object) -> None:
         """Report how the operation ended. The error of an outcome that `pay_all` returns counts as its error."""
@@ -122,7 +110,7 @@ class OperationEvents:
             error = error or getattr(result, "error", None)
             result = getattr(result, "payment", result)
         self._emit(
-            CallEnded,
+            events.CallEnded,
             seconds=self._clock() - self._started,
             error=error,
             may_have_executed=bool(getattr(error, "may_have_executed", False)),
@@ -138,16 +126,16 @@ class OperationEvents:
         self._attempts += 1
         self._status, self._request_id = status, request_id
         host, port = host_and_port(base_url)
-        self._emit(AttemptEnded, host=host, port=port, status=status, request_id=request_id, **fields)
+        self._emit(events.AttemptEnded, host=host, port=port, status=status, request_id=request_id, **fields)
 
     def retry_scheduled(self, **fields: object) -> None:
         """Report the pause before a request is sent again. Nothing is under way, so what is held is delivered."""
-        self._emit(RetryScheduled, status=self._status, **fields)
+        self._emit(events.RetryScheduled, status=self._status, **fields)
         self.flush()
 
     def budget_waited(self, lane: str, seconds: float, error: BaseException | None) -> None:
         """Report that a request waited for its slot."""
-        self._emit(BudgetWaited, lane=lane, seconds=seconds, error=error)
+        self._emit(events.BudgetWaited, lane=lane, seconds=seconds, error=error)
 
     def wait_ended(
         self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
@@ -155,21 +143,19 @@ class OperationEvents:
         """Report that the wait for a transaction ended; `seen` is what was last read of it."""
         # An id that was not read is not the service's, but whatever the caller gave.
         known = _transaction(seen) | {"transaction_id": redact(transaction_id) if seen is None else transaction_id}
-        self._emit(WaitEnded, seconds=seconds, polls=polls, error=error, **known)
+        self._emit(events.WaitEnded, seconds=seconds, polls=polls, error=error, **known)
 
     def journal_changed(
         self, kind: str, reference: str, old_state: str | None, new_state: str, record: object = None
     ) -> None:
         """Report that an entry changed; `record` is the service's, if that is why."""
-        known = _transaction(record)
+        known = _transaction(record) | {"kind": kind, "reference": redact(reference)}
         known.pop("transaction_type", None)  # the kind says it
-        self._emit(
-            JournalChanged, kind=kind, reference=redact(reference), old_state=old_state, new_state=new_state, **known
-        )
+        self._emit(events.JournalChanged, old_state=old_state, new_state=new_state, **known)
 
     def sweep_ended(self, **counts: int) -> None:
         """Report the counts of a sweep."""
-        self._emit(SweepEnded, **counts)
+        self._emit(events.SweepEnded, **counts)
 
     @contextmanager
     def confirming(self, callback: object) -> Generator[None]:
@@ -183,7 +169,7 @@ class OperationEvents:
         self.callback_received("accepted", callback, None)
 
     def callback_received(
-        self, outcome: CallbackOutcome, callback: object, error: BaseException | None, status: int | None = None
+        self, outcome: events.CallbackOutcome, callback: object, error: BaseException | None, status: int | None = None
     ) -> None:
         """Report a callback; `callback` is None if it could not be read."""
         record = getattr(callback, "transaction", None)
@@ -192,7 +178,7 @@ class OperationEvents:
             # Anybody may have sent it, with any text.
             known = {"transaction_id": redact(record.transaction_id)}
         self._emit(
-            CallbackReceived,
+            events.CallbackReceived,
             outcome=outcome,
             seconds=self._clock() - self._started,
             status=status,
@@ -201,7 +187,7 @@ class OperationEvents:
             **known,
         )
 
-    def _emit(self, event_class: Callable[..., Event], /, **fields: object) -> None:
+    def _emit(self, event_class: Callable[..., events.Event], /, **fields: object) -> None:
         error = fields.get("error")
         if error is not None:
             fields["error"] = type(error)  # the error itself would keep frames alive, and with them the payment
@@ -212,7 +198,7 @@ class OperationEvents:
             self._held.append(event)
 
 
-def outcome_of(error: BaseException) -> CallbackOutcome:
+def outcome_of(error: BaseException) -> events.CallbackOutcome:
     """Return what the error of a callback says about it."""
     match error:
         case CallbackMismatchError() | TransactionNotFoundError():

@@ -21,7 +21,7 @@ Times are in seconds, on the backend's monotonic clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -206,6 +206,7 @@ class Caller:
         # Only the owner removes from it, and others copy it in one step, so it needs no lock.
         self.pending: dict[str, Waiter] = {}
         self.signal: SyncSignal | AsyncSignal = session.backend.signal()
+        self.now: Callable[[], float] = session.backend.now
         self._coordinator = coordinator
         self._deadline = deadline
         self._has_slot = False
@@ -213,10 +214,6 @@ class Caller:
     def leave(self) -> None:
         """Take part no longer."""
         self._coordinator.remove(self)
-
-    def now(self) -> float:
-        now: float = self.session.backend.now()
-        return now
 
     async def poll(self, until: float) -> None:
         """Run a poll round for all; if another caller is running one, wait for its end, at most until that time.

@@ -20,20 +20,9 @@ from typing import Final, get_args
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.util.types import AttributeValue
 
+from momopay import events
 from momopay._transport import attempt
 from momopay.errors import MomoPayError, TransactionHealthBlockedError
-from momopay.events import (
-    AttemptEnded,
-    BudgetWaited,
-    CallbackOutcome,
-    CallbackReceived,
-    CallEnded,
-    Event,
-    JournalChanged,
-    RetryScheduled,
-    SweepEnded,
-    WaitEnded,
-)
 from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.journal import parts_of
@@ -73,7 +62,9 @@ class Metrics:
         self._ends = counter("momopay.payments.ended", "{payment}", "Payments that reached an end, each end once.")
         self._changes = counter("momopay.journal.changes", "{change}", "Changes of entries of the journal.")
         self._callbacks = counter("momopay.callbacks", "{callback}", "Callbacks (webhooks) that were checked.")
-        for operation, outcome in product(("callbacks.receive", "transactions.confirm"), get_args(CallbackOutcome)):
+        for operation, outcome in product(
+            ("callbacks.receive", "transactions.confirm"), get_args(events.CallbackOutcome)
+        ):
             # A counter that begins with its first event shows Prometheus no increase for that one.
             self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
         self._journal = JournalGauges(meter, journal)
@@ -88,25 +79,25 @@ class Metrics:
             "momopay.stk.completed", [self._completed], "{payment}", "STK prompts that the success rate is of."
         )
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         """Record what an event says."""
         match event:
-            case CallEnded():
+            case events.CallEnded():
                 self._operations(event.seconds, {"momopay.operation": event.operation, **_error_type(event.error)})
-            case AttemptEnded():
+            case events.AttemptEnded():
                 self._attempts(event.seconds, http_attributes(event))
                 self._notice_block(event)
-            case RetryScheduled():
+            case events.RetryScheduled():
                 self._retries(1, {"momopay.operation": event.operation, **_error_type(event.error)})
-            case BudgetWaited():
+            case events.BudgetWaited():
                 self._waits(event.seconds, {"momopay.lane": event.lane, **_error_type(event.error)})
-            case WaitEnded():
+            case events.WaitEnded():
                 self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
-            case JournalChanged():
+            case events.JournalChanged():
                 self._note_change(event)
-            case SweepEnded():
+            case events.SweepEnded():
                 self._journal.remember(event)
-            case CallbackReceived():
+            case events.CallbackReceived():
                 # By the operation, too: where the handler of a view confirms, each of them reports the callback.
                 self._callbacks(1, {"momopay.operation": event.operation, "momopay.callback.outcome": event.outcome})
                 # What a refused callback states may be anybody's invention.
@@ -115,7 +106,7 @@ class Metrics:
             case _:
                 pass
 
-    def _note_change(self, event: JournalChanged) -> None:
+    def _note_change(self, event: events.JournalChanged) -> None:
         if event.new_state != event.old_state:
             attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
             self._changes(1, attributes)
@@ -145,7 +136,7 @@ class Metrics:
         known = kind.value if kind in TransactionType.__members__.values() else OTHER
         self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
 
-    def _notice_block(self, event: AttemptEnded) -> None:
+    def _notice_block(self, event: events.AttemptEnded) -> None:
         if event.route == _PROMPTS:
             with self._lock:
                 if event.error is TransactionHealthBlockedError:
@@ -167,7 +158,7 @@ def _error_type(error: type[BaseException] | None) -> dict[str, AttributeValue]:
     return {} if error is None else {"error.type": error.__name__}
 
 
-def http_attributes(event: AttemptEnded) -> dict[str, AttributeValue]:
+def http_attributes(event: events.AttemptEnded) -> dict[str, AttributeValue]:
     """Return the attributes of an attempt that its span and its metric have in common."""
     # Not `url.full`, which the conventions require: it would hold ids, and in searches `q=254...`, a customer's phone.
     # Nor is there a redacted one, because `url.template` with the server's address says everything else that it would.
@@ -209,7 +200,7 @@ class JournalGauges:
         for name, (unit, text) in _GAUGES.items():
             meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
 
-    def remember(self, event: SweepEnded) -> None:
+    def remember(self, event: events.SweepEnded) -> None:
         """Keep what a sweep found, if the journal cannot be asked."""
         if self._journal is None:
             self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
