@@ -39,8 +39,6 @@ _PROMPTS: Final = "/payments/stk"
 _JUDGED: Final = 100
 # Ends that are remembered, so that none is counted twice however late it is reported again.
 _REMEMBERED: Final = 10_000
-OTHER: Final = "other"
-"""In the place of a type or status that is not specified: what it is, the network decides."""
 
 
 class Metrics:
@@ -133,7 +131,8 @@ class Metrics:
                 self._prompts[transaction_id] = was_paid or status is TransactionStatus.SUCCESS
                 if len(self._prompts) > _JUDGED:
                     self._prompts.popitem(last=False)
-        known = kind.value if kind in TransactionType.__members__.values() else OTHER
+        # What a type is that is not specified, the network decides.
+        known = kind.value if kind in TransactionType.__members__.values() else "other"
         self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
 
     def _notice_block(self, event: events.AttemptEnded) -> None:
