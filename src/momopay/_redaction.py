@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from types import FrameType
+from traceback import walk_tb
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -78,12 +78,10 @@ def clear_frames(error: BaseException) -> None:
         # A library's message may quote what it was given. An error of the caller's own is left as it is.
         if link is not error and type(link).__module__.partition(".")[0] in _CARRIERS:
             link.args = tuple(redact(each) if isinstance(each, str) else each for each in link.args)
-        traceback = link.__traceback__
-        while traceback is not None:
-            if _package_of(traceback.tb_frame) in _CARRIERS:
+        for frame, _ in walk_tb(link.__traceback__):
+            if str(frame.f_globals.get("__name__")).partition(".")[0] in _CARRIERS:
                 with suppress(RuntimeError):  # the frame is still running
-                    traceback.tb_frame.clear()
-            traceback = traceback.tb_next
+                    frame.clear()
 
 
 def clears_frames(function: Callable[P, T]) -> Callable[P, T]:
@@ -111,7 +109,3 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(link))
             yield link
             pending += [each for each in (link.__cause__, link.__context__) if each is not None]
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

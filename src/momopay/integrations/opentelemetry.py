@@ -6,16 +6,7 @@
     client = Client(on_event=observer())
 
 Needs the extra ``otel``. Without an SDK of OpenTelemetry that exports them, spans and metrics go nowhere, and cost
-little.
-
-Spans:
-- One for each operation, kind INTERNAL, named after it (``payouts.pay_once``). It is the child of the span that is
-  current where the operation was called.
-- One for each attempt at a request below it, kind CLIENT, by OpenTelemetry's conventions for HTTP clients, named
-  ``POST /b2c/payouts``. It is made when the attempt has ended, with the time when it began.
-
-The guide "Monitoring" lists the metrics. Where the handler of a view confirms the callback, both the view
-(``callbacks.receive``) and ``transactions.confirm`` count it; choose one by ``momopay.operation``.
+little. The guide "Monitoring" shows the spans and lists the metrics.
 
 No span and no metric has a key, a query or a phone. Metrics have no ids and no references either, so that the number
 of time series stays small.

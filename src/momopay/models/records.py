@@ -36,17 +36,14 @@ class MaskedModel(BaseModel):
             elif name in {"phone", "phone_number"} and isinstance(value, str):
                 yield name, mask_phone(value)
             else:
-                yield name, _Masked(value)
+                yield name, _Shown(redacted_repr(value))
 
 
-class _Masked:
-    """A value whose repr is redacted; pydantic calls repr on what `__repr_args__` yields."""
+class _Shown(str):
+    """A text that is shown as it is; pydantic calls repr on what `__repr_args__` yields."""
 
-    def __init__(self, value: object) -> None:
-        self._text = redacted_repr(value)
-
-    def __repr__(self) -> str:
-        return self._text
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 logger: logging.Logger = logging.getLogger("momopay")
