@@ -19,7 +19,7 @@ from momopay import (
     TransactionType,
 )
 from momopay.events import BudgetWaited, CallbackReceived, JournalChanged, RetryScheduled, SweepEnded, WaitEnded
-from momopay.integrations._otel_metrics import JournalGauges, Metrics
+from momopay.integrations.opentelemetry import JournalGauges, Metrics
 
 PHONE = "254712345678"
 
@@ -176,7 +176,7 @@ def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: 
 def test_ends_are_remembered_in_a_bounded_number(
     telemetry: Telemetry, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("momopay.integrations._otel_metrics._REMEMBERED", 10)
+    monkeypatch.setattr("momopay.integrations.opentelemetry._REMEMBERED", 10)
     feed(metrics.observe, *(waited(f"t-{number}", "SUCCESS") for number in range(50)))
     assert len(metrics._counted) == 10
     assert telemetry.values("momopay.payments.ended") == {("STK", "SUCCESS"): 50}
@@ -208,7 +208,7 @@ def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: T
 
 
 def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("momopay.integrations._otel_metrics._FRESH", 0.0)
+    monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 0.0)
     with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         gauges = JournalGauges(telemetry.meters.get_meter("test"), journal)
         assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 0}, {(): 0})
@@ -226,7 +226,7 @@ def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, mo
 
 
 def test_one_collection_asks_once(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("momopay.integrations._otel_metrics._FRESH", 3600.0)
+    monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 3600.0)
     with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         JournalGauges(telemetry.meters.get_meter("test"), journal)
         assert telemetry.values(OPEN) == {(): 0}

@@ -14,25 +14,63 @@ of time series stays small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from itertools import product
+from math import inf
+from typing import Final, get_args
 
 try:
     from opentelemetry import metrics, trace
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
     from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
     from opentelemetry.util.types import AttributeValue
 except ModuleNotFoundError as _missing:
     _remedy = "the observer needs an extra: pip install 'momopay[otel]'"
     raise ModuleNotFoundError(_remedy, name=_missing.name) from _missing
 
-from momopay import __version__
+from momopay import __version__, events
 from momopay._redaction import redact
-from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
-from momopay.integrations._otel_metrics import Metrics, http_attributes
+from momopay._transport import attempt
+from momopay.errors import MomoPayError, TransactionHealthBlockedError
+from momopay.events import Event
 from momopay.journal import Journal
+from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.journal import parts_of
+from momopay.models.enums import TransactionStatus, TransactionType, end_of
 
 __all__ = ["observer"]
 
-_NAME = "momopay"
+logger: logging.Logger = logging.getLogger("momopay")
+
+_NAME: Final = "momopay"
+
+# Seconds. Those of an attempt are the conventions'; an operation may wait for minutes for the rate budget or an end.
+_ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+_LONG_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+_PROMPTS: Final = "/payments/stk"
+# The service judges the most recent 100 completed payments.
+_JUDGED: Final = 100
+# Ends that are remembered, so that none is counted twice however late it is reported again.
+_REMEMBERED: Final = 10_000
+
+# Seconds. A collection waits no longer for the database: the exporter's other metrics are behind it.
+_LONGEST: Final = 5.0
+# Seconds for which an answer serves: the four gauges of one collection ask once.
+_FRESH: Final = 1.0
+
+_GAUGES: Final = {
+    "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
+    "momopay.journal.unresolved": ("{entry}", "Unresolved payments."),
+    "momopay.journal.open.age": ("s", "Age of the oldest open entry."),
+    "momopay.journal.unresolved.age": ("s", "Age of the oldest unresolved entry."),
+}
 
 
 def observer(
@@ -79,18 +117,18 @@ class Spans:
     def observe(self, event: Event) -> None:
         """Begin, extend or end a span."""
         match event:
-            case CallStarted():
+            case events.CallStarted():
                 self._begin(event)
-            case AttemptEnded():
+            case events.AttemptEnded():
                 self._add_attempt(event)
-            case BudgetWaited():
+            case events.BudgetWaited():
                 self._waited[event.call_id] = self._waited.get(event.call_id, 0.0) + event.seconds
-            case CallEnded():
+            case events.CallEnded():
                 self._end(event)
             case _:
                 pass
 
-    def _begin(self, event: CallStarted) -> None:
+    def _begin(self, event: events.CallStarted) -> None:
         # The event comes in the thread or task of the caller, so the current span is the one to be below. It is not
         # made the current one itself: an iterable would leave it so between its steps, in the caller's own code.
         self._open[event.call_id] = self._tracer.start_span(
@@ -100,7 +138,7 @@ class Spans:
             start_time=_nanoseconds(event.at),
         )
 
-    def _add_attempt(self, event: AttemptEnded) -> None:
+    def _add_attempt(self, event: events.AttemptEnded) -> None:
         operation = self._open.get(event.call_id)
         attributes = http_attributes(event)
         if event.attempt > 1:
@@ -119,7 +157,7 @@ class Spans:
             span.set_status(StatusCode.ERROR)  # without a text, which might quote what was sent
         span.end(_nanoseconds(event.at))
 
-    def _end(self, event: CallEnded) -> None:
+    def _end(self, event: events.CallEnded) -> None:
         span, waited = self._open.pop(event.call_id, None), self._waited.pop(event.call_id, None)
         if span is None:
             return
@@ -144,3 +182,190 @@ class Spans:
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
+
+
+class Metrics:
+    """Makes the metrics. Any thread may call it.
+
+    The success rate is that of the latest prompts, as the service judges it (service page, "POST /payments/stk").
+    """
+
+    def __init__(self, meter: Meter, journal: Journal | None) -> None:
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Callable[..., None]:
+            return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=buckets).record
+
+        def counter(name: str, unit: str, text: str) -> Callable[..., None]:
+            return meter.create_counter(name, unit, text).add
+
+        self._operations = histogram("momopay.operation.duration", "Duration of operations.", _LONG_BUCKETS)
+        self._attempts = histogram(
+            "http.client.request.duration", "Duration of HTTP client requests.", _ATTEMPT_BUCKETS
+        )
+        self._waits = histogram("momopay.budget.wait", "Waits for the rate budget.", _LONG_BUCKETS)
+        self._retries = counter("momopay.retries", "{retry}", "Requests that are sent again.")
+        self._ends = counter("momopay.payments.ended", "{payment}", "Payments that reached an end, each end once.")
+        self._changes = counter("momopay.journal.changes", "{change}", "Changes of entries of the journal.")
+        self._callbacks = counter("momopay.callbacks", "{callback}", "Callbacks (webhooks) that were checked.")
+        for operation, outcome in product(
+            ("callbacks.receive", "transactions.confirm"), get_args(events.CallbackOutcome)
+        ):
+            # A counter that begins with its first event shows Prometheus no increase for that one.
+            self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
+        self._journal = JournalGauges(meter, journal)
+        self._lock = threading.Lock()
+        self._counted: OrderedDict[tuple[str, TransactionStatus], None] = OrderedDict()
+        self._prompts: OrderedDict[str, bool] = OrderedDict()  # whether it was paid, by the transaction's id
+        self._is_blocked = False
+        meter.create_observable_gauge(
+            "momopay.stk.success_rate", [self._rate], description="Share of the latest 100 STK prompts that was paid."
+        )
+        meter.create_observable_gauge(
+            "momopay.stk.completed", [self._completed], "{payment}", "STK prompts that the success rate is of."
+        )
+
+    def observe(self, event: Event) -> None:
+        """Record what an event says."""
+        match event:
+            case events.CallEnded():
+                self._operations(event.seconds, {"momopay.operation": event.operation, **_error_type(event.error)})
+            case events.AttemptEnded():
+                self._attempts(event.seconds, http_attributes(event))
+                self._notice_block(event)
+            case events.RetryScheduled():
+                self._retries(1, {"momopay.operation": event.operation, **_error_type(event.error)})
+            case events.BudgetWaited():
+                self._waits(event.seconds, {"momopay.lane": event.lane, **_error_type(event.error)})
+            case events.WaitEnded():
+                self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
+            case events.JournalChanged():
+                self._note_change(event)
+            case events.SweepEnded():
+                self._journal.remember(event)
+            case events.CallbackReceived():
+                # By the operation, too: where the handler of a view confirms, each of them reports the callback.
+                self._callbacks(1, {"momopay.operation": event.operation, "momopay.callback.outcome": event.outcome})
+                # What a refused callback states may be anybody's invention.
+                if event.outcome == "accepted":
+                    self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
+            case _:
+                pass
+
+    def _note_change(self, event: events.JournalChanged) -> None:
+        if event.new_state != event.old_state:
+            attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
+            self._changes(1, attributes)
+        # In another state the id is one that a response without a certain outcome showed, perhaps of another payment.
+        if event.new_state == JournalState.ACCEPTED:
+            self._note_end(event.transaction_id, EntryKind(event.kind).transaction_type, event.transaction_status)
+
+    def _note_end(
+        self, transaction_id: str | None, kind: TransactionType | None, status: TransactionStatus | None
+    ) -> None:
+        """Count an end once, whichever of a wait, a callback and the journal reports it first."""
+        if transaction_id is None or kind is None or status is None or not status.is_terminal:
+            return
+        with self._lock:
+            end = (transaction_id, end_of(status))  # a callback may say CANCELLED where a read says FAILED
+            if end in self._counted:
+                return
+            self._counted[end] = None
+            if len(self._counted) > _REMEMBERED:
+                self._counted.popitem(last=False)
+            if kind is TransactionType.STK:
+                # A late PIN pays what had failed. Nothing makes a failure of what was paid.
+                was_paid = self._prompts.get(transaction_id, False)
+                self._prompts[transaction_id] = was_paid or status is TransactionStatus.SUCCESS
+                if len(self._prompts) > _JUDGED:
+                    self._prompts.popitem(last=False)
+        # What a type is that is not specified, the network decides.
+        known = kind.value if kind in TransactionType.__members__.values() else "other"
+        self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
+
+    def _notice_block(self, event: events.AttemptEnded) -> None:
+        if event.route == _PROMPTS:
+            with self._lock:
+                if event.error is TransactionHealthBlockedError:
+                    self._is_blocked = True
+                elif event.error is None and self._is_blocked:  # after the pause the service counts from zero
+                    self._is_blocked = False
+                    self._prompts.clear()
+
+    def _rate(self, _options: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            paid = list(self._prompts.values())
+        return [Observation(sum(paid) / len(paid))] if paid else []
+
+    def _completed(self, _options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(len(self._prompts))]
+
+
+def _error_type(error: type[BaseException] | None) -> dict[str, AttributeValue]:
+    return {} if error is None else {"error.type": error.__name__}
+
+
+def http_attributes(event: events.AttemptEnded) -> dict[str, AttributeValue]:
+    """Return the attributes of an attempt that its span and its metric have in common."""
+    # Not `url.full`, which the conventions require: it would hold ids, and in searches `q=254...`, a customer's phone.
+    # Nor is there a redacted one, because `url.template` with the server's address says everything else that it would.
+    attributes: dict[str, AttributeValue] = {
+        "http.request.method": event.method,
+        "url.template": event.route,
+        "server.address": event.host,
+        "server.port": event.port,
+    }
+    if event.status is not None:
+        attributes["http.response.status_code"] = event.status
+    if event.error is not None:
+        is_refusal = event.status is not None and event.status >= HTTPStatus.BAD_REQUEST
+        attributes["error.type"] = str(event.status) if is_refusal else event.error.__name__
+    return attributes
+
+
+class JournalGauges:
+    """The four gauges. A collection may come from any thread."""
+
+    def __init__(self, meter: Meter, journal: Journal | None) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._values: dict[str, float] = {}
+        self._read_at = -inf
+        for name, (unit, text) in _GAUGES.items():
+            meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
+
+    def remember(self, event: events.SweepEnded) -> None:
+        """Keep what a sweep found, if the journal cannot be asked."""
+        if self._journal is None:
+            self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
+
+    def _observe(self, name: str, _options: CallbackOptions) -> Iterable[Observation]:
+        if self._journal is not None:
+            with self._lock:
+                now = attempt.now()
+                if now - self._read_at >= _FRESH:
+                    self._read_at, self._values = now, _read(self._journal)
+        values = self._values
+        return [Observation(values[name])] if name in values else []
+
+
+def _read(journal: Journal) -> dict[str, float]:
+    """Return what the database says; nothing if it fails, so that the gauges end rather than show what was."""
+    from momopay.journal.database import bounded  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
+
+    try:
+        with bounded(_LONGEST):
+            count, oldest = parts_of(journal).reports.count_open()
+            unresolved = journal.unresolved()  # few: each one waits for a person
+    except MomoPayError as error:
+        logger.warning("the journal's gauges are missing: %s", error)
+        return {}
+    return {
+        "momopay.journal.open": count,
+        "momopay.journal.unresolved": len(unresolved),
+        "momopay.journal.open.age": _age(oldest),
+        "momopay.journal.unresolved.age": _age(unresolved[0].sent_at if unresolved else None),
+    }
+
+
+def _age(since: datetime | None) -> float:
+    """Return the seconds since then; 0 if there is nothing."""
+    return 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
