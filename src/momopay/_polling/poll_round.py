@@ -211,7 +211,7 @@ class Caller:
         self._deadline = deadline
         self._has_slot = False
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Take part no longer."""
         self._coordinator.remove(self)
 

@@ -70,21 +70,28 @@ class TransactionWait(Caller):
         coordinator.add(self)
 
     async def next(self) -> Transaction | None:
+        """Return the next transaction as `end` does, in an operation of its own; None if all have been returned."""
+        return await as_operation(self.session, "transactions.wait_all", self.end) if self.pending else None
+
+    async def end(self, session: Session[Any]) -> Transaction | None:
         """Return the next transaction that has ended, or None if all have been returned; report how waits end.
+
+        The session is that of the call, which has an operation of its own.
 
         Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row,
         and `APIError` for a refusal that waiting does not change.
         """
+        self.session = session
         try:
             ended = await self._next()
         except BaseException as error:
-            self.leave()
+            self.close()
             if isinstance(error, Exception):
                 for waiter in self.pending.values():  # none of them is waited for any more
                     self._report(waiter, _last_seen(waiter), error)
             raise
         if not self.pending:
-            self.leave()
+            self.close()
         return ended
 
     async def _next(self) -> Transaction | None:
@@ -192,7 +199,7 @@ class Confirmation(Caller):
                     )
                 await self.poll(self._deadline)
         finally:
-            self.leave()
+            self.close()
         if waiter.failure is not None:
             raise waiter.failure
         seen = waiter.observation
@@ -215,23 +222,4 @@ class WaitIterator(OperationIterator[BackendT, Transaction]):
     """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
 
     def __init__(self, session: Session[BackendT], start: Callable[[], TransactionWait]) -> None:
-        super().__init__(session, lambda: _Ends(start()))
-
-
-class _Ends:
-    """The ends of one wait, which takes part in polling until it is closed."""
-
-    def __init__(self, wait: TransactionWait) -> None:
-        self._wait = wait
-        self._session = wait.session
-        self.close = wait.leave
-
-    async def next(self) -> Transaction | None:
-        if not self._wait.pending:
-            return None
-        return await as_operation(self._session, "transactions.wait_all", _next_end, None, self._wait)
-
-
-async def _next_end(session: Session[Any], wait: TransactionWait) -> Transaction | None:
-    wait.session = session
-    return await wait.next()
+        super().__init__(session, start)

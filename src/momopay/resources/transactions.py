@@ -243,7 +243,7 @@ class Transactions(Resource[BackendT]):
                 address; the payment goes on without you.
             APIError: A refusal that waiting does not change, such as a revoked key.
         """
-        ended = await self._start_wait([transaction_id], until, schedule).next()
+        ended = await self._start_wait([transaction_id], until, schedule).end(self._session)
         assert ended is not None  # noqa: S101  it waits for one
         return ended
 
