@@ -46,8 +46,6 @@ class CallbackSigner:
         ConfigurationError: No secret, or one that is too short.
     """
 
-    __slots__ = ("_macs",)
-
     @clears_frames
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
         # Keyed once and copied for each token, so that the secrets themselves need not be kept.

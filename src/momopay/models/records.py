@@ -10,10 +10,20 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    NaiveDatetime,
+    ValidationError,
+)
 from pydantic.alias_generators import to_camel
 
 from momopay._redaction import mask_phone, redacted_repr
@@ -54,7 +64,8 @@ _MAX_PROBLEMS: Final = 5
 
 # An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
-    datetime, AfterValidator(lambda when: when if when.tzinfo else when.replace(tzinfo=UTC))
+    AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))],
+    Field(union_mode="left_to_right"),
 ]
 
 # An id that is not blank: with a blank one, an accepted payment could never be read.
