@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
@@ -203,19 +204,14 @@ class Confirmation(Caller):
         if waiter.failure is not None:
             raise waiter.failure
         seen = waiter.observation
-        if seen is not None and (seen.is_full or self._agrees_with(seen.transaction)):
+        if seen is not None and seen.is_full:
             return seen.transaction
+        # Of a list row, only an end counts. That a payment is still open may have changed since the list was made.
+        if seen is not None and self._callback.transaction.status.is_terminal:
+            with suppress(CallbackMismatchError):
+                check_agreement(self._callback, seen.transaction)
+                return seen.transaction
         return await self.read_by_id(self._callback.transaction_id, self._deadline)
-
-    def _agrees_with(self, row: Transaction) -> bool:
-        # Only ends count. That a payment is still open may have changed since the list was made.
-        if not self._callback.transaction.status.is_terminal:
-            return False
-        try:
-            check_agreement(self._callback, row)
-        except CallbackMismatchError:
-            return False
-        return True
 
 
 class WaitIterator(OperationIterator[BackendT, Transaction]):
