@@ -34,7 +34,7 @@ LAYERS = [
 EVERYWHERE = {"momopay", "momopay._core.wiring", "momopay._core.config"}
 MOST_LINES = 400
 LONGER = {
-    "errors.py": 515,  # one table of classes
+    "errors.py": 495,  # one table of classes
 }
 """Files that are longer, and may not grow."""
 MOST_FILES = 148
