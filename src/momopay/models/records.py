@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -136,12 +136,12 @@ def note_response(record: Record, info: ResponseInfo) -> None:
     """Note which response a record came in, and the records in it, such as the items of a page."""
     # Beside the fields, so that dumps and comparisons have the service's fields only. Not a method: editors would
     # offer it with every record.
-    found: list[Any] = [record]
-    for value in vars(record).values():
-        found += value if isinstance(value, list) else [value]
-    for each in found:
-        if isinstance(each, Record):
-            vars(each)["_response"] = info
+    for value in [record, *vars(record).values()]:
+        if isinstance(value, list):  # of records, such as the 100 items of a page: not asked one by one what they are
+            for each in cast("list[Record]", value):
+                vars(each)["_response"] = info
+        elif isinstance(value, Record):
+            vars(value)["_response"] = info
 
 
 class Envelope(BaseModel, Generic[T]):
