@@ -259,13 +259,13 @@ def test_a_short_bound_does_not_stay_with_the_connection(url: str) -> None:
 # Single connections
 
 
-@pytest.fixture
-def connection(url: str) -> BoundedConnection:
+def connect_to(url: str) -> BoundedConnection:
     at = make_url(url)
     return BoundedConnection.connect(host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True)
 
 
-def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(connection: BoundedConnection) -> None:
+def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(url: str) -> None:
+    connection = connect_to(url)
     with bounded(MUCH):
         assert connection.execute("SELECT 1").fetchone() == (1,)
     with pytest.raises(psycopg.errors.UndefinedTable), bounded(MUCH):
@@ -278,15 +278,16 @@ def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(c
     assert connection.closed
 
 
-def test_a_connection_that_comes_too_late_is_closed(connection: BoundedConnection) -> None:
-    later = threading.Event()
+def test_a_connection_that_comes_too_late_is_closed(url: str) -> None:
+    later, made = threading.Event(), list[psycopg.pq.abc.PGconn]()
 
     def connect() -> BoundedConnection:
         later.wait(MUCH)
+        connection = connect_to(url)
+        made.append(connection.pgconn)
         return connection
 
     with bounded(0.05), pytest.raises(TooLateError, match="no connection"):
         connect_in_time(connect)
-    assert not connection.closed
     later.set()
-    until(lambda: bool(connection.closed), "the late connection was closed")
+    until(lambda: made and made[0].status == psycopg.pq.ConnStatus.BAD, "the late connection was closed")

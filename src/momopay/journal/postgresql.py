@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from secrets import randbits
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -42,15 +42,13 @@ _CONNECT_ARGS: Final = {
 # Seconds for an idle connection to show that it works. Then another one is made.
 _PING: Final = 5.0
 
-# Executed whenever a connection is taken from the pool. It also shows that the connection works.
-_PREPARE: Final = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
-# The first time: no commit returns before it is on disk, even where the server's default is synchronous_commit=off; and
-# a process that is frozen within a transaction keeps the others out for ten seconds at most.
-_PREPARE_NEW: Final = (
-    _PREPARE
-    + ", set_config('idle_in_transaction_session_timeout', '10s', false)"
-    + ", CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"
-)
+# Executed whenever a connection is taken from the pool. It also shows that the connection works. No commit returns
+# before it is on disk, even where the server's default is synchronous_commit=off; and a process that is frozen within a
+# transaction keeps the others out for ten seconds at most.
+_PREPARE: Final = """
+    SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),
+        set_config('idle_in_transaction_session_timeout', '10s', false),
+        CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"""
 
 
 class PostgresqlBackend(Backend):
@@ -155,45 +153,39 @@ def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
 
 def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnection:
     """Return a new connection, made in a thread of its own, as looking up a host has no timeout."""
-    outcome: Future[BoundedConnection] = Future()
+    # A connection that comes when nobody waits any more is closed with the queue, to which nothing else refers.
+    outcome: SimpleQueue[BoundedConnection | BaseException] = SimpleQueue()
 
     def run() -> None:
         try:
-            connection = connect()
-            try:
-                outcome.set_result(connection)
-            except InvalidStateError:  # nobody waits any more
-                connection.close()
+            outcome.put(connect())
         except BaseException as error:  # noqa: BLE001  the waiting thread raises it
-            with suppress(InvalidStateError):
-                outcome.set_exception(error)
+            outcome.put(error)
 
     threading.Thread(target=run, name="momopay-connect", daemon=True).start()
     try:
-        return outcome.result(seconds_left())
-    except BaseException as error:
-        if not outcome.cancel() and outcome.exception() is None:  # it was made at the last moment
-            outcome.result().close()
-        if isinstance(error, TimeoutError):
-            raise TooLateError("no connection in time") from None
-        raise
+        made = outcome.get(timeout=seconds_left())
+    except Empty:
+        raise TooLateError("no connection in time") from None
+    if isinstance(made, BaseException):
+        raise made
+    return made
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
     return connect_in_time(lambda: BoundedConnection.connect(*arguments, **options))
 
 
-def _prepare(connection: BoundedConnection, record: Any, _proxy: object) -> None:
+def _prepare(connection: BoundedConnection, _record: object, _proxy: object) -> None:
     """Set the server's timeouts; let the pool replace the connection if it does not work."""
     left = seconds_left()
     # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
     timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
     try:
         with bounded(min(_PING, left / 2)):
-            connection.execute(_PREPARE if "prepared" in record.info else _PREPARE_NEW, timeouts)
+            connection.execute(_PREPARE, timeouts)
     except psycopg.Error as error:
         raise InvalidatePoolError from error
-    record.info["prepared"] = True
 
 
 def _works(registration: Connection) -> bool:
