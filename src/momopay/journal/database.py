@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -29,6 +28,7 @@ from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
+from momopay._core.wiring import load
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.schema import INSERTS, set_up
@@ -188,6 +188,8 @@ class Backend(ABC):
 
     table_names: ClassVar[str]
     """The SQL that lists the tables and views that are there."""
+    folder: Path | None = None
+    """A folder that every process of the database can use, None if there is none."""
 
     def __init__(self, url: URL, sender: str, connect_args: dict[str, Any]) -> None:
         self.sender = sender
@@ -217,10 +219,6 @@ class Backend(ABC):
     def check(self) -> None:  # noqa: B027  a server keeps its files
         """Raise if the database is not the one that this process began with."""
 
-    def beside(self, name: str) -> Path | None:  # noqa: ARG002  as above
-        """Return the path of a small file that every process of the database can use, None if there is none."""
-        return None
-
     def close(self) -> None:
         """End the registration of this process and close all connections."""
         self.engine.dispose()
@@ -228,10 +226,10 @@ class Backend(ABC):
 
 # Each module loads the driver of its database. Beside its backend, it has what differs in the database's SQL.
 _BACKENDS: Final = {
-    "sqlite": "sqlite.SqliteBackend",
-    "sqlite+pysqlite": "sqlite.SqliteBackend",
-    "postgresql": "postgresql.PostgresqlBackend",
-    "postgresql+psycopg": "postgresql.PostgresqlBackend",
+    "sqlite": "journal.sqlite.SqliteBackend",
+    "sqlite+pysqlite": "journal.sqlite.SqliteBackend",
+    "postgresql": "journal.postgresql.PostgresqlBackend",
+    "postgresql+psycopg": "journal.postgresql.PostgresqlBackend",
 }
 
 
@@ -240,8 +238,7 @@ def _open(url: URL) -> Backend:
         raise ConfigurationError(
             f"journal must be a URL that begins with sqlite:/// or postgresql+psycopg://, not {url.drivername}://"
         )
-    module, name = _BACKENDS[url.drivername].split(".")
-    backend: Backend = getattr(import_module(f"momopay.journal.{module}"), name)(url)
+    backend: Backend = load(_BACKENDS[url.drivername])(url)
     return backend
 
 

@@ -121,7 +121,8 @@ class Watermark:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._file: Path | None = database.backend.beside("sequence")
+        folder = database.backend.folder
+        self._file: Path | None = None if folder is None else folder / "sequence"
         self._highest = Mark()
 
     def check(self, connection: Connection) -> None:

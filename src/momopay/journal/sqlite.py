@@ -52,7 +52,7 @@ class SqliteBackend(Backend):
         try:
             url.database.encode()
             self._path = Path(url.database).resolve()  # a link to the file leads to the same folder
-            self._folder = self._path.with_name(self._path.name + "-senders")
+            self.folder = self._folder = self._path.with_name(self._path.name + "-senders")
         except ValueError as error:  # the root, a NUL, or text that is not Unicode
             raise ConfigurationError(
                 f"{url.database!r} cannot be the name of a journal's file; payments.db can"
@@ -115,10 +115,6 @@ class SqliteBackend(Backend):
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
-
-    @override
-    def beside(self, name: str) -> Path:
-        return self._folder / name
 
     @override
     def register_process(self) -> None:
@@ -224,12 +220,7 @@ def _now(_element: Now, _compiler: object, **_options: object) -> str:
 
 def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object) -> None:
     """Let each statement wait for another process's lock no longer than the thread may that takes the connection."""
-    # In whole seconds, so that most calls find the timeout as they need it.
-    seconds = seconds_left()
-    seconds = int(seconds) if seconds > 2 else seconds  # noqa: PLR2004
-    if seconds != connection.longest_wait:
-        connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").close()
-        connection.longest_wait = seconds
+    connection.execute(f"PRAGMA busy_timeout={int(seconds_left() * 1000)}").close()
 
 
 # SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
@@ -243,7 +234,7 @@ _inherited: list[TrackedConnection] = []
 
 
 class TrackedConnection(sqlite3.Connection):
-    """A connection that is listed for as long as its file may be open, and that knows how long it waits for locks."""
+    """A connection that is listed for as long as its file may be open."""
 
     path: str
 
@@ -255,7 +246,6 @@ class TrackedConnection(sqlite3.Connection):
             )
         self.path = database
         _open.add(self)  # before the file is opened, as a fork may come between the two
-        self.longest_wait: float | None = None
         super().__init__(database, *args, **kwargs | {"timeout": seconds_left()})
         self.execute("PRAGMA synchronous=FULL").close()  # no commit returns before it is on disk
 
