@@ -154,12 +154,9 @@ class Watermark:
         if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
             with in_use():
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                descriptor = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
-                try:
-                    line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
-                    os.pwrite(descriptor, line.ljust(_LINE - 1).encode() + b"\n", 0)
-                finally:
-                    os.close(descriptor)
+                line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
+                with os.fdopen(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600), "wb", buffering=0) as file:
+                    file.write(line.ljust(_LINE - 1).encode() + b"\n")
 
     def accept(self, by: str) -> str:
         """Let the journal be used as it is; see `Journal.accept_restored`."""

@@ -230,9 +230,8 @@ class Journal:
         transaction's id and its status, where FAILED, CANCELLED and EXPIRED are the same. None of these is handled
         after SUCCESS or REVERSED was.
 
-        A process that dies within the context leaves the end free, to be handled when it comes again. So it is
-        handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the database
-        failed, between the effect and the end of this context, or if the body took longer than ten minutes.
+        An end is handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the
+        database failed, between the effect and the end of this context, or if the body took longer than ten minutes.
 
         Returns:
             A context that gives True to the one that is to handle it, False if it was handled before.
@@ -291,10 +290,10 @@ class Journal:
     def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
         """Remove the phones, and the metadata, of the entries that ended before a time. It cannot be undone.
 
-        The references stay used: nothing is paid again. `pay_once` of an anonymised reference still returns its
-        transaction; if that was refused or not sent, it raises `DuplicatePayoutError`. Amounts, ids, receipts and times
-        stay. So do references: if yours contain phones or names, the journal keeps them. What is open or unresolved
-        stays whole. Copies made before are not changed, and PostgreSQL keeps old versions of rows until a VACUUM.
+        References, amounts, ids, receipts and times stay: nothing is paid again, and a phone or a name in a reference
+        is kept. `pay_once` of an anonymised reference still returns its transaction; if that was refused or not sent,
+        it raises `DuplicatePayoutError`. What is open or unresolved stays whole. Copies made before are not changed,
+        and PostgreSQL keeps old versions of rows until a VACUUM.
 
         Args:
             before: A time with a time zone: what ended, was refused, or was not sent before it.

@@ -103,15 +103,14 @@ class Payouts(Resource[BackendT]):
     ) -> Payment:
         """Send money to a phone, once for each reference, whatever fails and however often this is called.
 
-        The journal is written before the network is touched. Call it again with the same arguments after any
-        error, crash or restart: it sends only if the journal says that the payout was refused or not sent and the
-        service's list does not show it, and otherwise returns its transaction. One call at a time sends a reference,
-        across processes; a second one waits for the first. See the service page, "POST /b2c/payouts" and
-        "GET /transactions".
+        Call it again with the same arguments after any error, crash or restart: it sends only if the journal says that
+        the payout was refused or not sent and the service's list does not show it, and otherwise returns its
+        transaction. One call at a time sends a reference, across processes; a second one waits for the first. See the
+        service page, "POST /b2c/payouts" and "GET /transactions".
 
         Args:
-            reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not
-                be used for payouts outside the journal. Text as for `initiate`.
+            reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not be
+                used for payouts outside the journal. Text as for `initiate`.
             amount: KES, at least 10, no more than two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
             description: A short purpose.
@@ -155,9 +154,8 @@ class Payouts(Resource[BackendT]):
     ) -> PayoutIterator[BackendT]:
         """Pay many people, each once, one after another; each payout as `pay_once` makes it.
 
-        Run it again with the same payouts after any error, crash or restart: it continues. What the journal has as
-        accepted costs no request. It waits for the rate budget between payouts, however long. An interrupt while it
-        waits leaves nothing unresolved. See the service page, "POST /b2c/payouts" and "Limits".
+        Run it again with the same payouts after any error, crash or restart: it continues. It waits for the rate budget
+        between payouts, however long. See the service page, "POST /b2c/payouts" and "Limits".
 
         Args:
             payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
@@ -210,8 +208,7 @@ class Payouts(Resource[BackendT]):
                 is read first.
             amount: KES, at least 10, no more than two decimals. By default all that is left to refund; where more than
                 one prompt was paid, what was paid beyond one. If the reference has a refund already, its amount.
-            reference: Of this refund, by default ``<of>-R1``, so that calling twice pays once. Give a second refund of
-                the same collection another one.
+            reference: Of this refund, by default ``<of>-R1``. Give a second refund of the same collection another one.
             description: A short purpose.
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS address that receives the result.
@@ -252,9 +249,9 @@ class Payouts(Resource[BackendT]):
     ) -> JournalEntry:
         """Allow, as a person, that an unresolved payment is sent after all, unless the service's list shows it.
 
-        Searches the whole list first, by the reference alone. It sends no money, but the next `pay_once` or
-        ``collect_once`` does. Look into the account console before: the list may lag. Logged at WARNING; a sweep ten
-        minutes later searches once more. See the service page, "GET /transactions".
+        Look into the account console before: the list may lag. It sends no money, but the next `pay_once` or
+        ``collect_once`` does. Logged at WARNING; a sweep ten minutes later searches once more. See the service page,
+        "GET /transactions".
 
         Args:
             reference: Of a payout or an order whose outcome is unknown.

@@ -97,11 +97,11 @@ class Stk(Resource[BackendT]):
     ) -> Payment:
         """Collect an order once, with as many prompts as it takes, at most one of them open.
 
-        The journal is written before the network is touched. Call it again with the same arguments whenever the
-        customer tries again, and after any error, crash or restart. It prompts only if every earlier prompt ended
-        without success, or was refused or not sent and the service's list does not show it. Otherwise it returns the
-        prompt that is open or was paid. One call at a time prompts for an order, across processes; a second one waits
-        for the first. See the service page, "POST /payments/stk" and "GET /transactions".
+        Call it again with the same arguments whenever the customer tries again, and after any error, crash or restart.
+        It prompts only if every earlier prompt ended without success, or was refused or not sent and the service's list
+        does not show it. Otherwise it returns the prompt that is open or was paid. One call at a time prompts for an
+        order, across processes; a second one waits for the first. See the service page, "POST /payments/stk" and
+        "GET /transactions".
 
         Args:
             reference: Your own reference for the order. It belongs to this amount forever. Text as for

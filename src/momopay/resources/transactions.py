@@ -110,10 +110,9 @@ class Transactions(Resource[BackendT]):
     ) -> TransactionIterator[BackendT]:
         """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
 
-        Pages of ``page_size`` transactions, 1 to 100, are fetched as the walk reaches them. Transactions that arrive
-        meanwhile are not seen, and one that changes its status may be seen with its old status or, under a ``status``
-        filter, be missed. Each transaction is seen once, although the list may shift under the walk and give one again:
-        the walk remembers the last 1,000 ids.
+        Pages of ``page_size`` transactions, 1 to 100, are fetched as the walk reaches them. Each transaction is seen
+        once. Those that arrive meanwhile are not seen, and one that changes its status may be seen with its old status
+        or, under a ``status`` filter, be missed.
 
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
@@ -184,17 +183,15 @@ class Transactions(Resource[BackendT]):
         Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
         leaves out. See the service page, "Callbacks" and "GET /transactions/{id}".
 
-        One confirmation alone reads the transaction by its id, at once. Those that come while another one on this
-        client is reading share a page of the list: what it shows as the callback tells it is confirmed by that, and
-        everything else is read by id. 60 at once cost two requests if the newest hundred transactions have them.
+        One confirmation alone reads the transaction by its id. Those that come while another one on this client is
+        reading share a page of the list, where it shows what the callbacks say.
 
         Args:
             callback: From `parse_callback`.
 
         Returns:
             The transaction as the service has it. Act on this, not on the callback. If it came from the list, the
-            fields that only a single read has are None: why a payment failed is then stated by the callback only,
-            and `get` reads it.
+            fields that only a single read has are None: `get` reads why a payment failed.
 
         Raises:
             CallbackMismatchError: They disagree; answer non-2xx and act on nothing.
@@ -308,11 +305,10 @@ class Transactions(Resource[BackendT]):
     ) -> SweepReport:
         """Follow everything in the journal that has not ended: when answers or callbacks were lost, or ends are late.
 
-        One pass. It searches for what is unresolved, reads what was accepted and has not settled, and records
-        status, result code, fee and end. Then it calls the handler once for each settled end, also for one that was
-        recorded elsewhere and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
-        Call it every minute or so, from as many processes as you like. One pass makes at most 15 requests, retries
-        aside, and reads the newest pages of the list first; what it does not reach it leaves to the next one.
+        One pass, of at most 15 requests, retries aside: call it every minute or so, from as many processes as you like.
+        It searches for what is unresolved, reads what was accepted and has not settled, and records status, result
+        code, fee and end. Then it calls the handler once for each settled end, also for one that was recorded elsewhere
+        and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
 
         A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
         more ten minutes later, because a late PIN may pay it; so is what a person released searched for. Rests on the
@@ -321,8 +317,7 @@ class Transactions(Resource[BackendT]):
         Args:
             handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
                 raises, that is logged, and the next pass delivers the end again. The fields that only a single read has
-                are None where a page of the list was read; an end without success is read by id as long as the pass
-                has requests left. The first sweep with a handler delivers ends of the day before it, and no older ones.
+                may be None. The first sweep with a handler delivers ends of the day before it, and no older ones.
             journal: The account's journal, by default the client's.
 
         Raises:
