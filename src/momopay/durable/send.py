@@ -247,19 +247,17 @@ class Sender:
     async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
         """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
         reference = record.reference if isinstance(record, Payout) else record.account_reference
-        clock, is_accepted, why = self._session.clock, None, ""
-        if differing := draft.requested.differences(reference, record):
-            why = f"the service answered with another {', '.join(differing)}"
-        else:
+        differing, clock = draft.requested.differences(reference, record), self._session.clock
+        is_accepted: bool | None = False
+        if not differing:
             report = report_of(record, clock.service_now_if_known())
             is_accepted = await self._journal.run_or_log(
                 self._store.record, draft, report, lease=lease, clock_offset=clock.offset
             )
-            if is_accepted is False:
-                why = "the service answered with the transaction of another payment"
-        if why:
+        if is_accepted is False:  # None: it could not be recorded
+            what = f"another {', '.join(differing)}" if differing else "the transaction of another payment"
             error = OutcomeUnknownError(
-                f"the payment of reference {draft.reference!r} may have been made: {why}",
+                f"the payment of reference {draft.reference!r} may have been made: the service answered with {what}",
                 sent_at=self._call.sent_at or record.created_at,
                 reference=draft.reference,
                 amount=draft.amount,

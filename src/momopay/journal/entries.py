@@ -149,11 +149,10 @@ class JournalEntry(MaskedModel):
     @property
     def transaction(self) -> JournalTransaction | None:
         """The transaction that counts: the first one that was paid, else the one of the latest attempt, if accepted."""
-        paid = [each for each in self.transactions if each.is_paid]
-        if paid:
-            return paid[0]
-        is_accepted = self.state is JournalState.ACCEPTED and self.transactions
-        return self.transactions[-1] if is_accepted else None
+        paid = next((each for each in self.transactions if each.is_paid), None)
+        if paid is None and self.transactions and self.state is JournalState.ACCEPTED:
+            return self.transactions[-1]
+        return paid
 
     @computed_field  # type: ignore[prop-decorator]
     @property
