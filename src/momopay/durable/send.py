@@ -92,12 +92,8 @@ async def learn_tenant(
     It costs a request the first time that a key is used with a journal.
     """
     balance = await read_balance(session, lane=Lane.PAYMENT, until=until)  # because a payment waits for it
-
-    def learn() -> None:
-        store.accounts.learn(identity, balance.tenant_id)
-        store.check(identity, restored=restored)
-
-    await session.backend.in_thread(learn)
+    await session.backend.in_thread(store.accounts.learn, identity, balance.tenant_id)
+    await session.backend.in_thread(lambda: store.check(identity, restored=restored))
 
 
 def report_change(

@@ -161,10 +161,6 @@ class ConnectionStack(Pool):
         """Return the pool that an engine uses after `dispose`: this one."""
         return self
 
-    def status(self) -> str:
-        """Return how many connections there are."""
-        return f"{len(self._alive)} connections, {len(self._idle)} idle"
-
 
 @contextmanager
 def begun(connection: Connection) -> Generator[None]:
