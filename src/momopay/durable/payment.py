@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, TypeGuard
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from momopay._redaction import mask_phone, redact, redacted_repr
 from momopay.errors import MomoPayError, RequestValidationError
@@ -36,8 +36,6 @@ class Payment(MaskedModel):
         is_new: Whether this call sent it.
         transaction: The service's record as it came; None if no request was needed.
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     kind: EntryKind
     reference: str

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from pydantic import ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
 
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
 from momopay.models.records import MaskedModel, Timestamp
@@ -70,8 +70,6 @@ class JournalTransaction(MaskedModel):
         ended_at: When it reached a terminal status, by the service's clock.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
-
     transaction_id: str
     amount: Decimal
     phone: str
@@ -121,8 +119,6 @@ class JournalEntry(MaskedModel):
         claim: The id of the call that last wrote the row as SENDING.
         revision: How often the entry was changed.
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     kind: EntryKind
     reference: str

@@ -33,10 +33,10 @@ __all__ = ["ResponseInfo"]
 
 
 class MaskedModel(BaseModel):
-    """A model whose repr and str may be logged."""
+    """A frozen model whose repr and str may be logged."""
 
     # Building the validators of all models would take most of the time of the first call.
-    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, frozen=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -113,7 +113,6 @@ class Record(MaskedModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
         extra="allow",  # a field that the service adds is readable at once
-        frozen=True,
         hide_input_in_errors=True,
         validate_by_alias=True,
         validate_by_name=True,  # both naming styles of the service parse

@@ -71,7 +71,6 @@ class Request(MaskedModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=AliasGenerator(serialization_alias=to_camel),
         extra="forbid",
-        frozen=True,
         hide_input_in_errors=True,  # a RequestValidationError is chained to pydantic's error
     )
 
