@@ -160,6 +160,10 @@ class Session(Generic[BackendT]):
         self.operation: OperationEvents | None = None  # the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
+        # For integrations: what makes the callback URL for a payment's reference, and what raises before a durable
+        # payment whose call must not begin.
+        self.make_callback_url: Callable[[str], str | None] = lambda _reference: None
+        self.before_payment: Callable[[str], None] = lambda _reference: None
         # Built once: encoding and sorting them for each request would cost more than sending them.
         self.headers: Headers = common_headers(
             account.base_url,
@@ -199,6 +203,10 @@ class Session(Generic[BackendT]):
                 " or pass journal= to the call"
             )
         return self._open_journal()
+
+    def callback_url(self, given: str | None, reference: str | None) -> str | None:
+        """Return a payment's callback URL: the one that was given, else one that an integration makes."""
+        return self.make_callback_url(reference) if given is None and reference is not None else given
 
     async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
         """Take a slot of the client's rate budget, if it has one, and return whether it had to be waited for.

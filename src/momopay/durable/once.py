@@ -94,6 +94,7 @@ class DurableCall(Generic[BackendT]):
 
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
+        self._session.before_payment(self._reference)
         self._call.has_slot = has_slot
         entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._identity, self._kind, self._reference

@@ -270,6 +270,7 @@ class PayAll(Generic[BackendT]):
 
     def _request(self, item: PayoutItem) -> PayoutRequest:
         arguments = {name: value for name, value in vars(item).items() if name != "metadata"}
+        arguments["callback_url"] = self._session.callback_url(item.callback_url, item.reference)
         return PayoutRequest.checked(on_loopback=self._session.account.on_loopback, **arguments)
 
 

@@ -82,7 +82,7 @@ class Payouts(Resource[BackendT]):
             description=description,
             currency=currency,
             channel_id=channel_id,
-            callback_url=callback_url,
+            callback_url=self._session.callback_url(callback_url, reference),
         )
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         return await Call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details).run()
@@ -138,7 +138,7 @@ class Payouts(Resource[BackendT]):
             description=description,
             currency=currency,
             channel_id=channel_id,
-            callback_url=callback_url,
+            callback_url=self._session.callback_url(callback_url, reference),
         )
         journal = self._session.journal_for(journal)
         return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
@@ -232,7 +232,7 @@ class Payouts(Resource[BackendT]):
             on_loopback=self._session.account.on_loopback,
             description=description,
             channel_id=channel_id,
-            callback_url=callback_url,
+            callback_url=self._session.callback_url(callback_url, plan.reference),
             **vars(plan),
         )
         return await DurableCall(self._session, journal, plan.reference, request, metadata=metadata, refund_of=of).run()

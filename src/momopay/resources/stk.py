@@ -72,7 +72,7 @@ class Stk(Resource[BackendT]):
             phone=phone,
             account_reference=account_reference,
             transaction_desc=transaction_desc,
-            callback_url=callback_url,
+            callback_url=self._session.callback_url(callback_url, account_reference),
             channel_id=channel_id,
             credential_id=credential_id,
         )
@@ -144,7 +144,7 @@ class Stk(Resource[BackendT]):
             phone=phone,
             account_reference=order.wire_reference if account_reference is None else account_reference,
             transaction_desc=transaction_desc,
-            callback_url=callback_url,
+            callback_url=self._session.callback_url(callback_url, order.reference),
             channel_id=channel_id,
             credential_id=credential_id,
         )

@@ -14,7 +14,7 @@ from django.db import transaction
 import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect
 from momopay import ConfigurationError, JournalError, PayoutItem, RequestValidationError
-from momopay.integrations.django import async_client, client, clients, conf, shop_clients
+from momopay.integrations.django import async_client, client, clients, conf
 from momopay.integrations.django.models import create_tables
 
 both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
@@ -106,7 +106,7 @@ def test_a_rollback_of_the_shop_forgets_no_payment(project: Project) -> None:
 def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shop_clients, "TIMEOUT", 0.2)
+    monkeypatch.setattr(clients, "TIMEOUT", 0.2)
     with project.database.cursor() as cursor:
         cursor.execute("CREATE TABLE orders (reference TEXT)")
 

@@ -1,7 +1,8 @@
 """`client` and `async_client`: the clients of this process, made at their first use, with the journal of the project.
 
-Thread safety: every thread may call everything here. Of threads that come first at once, each may make a client; they
-share the rate budget and the database, which decides between calls.
+They sign callback URLs, and say so if the project's transaction locks them out. Thread safety: every thread may call
+everything here. Of threads that come first at once, each may make a client; they share the rate budget and the
+database, which decides between calls.
 """
 
 from __future__ import annotations
@@ -9,27 +10,72 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, cast
 
-import momopay
+from django.apps import apps
+from django.db import connections
+
 from momopay._core.wiring import load
-from momopay.client import AsyncClient, Client
+from momopay.client import AsyncClient, BaseClient, Client
 from momopay.errors import ConfigurationError, JournalError
 from momopay.integrations.django import conf
+from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.journal import Journal, parts_of
 
 # Seconds to wait for the database where waiting longer would not help.
 TIMEOUT: Final = 2.0
 
-_async_clients: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, object]] = {}
+
+class _ShopBaseClient(BaseClient[Any, Any]):
+    @cached_property
+    def _session(self) -> Any:
+        session: Any = super()._session
+        session.make_callback_url, session.before_payment = _signed_url, _check_not_locked_out
+        return session
+
+
+class ShopClient(_ShopBaseClient, Client):
+    """The blocking client of a project."""
+
+
+class AsyncShopClient(_ShopBaseClient, AsyncClient):
+    """The client of a project for one event loop."""
+
+
+def _signed_url(reference: str) -> str | None:
+    url = conf.callback_url()
+    return None if url is None else conf.signer().url(url, reference=reference)
+
+
+def _check_not_locked_out(reference: str) -> None:
+    """Raise soon if the caller's own open transaction keeps SQLite from writing a payment down."""
+    database = connections[conf.database()]
+    if database.vendor != "sqlite" or not database.in_atomic_block:
+        return
+    store = parts_of(the_journal()).store
+    try:
+        with store.bounded(TIMEOUT), store.database.transaction():
+            pass
+    except JournalError as error:
+        locked = JournalError(
+            "an open transaction of this thread has locked SQLite, so nothing was written down and nothing was sent."
+            " Call after it (transaction.on_commit), decorate the view with transaction.non_atomic_requests, or use"
+            " PostgreSQL"
+        )
+        # Read in that very transaction: as long as it holds the lock, nobody else changes the payment.
+        payments: Any = apps.get_model("momopay.Payment")
+        earlier = payments.objects.filter(reference=reference).exclude(state__in=MAY_BE_SENT)
+        locked.may_have_executed = earlier.exists()
+        raise locked from error
 
 
 @cache
-def the_journal() -> momopay.Journal:
+def the_journal() -> Journal:
     """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
     try:
-        journal = momopay.Journal(conf.journal_url(), create=False)
-        store = load("journal.journal.parts_of")(journal).store
+        journal = Journal(conf.journal_url(), create=False)
+        store = parts_of(journal).store
         # A database that is away or locked is left to the call that needs it.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
@@ -42,30 +88,29 @@ def the_journal() -> momopay.Journal:
 @cache
 def the_client() -> Client:
     """Return the blocking client of this process."""
-    made = load("integrations.django.shop_clients.ShopClient")(**conf.client_options(), journal=the_journal())
-    return cast("Client", made)
+    return ShopClient(**conf.client_options(), journal=the_journal())
+
+
+_async_clients: dict[asyncio.AbstractEventLoop, AsyncGenerator[AsyncClient]] = {}
 
 
 def the_async_client() -> AsyncClient:
     """Return the client of the event loop that runs; RuntimeError if none does."""
     loop = asyncio.get_running_loop()
-    if loop not in _async_clients:
-        kind = load("integrations.django.shop_clients.AsyncShopClient")
-        made: AsyncClient = kind(**conf.client_options(), journal=the_journal())
-        until_end = _closed_at_the_end(loop, made)
-        with suppress(StopIteration):
-            anext(until_end).send(None)
-        _async_clients[loop] = made, until_end
-    return _async_clients[loop][0]
+    clients = _async_clients.get(loop) or _client_of(loop)
+    made: AsyncClient = load("_core.operation.run_sync")(anext(clients))  # it never suspends
+    _async_clients[loop] = clients
+    return made
 
 
-async def _closed_at_the_end(loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
-    """Close a client when its loop ends: a loop closes the generators that were begun on it."""
-    try:
-        yield
-    finally:
-        _async_clients.pop(loop, None)
-        await client.aclose()
+async def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncClient]:
+    """Yield the client of a loop each time. The loop closes it at its end, as all generators that were begun on it."""
+    async with AsyncShopClient(**conf.client_options(), journal=the_journal()) as made:
+        try:
+            while True:
+                yield made
+        finally:
+            _async_clients.pop(loop, None)
 
 
 def forget_clients(*, setting: str, **_options: object) -> None:

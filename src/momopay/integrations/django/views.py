@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any
 
@@ -44,9 +43,8 @@ def callback_endpoint(
     """
     # A transaction around the view would commit after the journal has marked the callback as handled. If that commit
     # failed, the callback would not come again. So the transaction is around the handler alone.
-    for alias in _atomic_requests():
-        if not is_async(handler):
-            handler = transaction.atomic(alias)(handler)
+    if not is_async(handler):
+        handler = _atomic(handler)
     receiver = CallbackReceiver(handler, signer, journal, on_event, client, blocks=not is_async(handler))
 
     def view(request: HttpRequest) -> HttpResponse:
@@ -91,17 +89,21 @@ def send_end(ended: Transaction) -> None:
         return
     payment = payment_of(kind, reference, ended, entry=entry)
     # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
-    with ExitStack() as stack:
-        for alias in _atomic_requests():
-            stack.enter_context(transaction.atomic(alias))
-        sent = payment_ended.send_robust(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
-        for _receiver, result in sent:
-            if isinstance(result, Exception):
-                raise result
+    _atomic(_send)(payment=payment, reference=reference, kind=kind, metadata=metadata)
 
 
-def _atomic_requests() -> list[str]:
-    return [alias for alias, settings in connections.settings.items() if settings["ATOMIC_REQUESTS"]]
+def _send(**arguments: object) -> None:
+    for _receiver, result in payment_ended.send_robust(Payment, **arguments):
+        if isinstance(result, Exception):
+            raise result
+
+
+def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does it in a transaction of each database that has ATOMIC_REQUESTS."""
+    for alias, settings in connections.settings.items():
+        if settings["ATOMIC_REQUESTS"]:
+            work = transaction.atomic(alias)(work)
+    return work
 
 
 def _request(request: HttpRequest) -> tuple[str, str, bytes]:
