@@ -92,7 +92,7 @@ def momopay_django(
     from django.test import override_settings
     from django.urls import reverse
 
-    from momopay.integrations.django import conf, models
+    from momopay.integrations.django import clients, models
 
     class Databases(dict[str, Any]):
         """Does not name the journal's: Django forbids a test any that it names and the test does not."""
@@ -108,7 +108,7 @@ def momopay_django(
         "OPTIONS": {},
     }
     settings = {
-        **conf.options(),
+        **clients.options(),
         "API_KEY": momopay_api_key,
         "BASE_URL": momopay_sandbox.base_url,
         "BUDGET": None,

@@ -9,12 +9,12 @@ from django.test import override_settings
 
 from integrations.django.conftest import Project
 from momopay import ConfigurationError
-from momopay.integrations.django import client, conf
+from momopay.integrations.django import client, clients
 from momopay.integrations.django.apps import check_settings
 
 
 def found(**changes: Any) -> list[str]:
-    with override_settings(MOMOPAY={**conf.options(), **changes}):
+    with override_settings(MOMOPAY={**clients.options(), **changes}):
         return [f"{each.level} {each.msg}" for each in check_settings()]
 
 
@@ -40,7 +40,7 @@ def test_a_project_without_a_key_makes_its_migrations_and_cannot_pay(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
-    with override_settings(MOMOPAY={**conf.options(), "API_KEY": None}):
+    with override_settings(MOMOPAY={**clients.options(), "API_KEY": None}):
         (warning,) = check_settings()
         assert not warning.is_serious()  # that would end the command
         call_command("makemigrations", check=True)

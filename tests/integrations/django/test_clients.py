@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError
 from django.db import transaction
+from django.test import override_settings
+from sqlalchemy import make_url
 
 import momopay
-from integrations.django.conftest import ALIAS, ORDER, Project, collect
+from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
 from momopay import ConfigurationError, JournalError, PayoutItem, RequestValidationError
-from momopay.integrations.django import async_client, client, clients, conf
+from momopay.integrations.django import async_client, client, clients
 from momopay.integrations.django.models import create_tables
 
 both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
@@ -41,7 +44,7 @@ def test_every_kind_of_call_signs_its_url(project: Project) -> None:
     client.stk.initiate(amount=5, phone="0712345678")  # a token needs a reference
     project.sandbox.advance(60)
     urls = {callback.url for callback in project.sandbox.callbacks}
-    signed = {conf.signer().verify(url) for url in urls}
+    signed = {clients.signer().verify(url) for url in urls}
     assert signed == {"INV-1", "METER-1", "SAL-0", "SAL-1", "INV-1-R1", "BACK-2"}
     own = "http://127.0.0.1:1/elsewhere"
     collect(reference="INV-2", callback_url=own)
@@ -75,7 +78,7 @@ def test_a_payroll_signs_each_url_as_it_is_read(project: Project) -> None:
     project.sandbox.advance(60)
     urls = {callback.url for callback in project.sandbox.callbacks}
     assert own in urls
-    assert {conf.signer().verify(url) for url in urls - {own}} == set(read)
+    assert {clients.signer().verify(url) for url in urls - {own}} == set(read)
 
 
 def test_async_views_share_the_journal_and_each_loop_has_a_client(project: Project) -> None:
@@ -141,3 +144,20 @@ def test_without_migrate_it_says_so(project: Project) -> None:
     assert project.sandbox.requests == []
     create_tables(project.database)
     assert collect().is_new
+
+
+def url_of(kind: str, **engine: Any) -> str:
+    with database({"ENGINE": f"django.db.backends.{kind}", **engine}), override_settings(MOMOPAY={"DATABASE": ALIAS}):
+        return clients.journal_url()
+
+
+def test_the_journal_is_in_the_file_or_on_the_server_that_django_uses(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite3"
+    assert url_of("sqlite3", NAME=path) == f"sqlite:///{path}"
+    server = {"NAME": "shop", "HOST": "db.example", "PORT": "5433"}
+    options = {"sslmode": "require", "server_side_binding": True, "connect_timeout": 5}
+    url = make_url(url_of("postgresql", **server, USER="u@x", PASSWORD="p/w:%", OPTIONS=options))
+    assert (url.username, url.password, url.database) == ("u@x", "p/w:%", "")
+    expected = {"dbname": "shop", "host": "db.example", "port": "5433", "sslmode": "require", "connect_timeout": "5"}
+    assert url.query == expected | {"client_encoding": "UTF8"}
+    assert make_url(url_of("postgresql", **server)).translate_connect_args() == {}

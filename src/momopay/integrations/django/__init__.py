@@ -4,7 +4,7 @@
     urlpatterns += [path("momopay/", include("momopay.integrations.django.urls"))]
     MOMOPAY = {"API_KEY": ..., "BASE_URL": ..., "CALLBACK_BASE_URL": "https://shop.example/momopay/"}
 
-`conf` reads the setting, `clients` makes `client` and `async_client` from it, `views` receives callbacks and sends the
+`clients` reads the setting, and makes `client` and `async_client` from it; `views` receives callbacks and sends the
 signal, and `models` has what ``manage.py migrate`` makes. `callback_endpoint` is a view for projects without the app.
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from momopay.integrations.django.clients import async_client, client
-from momopay.integrations.django.signals import payment_ended
+from momopay.integrations.django.clients import async_client, client, payment_ended
 
 if TYPE_CHECKING:
     from momopay.integrations.django.views import callback_endpoint

@@ -19,11 +19,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 
-import momopay
 from momopay._core.wiring import load
+from momopay.client import Client
 from momopay.errors import MomoPayError
 from momopay.integrations.django.clients import client, the_journal
 from momopay.integrations.django.models import Payment
+from momopay.journal.journal import parts_of
 
 if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
@@ -76,7 +77,7 @@ class PaymentAdmin(_Model):
     @admin.display
     def details(self, payment: Payment) -> str:
         """Return what else the journal has of a payment, and its transactions."""
-        return render_to_string("admin/momopay/payment/details.html", {"entry": _entry_of(payment)})
+        return render_to_string("admin/momopay/payment/details.html", {"entry": payment.entry})
 
     @transaction.non_atomic_requests
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -93,12 +94,12 @@ class PaymentAdmin(_Model):
     def read_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Read a payment from the service, record it, and send the signal for what ended."""
 
-        def read(payment: Payment) -> momopay.JournalEntry:
-            transactions, send_end = _hurried().transactions, load("integrations.django.views.send_end")
-            for transaction_id in _entry_of(payment).transaction_ids:
-                the_journal().settle(transactions.get(transaction_id))
-            transactions.sweep(handler=send_end)  # it searches for what is unresolved, too
-            return _entry_of(payment)
+        def read(client: Client, payment: Payment) -> Any:
+            for transaction_id in payment.entry.transaction_ids:
+                the_journal().settle(client.transactions.get(transaction_id))
+            # It searches for what is unresolved, too.
+            client.transactions.sweep(handler=load("integrations.django.views.send_end"))
+            return payment.entry
 
         text = "The service is asked how the payment stands, and the shop learns of what ended. No money moves."
         return self._ask(request, queryset, text, forms.Form, read)
@@ -108,11 +109,11 @@ class PaymentAdmin(_Model):
         """Pay a collection back, or a part."""
 
         def suggest(payment: Payment) -> dict[str, object]:
-            refundable = load("journal.journal.parts_of")(the_journal()).store.refundable(payment.reference)
+            refundable = parts_of(the_journal()).store.refundable(payment.reference)
             return {"reference": refundable.free_reference(), "amount": refundable.by_default}
 
-        def pay(payment: Payment, **chosen: Any) -> Any:
-            return _hurried().payouts.refund(of=payment.reference, **chosen)
+        def pay(client: Client, payment: Payment, **chosen: Any) -> Any:
+            return client.payouts.refund(of=payment.reference, **chosen)
 
         text = "The payer gets it from the B2C wallet. Suggested is what is left, or was paid beyond one payment."
         return self._ask(request, queryset.filter(kind="COLLECTION"), text, RefundForm, pay, suggest)
@@ -121,18 +122,16 @@ class PaymentAdmin(_Model):
     def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Allow that a payment whose outcome is unknown is sent again."""
 
-        def release(payment: Payment, **chosen: Any) -> momopay.JournalEntry:
-            kind = momopay.EntryKind(payment.kind)
-            return _hurried().payouts.release(reference=payment.reference, kind=kind, **chosen)
+        def release(client: Client, payment: Payment, **chosen: Any) -> Any:
+            return client.payouts.release(reference=payment.reference, kind=payment.entry.kind, **chosen)
 
         text = (
             "Release only what was certainly not paid: it may be sent again then. Look into the account console first."
             " The service's list is searched now, and again ten minutes later. The release is refused while the list"
             " shows the payment, if it was accepted, and until a minute after its last attempt."
         )
-        return self._ask(
-            request, queryset, text, ReleaseForm, release, lambda _payment: {"by": request.user.get_username()}
-        )
+        who: dict[str, object] = {"by": request.user.get_username()}
+        return self._ask(request, queryset, text, ReleaseForm, release, lambda _payment: who)
 
     def _ask(
         self,
@@ -151,26 +150,16 @@ class PaymentAdmin(_Model):
         form = form_class(request.POST if "confirmed" in request.POST else None, initial=suggest(payment))
         if not form.is_valid():
             action = request.POST["action"]
-            context = {**self.admin_site.each_context(request), "opts": self.opts, "text": text, "action": action}
-            context |= {"title": dict(self.get_action_choices(request))[action], "payment": payment, "form": form}
-            context["details"] = self.details(payment)
+            title = dict(self.get_action_choices(request))[action]
+            context = self.admin_site.each_context(request) | {"opts": self.opts, "action": action, "title": title}
+            context |= {"text": text, "payment": payment, "form": form}
             return TemplateResponse(request, "admin/momopay/payment/ask.html", context)
         try:
-            done = act(payment, **form.cleaned_data)
+            # A person waits, and web servers end a request after half a minute.
+            done = act(client.with_options(deadline=25.0, max_wait=10.0), payment, **form.cleaned_data)
             text, level = f"{done.reference} is {done.status or done.state}", messages.SUCCESS
         except (MomoPayError, ValueError) as error:
             text, level = str(error), messages.ERROR
         self.message_user(request, text, level)
         self.log_change(request, payment, text)
         return None
-
-
-def _hurried() -> momopay.Client:
-    # A person waits, and web servers end a request after half a minute.
-    return client.with_options(deadline=25.0, max_wait=10.0)
-
-
-def _entry_of(payment: Payment) -> momopay.JournalEntry:
-    entry = the_journal().get(payment.reference, momopay.EntryKind(payment.kind))
-    assert entry is not None  # noqa: S101  no entry is ever deleted
-    return entry

@@ -15,8 +15,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from momopay.client import Client
 from momopay.errors import ConfigurationError
-from momopay.integrations.django import conf
-from momopay.integrations.django.clients import forget_clients
+from momopay.integrations.django import clients
 from momopay.urls import check_callback_url, is_loopback
 
 
@@ -30,7 +29,7 @@ class MomopayConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks, and what happens when settings change or the process forks."""
         register(check_settings)
-        setting_changed.connect(forget_clients, dispatch_uid="momopay")
+        setting_changed.connect(clients.forget_clients, dispatch_uid="momopay")
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=_close_files)
 
@@ -47,14 +46,14 @@ def check_settings(**_options: object) -> list[CheckMessage]:
     """Return what is wrong with the setting MOMOPAY, one mistake at a time. Sends nothing, and opens no connection."""
     level, name = ERROR, "MOMOPAY"
     try:
-        options, url = conf.options(), conf.callback_url()
+        options, url = clients.options(), clients.callback_url()
         if not all(options.get(name) or os.getenv(f"MOMOPAY_{name}") for name in ("API_KEY", "BASE_URL")):
             level = WARNING  # a new project must be able to make its migrations; its first call raises an error
-        client = Client(**conf.client_options())
+        client = Client(**clients.client_options())
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
-        conf.signer()
+        clients.signer()
         name = 'MOMOPAY["DATABASE"]'
-        conf.journal_url()
+        clients.journal_url()
         name = 'MOMOPAY["CALLBACK_BASE_URL"]'
         if url is not None:
             check_callback_url(url, on_loopback=is_loopback(client.base_url))

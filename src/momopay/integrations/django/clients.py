@@ -1,8 +1,9 @@
-"""`client` and `async_client`: the clients of this process, made at their first use, with the journal of the project.
+"""The setting ``MOMOPAY``, and the clients of this process, which are made from it at their first use.
 
-They sign callback URLs, and say so if the project's transaction locks them out. Thread safety: every thread may call
-everything here. Of threads that come first at once, each may make a client; they share the rate budget and the
-database, which decides between calls.
+They have the project's journal, sign callback URLs, and say so if the project's transaction locks them out.
+
+Thread safety: every thread may call everything here. Of threads that come first at once, each may make a client; they
+share the rate budget and the database, which decides between calls.
 """
 
 from __future__ import annotations
@@ -12,19 +13,67 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
 
 from django.apps import apps
-from django.db import connections
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.dispatch import Signal
 
 from momopay._core.wiring import load
 from momopay.client import AsyncClient, BaseClient, Client
 from momopay.errors import ConfigurationError, JournalError
-from momopay.integrations.django import conf
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.journal import Journal, parts_of
+from momopay.signing import CallbackSigner
 
 # Seconds to wait for the database where waiting longer would not help.
 TIMEOUT: Final = 2.0
+_OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE"}
+
+
+def options() -> dict[str, Any]:
+    """Return the setting."""
+    return dict(getattr(settings, "MOMOPAY", {}))
+
+
+def client_options() -> dict[str, Any]:
+    """Return the arguments of the clients, apart from the journal."""
+    return {name.lower(): value for name, value in options().items() if name not in _OWN}
+
+
+def signer() -> CallbackSigner:
+    """Return what signs and verifies callback URLs, by default with the secrets of Django."""
+    return CallbackSigner(options().get("CALLBACK_SECRETS") or [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
+
+
+def callback_url() -> str | None:
+    """Return the address of the app's callback view without a token, None if the setting has none."""
+    base = options().get("CALLBACK_BASE_URL")
+    return f"{str(base).rstrip('/')}/callback" if base else None
+
+
+def database() -> str:
+    """Return the alias of the database that has the journal."""
+    return str(options().get("DATABASE") or DEFAULT_DB_ALIAS)
+
+
+def journal_url() -> str:
+    """Return the journal's URL; raise ConfigurationError if it cannot be in a database of that kind."""
+    connection: Any = connections[database()]
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{connection.settings_dict['NAME']}"
+    if connection.vendor != "postgresql":
+        raise ConfigurationError(
+            f"the database {connection.alias!r} is {connection.vendor}: payments need SQLite or PostgreSQL"
+        )
+    # What libpq takes. The rest are objects and switches of Django and psycopg.
+    found = connection.get_connection_params()
+    given = {name: str(value) for name, value in found.items() if type(value) in {str, int}}
+    given.pop("prepare_threshold", None)
+    # Not in the query: what shows a URL hides the password where it belongs.
+    user, password = (quote(given.pop(name, ""), safe="") for name in ("user", "password"))
+    return f"postgresql+psycopg://{user}:{password}@/?{urlencode(given, quote_via=quote)}"
 
 
 class _ShopBaseClient(BaseClient[Any, Any]):
@@ -44,14 +93,14 @@ class AsyncShopClient(_ShopBaseClient, AsyncClient):
 
 
 def _signed_url(reference: str) -> str | None:
-    url = conf.callback_url()
-    return None if url is None else conf.signer().url(url, reference=reference)
+    url = callback_url()
+    return None if url is None else signer().url(url, reference=reference)
 
 
 def _check_not_locked_out(reference: str) -> None:
     """Raise soon if the caller's own open transaction keeps SQLite from writing a payment down."""
-    database = connections[conf.database()]
-    if database.vendor != "sqlite" or not database.in_atomic_block:
+    connection = connections[database()]
+    if connection.vendor != "sqlite" or not connection.in_atomic_block:
         return
     store = parts_of(the_journal()).store
     try:
@@ -74,13 +123,13 @@ def _check_not_locked_out(reference: str) -> None:
 def the_journal() -> Journal:
     """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
     try:
-        journal = Journal(conf.journal_url(), create=False)
+        journal = Journal(journal_url(), create=False)
         store = parts_of(journal).store
         # A database that is away or locked is left to the call that needs it.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
-        remedy = f"run manage.py migrate --database {conf.database()}; in a test, use the fixture momopay_django"
+        remedy = f"run manage.py migrate --database {database()}; in a test, use the fixture momopay_django"
         raise ConfigurationError(f"{error.message}. If it has no tables yet, {remedy}") from error
     return journal
 
@@ -88,7 +137,7 @@ def the_journal() -> Journal:
 @cache
 def the_client() -> Client:
     """Return the blocking client of this process."""
-    return ShopClient(**conf.client_options(), journal=the_journal())
+    return ShopClient(**client_options(), journal=the_journal())
 
 
 _async_clients: dict[asyncio.AbstractEventLoop, AsyncGenerator[AsyncClient]] = {}
@@ -105,7 +154,7 @@ def the_async_client() -> AsyncClient:
 
 async def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncClient]:
     """Yield the client of a loop each time. The loop closes it at its end, as all generators that were begun on it."""
-    async with AsyncShopClient(**conf.client_options(), journal=the_journal()) as made:
+    async with AsyncShopClient(**client_options(), journal=the_journal()) as made:
         try:
             while True:
                 yield made
@@ -142,3 +191,12 @@ client: Final = cast("Client", _Current(Client, the_client))
 
 async_client: Final = cast("AsyncClient", _Current(AsyncClient, the_async_client))
 """The client of the event loop that runs. Under ASGI that is one for each process."""
+
+payment_ended: Final = Signal()
+"""Sent once for each end of a payment that is final, whether a callback or a sweep brought it.
+
+Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
+was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, all
+receivers are called again, by the next sweep or by the service's next callback. Each order may end several times: a
+cancelled prompt, then a paid one.
+"""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final
 from django.db import models, transaction
 
 from momopay._core.wiring import load
-from momopay.integrations.django import conf
-from momopay.journal import EntryKind, JournalState
+from momopay.integrations.django import clients
+from momopay.journal import EntryKind, JournalEntry, JournalState
 from momopay.models.enums import TransactionStatus
 
 # The transaction is the one that `JournalEntry.transaction` is: the first that was paid, else the latest attempt's.
@@ -54,7 +54,7 @@ class InJournal(models.Manager[Any]):
 
     def get_queryset(self) -> models.QuerySet[Any]:
         """Return all rows."""
-        return super().get_queryset().using(conf.database())
+        return super().get_queryset().using(clients.database())
 
 
 class Payment(models.Model):
@@ -81,3 +81,10 @@ class Payment(models.Model):
 
     def __str__(self) -> str:
         return self.reference
+
+    @property
+    def entry(self) -> JournalEntry:
+        """All that the journal has of it."""
+        entry = clients.the_journal().get(self.reference, EntryKind(self.kind))
+        assert entry is not None  # noqa: S101  no entry is ever deleted
+        return entry

@@ -15,9 +15,7 @@ from momopay.client import AsyncClient, Client
 from momopay.durable.payment import Payment, payment_of
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
-from momopay.integrations.django import conf
-from momopay.integrations.django.clients import the_client, the_journal
-from momopay.integrations.django.signals import payment_ended
+from momopay.integrations.django.clients import options, payment_ended, signer, the_client, the_journal
 from momopay.journal import EntryKind, Journal
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType, has_settled
@@ -62,7 +60,7 @@ def callback_endpoint(
 
 def receive(request: HttpRequest) -> HttpResponse:
     """Respond to a callback of the service, as the app's view does."""
-    receiver = CallbackReceiver(_on_callback, conf.signer(), the_journal(), conf.options().get("ON_EVENT"), blocks=True)
+    receiver = CallbackReceiver(_on_callback, signer(), the_journal(), options().get("ON_EVENT"), blocks=True)
     return _response(receiver.receive(*_request(request)))
 
 
@@ -88,14 +86,16 @@ def send_end(ended: Transaction) -> None:
     if not has_settled(kind.transaction_type, ended.status):
         return
     payment = payment_of(kind, reference, ended, entry=entry)
+
     # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
-    _atomic(_send)(payment=payment, reference=reference, kind=kind, metadata=metadata)
+    @_atomic
+    def send() -> None:
+        sent = payment_ended.send_robust(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
+        for _receiver, result in sent:
+            if isinstance(result, Exception):
+                raise result
 
-
-def _send(**arguments: object) -> None:
-    for _receiver, result in payment_ended.send_robust(Payment, **arguments):
-        if isinstance(result, Exception):
-            raise result
+    send()
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:

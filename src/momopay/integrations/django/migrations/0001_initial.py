@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from django.db import migrations, models
 
-from momopay.integrations.django import conf
+from momopay.integrations.django import clients
 from momopay.integrations.django.models import Payment, create_tables
 
 
 def _create_tables(_apps: object, editor: Any) -> None:
-    if editor.connection.alias == conf.database():
+    if editor.connection.alias == clients.database():
         create_tables(editor.connection)
 
 
