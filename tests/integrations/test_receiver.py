@@ -40,9 +40,10 @@ from momopay import (
     Journal,
     JournalState,
 )
+from momopay._core.handlers import is_async
 from momopay._transport import threads
 from momopay.events import CallbackReceived, JournalChanged
-from momopay.integrations._receiver import CallbackReceiver, is_async
+from momopay.integrations._receiver import CallbackReceiver
 from patience import until
 
 each_way = pytest.mark.parametrize("way", [blocking, awaited, threaded])

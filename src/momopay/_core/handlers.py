@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeGuard
 
 from momopay._redaction import redact
 
 
-def is_async(handler: object) -> bool:
+def is_async(handler: object) -> TypeGuard[Callable[..., Coroutine[Any, Any, object]]]:
     """Return whether a handler must be awaited."""
     return any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
 

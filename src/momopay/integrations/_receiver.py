@@ -29,14 +29,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from momopay._core import handlers
 from momopay._core.events import Observer, OperationEvents, outcome_of
-from momopay._core.handlers import raise_if_awaitable, trace_of
+from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._transport.attempt import now
 from momopay._transport.threads import entered_in_thread, in_event_loop, in_thread
-from momopay.callbacks import MAX_BODY_BYTES, AsyncCallbackHandler, CallbackHandler, parse_callback
+from momopay.callbacks import MAX_BODY_BYTES, CallbackHandler, parse_callback
 from momopay.client import AsyncClient, Client
 from momopay.errors import ConfigurationError, ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.events import Event
@@ -54,11 +53,6 @@ _OTHER_REFERENCE: Final = "the callback URL was signed for another reference"
 
 # The headers of every response. Only 405 needs them, and the others may have them.
 HEADERS: Final = {"Allow": "POST"}
-
-
-def is_async(handler: CallbackHandler) -> TypeGuard[AsyncCallbackHandler]:
-    """Return whether a handler must be awaited."""
-    return handlers.is_async(handler)
 
 
 def view_name(handler: CallbackHandler) -> str:

@@ -9,11 +9,12 @@ from importlib.util import find_spec
 from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from momopay._core.handlers import is_async
 from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
 from momopay.client import AsyncClient, Client
 from momopay.errors import ConfigurationError
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
 from momopay.journal import Journal
 from momopay.models.callbacks import Callback
 from momopay.signing import CallbackSigner

@@ -10,19 +10,7 @@ signal, and `models` has what ``manage.py migrate`` makes. `callback_endpoint` i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from momopay.integrations.django.clients import async_client, client, payment_ended
-
-if TYPE_CHECKING:
-    from momopay.integrations.django.views import callback_endpoint
+from momopay.integrations.django.views import callback_endpoint
 
 __all__ = ["async_client", "callback_endpoint", "client", "payment_ended"]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "callback_endpoint":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from momopay.integrations.django.views import callback_endpoint  # each management command would wait for it
-
-    return callback_endpoint

@@ -19,11 +19,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 
-from momopay._core.wiring import load
 from momopay.client import Client
 from momopay.errors import MomoPayError
 from momopay.integrations.django.clients import client, the_journal
 from momopay.integrations.django.models import Payment
+from momopay.integrations.django.views import send_end
 from momopay.journal.journal import parts_of
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class PaymentAdmin(_Model):
         def read(client: Client, payment: Payment) -> Any:
             for transaction_id in payment.entry.transaction_ids:
                 the_journal().settle(client.transactions.get(transaction_id))
-            # It searches for what is unresolved, too.
-            client.transactions.sweep(handler=load("integrations.django.views.send_end"))
+            client.transactions.sweep(handler=send_end)  # it searches for what is unresolved, too
             return payment.entry
 
         text = "The service is asked how the payment stands, and the shop learns of what ended. No money moves."

@@ -10,11 +10,11 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from momopay._core.handlers import is_async
 from momopay.callbacks import CallbackHandler
 from momopay.client import AsyncClient, Client
 from momopay.durable.payment import Payment, payment_of
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, is_async, view_name
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client, the_journal
 from momopay.journal import EntryKind, Journal
 from momopay.models.callbacks import Callback
@@ -41,27 +41,44 @@ def callback_endpoint(
     """
     # A transaction around the view would commit after the journal has marked the callback as handled. If that commit
     # failed, the callback would not come again. So the transaction is around the handler alone.
-    if not is_async(handler):
-        handler = _atomic(handler)
-    receiver = CallbackReceiver(handler, signer, journal, on_event, client, blocks=not is_async(handler))
-
-    def view(request: HttpRequest) -> HttpResponse:
-        return _response(receiver.receive(*_request(request)))
-
-    async def async_view(request: HttpRequest) -> HttpResponse:
-        return _response(await receiver.receive_async(*_request(request)))
-
-    chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
-    chosen.__name__ = view_name(handler)
-    for alias in connections:
-        chosen = transaction.non_atomic_requests(alias)(chosen)
-    return csrf_exempt(chosen)
+    view = _view(handler if is_async(handler) else _atomic(handler), signer, journal, on_event, client)
+    return without_transaction(view)
 
 
 def receive(request: HttpRequest) -> HttpResponse:
     """Respond to a callback of the service, as the app's view does."""
-    receiver = CallbackReceiver(_on_callback, signer(), the_journal(), options().get("ON_EVENT"), blocks=True)
-    return _response(receiver.receive(*_request(request)))
+    response: HttpResponse = _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
+    return response
+
+
+def without_transaction(view: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Return the view as one that needs no CSRF token, and that ATOMIC_REQUESTS does not concern."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(alias)(view)
+    return csrf_exempt(view)
+
+
+def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], Any]:
+    # Loads what sends, for which each management command would wait.
+    from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
+
+    receiver = CallbackReceiver(handler, *options, blocks=not is_async(handler))
+
+    def arguments(request: HttpRequest) -> tuple[str, str, bytes]:
+        return request.method or "", request.META.get("QUERY_STRING", ""), request.read(READ_LIMIT)
+
+    def response(status: HTTPStatus) -> HttpResponse:
+        return HttpResponse(status.phrase, status=status, headers=HEADERS, content_type="text/plain; charset=utf-8")
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return response(receiver.receive(*arguments(request)))
+
+    async def async_view(request: HttpRequest) -> HttpResponse:
+        return response(await receiver.receive_async(*arguments(request)))
+
+    chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
+    chosen.__name__ = view_name(handler)
+    return chosen
 
 
 def _on_callback(callback: Callback) -> None:
@@ -104,11 +121,3 @@ def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:
         if settings["ATOMIC_REQUESTS"]:
             work = transaction.atomic(alias)(work)
     return work
-
-
-def _request(request: HttpRequest) -> tuple[str, str, bytes]:
-    return request.method or "", request.META.get("QUERY_STRING", ""), request.read(READ_LIMIT)
-
-
-def _response(status: HTTPStatus) -> HttpResponse:
-    return HttpResponse(status.phrase, status=status, headers=HEADERS, content_type="text/plain; charset=utf-8")
