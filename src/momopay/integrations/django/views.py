@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
@@ -14,13 +14,17 @@ from momopay._core.handlers import is_async
 from momopay.callbacks import CallbackHandler
 from momopay.client import AsyncClient, Client
 from momopay.durable.payment import Payment, payment_of
-from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client, the_journal
 from momopay.journal import EntryKind, Journal
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType, has_settled
 from momopay.models.transactions import Transaction
 from momopay.signing import CallbackSigner
+
+if TYPE_CHECKING:
+    from momopay.events import Event
+else:  # for `typing.get_type_hints`; each management command would wait for it
+    Event = Any
 
 __all__ = ["callback_endpoint"]
 
