@@ -106,7 +106,7 @@ class Delivery:
     attempt: int
     http_status: int | None
     problem: str | None
-    retry_in: float | None
+    retry_in: float | None = None
 
     @property
     def is_acknowledged(self) -> bool:
@@ -172,15 +172,9 @@ class Listener:
         at = datetime.now(UTC)
         status, _, problem = post_callback(pending.url, pending.body, self._backend)
         pending.attempts += 1
+        ended = pending.transaction
         delivery = Delivery(
-            at=at,
-            transaction_id=pending.transaction.transaction_id,
-            reference=pending.transaction.account_reference,
-            status=pending.transaction.status,
-            attempt=pending.attempts,
-            http_status=status,
-            problem=problem,
-            retry_in=None,
+            at, ended.transaction_id, ended.account_reference, ended.status, pending.attempts, status, problem
         )
         if delivery.is_acknowledged or pending.attempts > len(RETRY_DELAYS):
             self._pending.remove(pending)

@@ -38,7 +38,7 @@ from momopay._transport.threads import entered_in_thread, in_event_loop, in_thre
 from momopay.callbacks import MAX_BODY_BYTES, CallbackHandler, parse_callback
 from momopay.client import AsyncClient, Client
 from momopay.errors import ConfigurationError, ForgedCallbackError, InvalidCallbackError, MomoPayError
-from momopay.events import Event
+from momopay.events import CallbackOutcome, Event
 from momopay.journal import EntryKind, Journal, JournalEntry, JournalState
 from momopay.journal.journal import parts_of
 from momopay.models.callbacks import Callback, is_confirmed
@@ -69,9 +69,8 @@ class _Reception:
     """What its URL was signed for, if that is not the callback's reference."""
     error: BaseException | None = None
     status: HTTPStatus | None = None
-    is_first: bool = True
-    is_held: bool = False
-    """Whether this call, and so no other, was handling it."""
+    is_first: bool | None = None
+    """Whether this call, and so no other, was handling it; None if the journal was not asked."""
     changed: tuple[JournalState, JournalEntry] | None = None
     """The entry that it changed, and the state that this had before."""
 
@@ -81,13 +80,13 @@ class _Reception:
         if self.changed is not None and callback is not None:
             state, entry = self.changed
             operation.journal_changed(entry.kind, entry.reference, state, entry.state, callback.transaction)
+        outcome: CallbackOutcome = "duplicate" if self.is_first is False else "accepted"
         if error is not None:
             outcome = outcome_of(error)
-            if outcome == "busy" and self.is_held:  # it is not the journal's error, but the handler's own
+            if outcome == "busy" and self.is_first:  # it is not the journal's error, but the handler's own
                 outcome = "failed"
+        if error is not None or callback is not None:
             operation.callback_received(outcome, callback, error, self.status)
-        elif callback is not None:
-            operation.callback_received("accepted" if self.is_first else "duplicate", callback, None, self.status)
 
 
 class CallbackReceiver:
@@ -218,7 +217,7 @@ class CallbackReceiver:
             _check_order(journal, reception.order, callback)
             recorder.check(callback)  # before the handler does anything about a callback that is wrong
         with journal.handling(callback) as is_first:
-            reception.is_first = reception.is_held = is_first
+            reception.is_first = is_first
             yield callback if is_first else None
             # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
             # anybody's, unless the handler confirmed it.
