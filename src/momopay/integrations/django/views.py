@@ -49,10 +49,9 @@ def callback_endpoint(
     return without_transaction(view)
 
 
-def receive(request: HttpRequest) -> HttpResponse:
+def receive(request: HttpRequest) -> Any:
     """Respond to a callback of the service, as the app's view does."""
-    response: HttpResponse = _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
-    return response
+    return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
 
 
 def without_transaction(view: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
