@@ -37,7 +37,9 @@ _VIEW: Final = """
 
 
 def create_tables(connection: Any) -> None:
-    """Make the journal's tables and the admin's view of them, all or nothing."""
+    """Make the journal's tables and the admin's view of them, all or nothing, in the one database that has them."""
+    if connection.alias != clients.database():
+        return
     # The journal has times as text, in UTC.
     view = _VIEW.format(time="CAST(p.created_at AS timestamp with time zone)", join="string_agg")
     with connection.cursor() as cursor:

@@ -6,13 +6,7 @@ from typing import Any, ClassVar
 
 from django.db import migrations, models
 
-from momopay.integrations.django import clients
 from momopay.integrations.django.models import Payment, create_tables
-
-
-def _create_tables(_apps: object, editor: Any) -> None:
-    if editor.connection.alias == clients.database():
-        create_tables(editor.connection)
 
 
 class Migration(migrations.Migration):
@@ -27,5 +21,5 @@ class Migration(migrations.Migration):
             options=Payment._meta.original_attrs,  # noqa: SLF001  a public name of Django
         ),
         # It cannot be reversed: a payment that the journal forgot could be made again.
-        migrations.RunPython(_create_tables),
+        migrations.RunPython(lambda _apps, editor: create_tables(editor.connection)),
     ]
