@@ -160,8 +160,8 @@ class Session(Generic[BackendT]):
         self.operation: OperationEvents | None = None  # the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
-        # For integrations: what makes the callback URL for a payment's reference, and what raises before a durable
-        # payment whose call must not begin.
+        # For integrations: what makes the callback URL for a payment's reference, and what raises before a payment is
+        # sent or released with a journal that cannot be written.
         self.make_callback_url: Callable[[str], str | None] = lambda _reference: None
         self.before_payment: Callable[[str], None] = lambda _reference: None
         # Built once: encoding and sorting them for each request would cost more than sending them.

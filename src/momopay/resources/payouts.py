@@ -271,6 +271,7 @@ class Payouts(Resource[BackendT]):
                 is this payment, use another reference, or ``searched_elsewhere=True``.
             ValueError: A payout and a collection have the reference: name the kind.
         """
+        self._session.before_payment(reference)
         journal = self._session.journal_for(journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 

@@ -129,6 +129,8 @@ def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
     with locked(), pytest.raises(JournalError, match="on_commit") as caught:
         collect()
     assert caught.value.may_have_executed  # by the call before
+    with locked(), pytest.raises(JournalError, match="on_commit"):
+        client.payouts.release(reference="INV-1", by="Wanjiku")
     with locked():
         (outcome,) = client.payouts.pay_all([{"reference": "SAL-1", "amount": 50, "phone": "0712345678"}])
     assert isinstance(outcome.error, JournalError)
