@@ -37,7 +37,7 @@ LONGER = {
     "errors.py": 495,  # one table of classes
 }
 """Files that are longer, and may not grow."""
-MOST_FILES = 147
+MOST_FILES = 144
 """It only goes down; the goal is 150."""
 
 
