@@ -36,6 +36,8 @@ _MINUS: Final = "\N{MINUS SIGN}"  # the one dash that is in another category tha
 
 def check_reference(text: str) -> str:
     """Return the text, or raise ValueError with the code point of the character at fault and what to do about it."""
+    if text.isascii() and text.isprintable() and text == text.strip():  # nearly all of them
+        return text
     if text != text.strip():
         end = text[0] if text[0].isspace() else text[-1]
         raise ValueError(f"must not begin or end with {_shown(end)}: remove it")
