@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,12 @@ from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, LOCAL_PHONE, prompt
 
 PHONE = "254712345678"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The journal of these tests: what an observer does concerns no database."""
+    return f"sqlite:///{tmp_path / 'payments.db'}"
 
 
 def pay_once(journal: Journal) -> Callable[[Any], Any]:

@@ -19,6 +19,7 @@ from momopay._core.response import (
 )
 from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._transport.attempt import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
+from momopay.errors import ERRORS_BY_CODE
 from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
 
@@ -67,14 +68,16 @@ def test_any_2xx_with_data_is_a_success(status: int) -> None:
     assert parsed.request_id == "r"
 
 
+KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT_EXCEEDED"]
+
+
 @in_turn(
     ("status", "code", "kind"),
     [
         (400, "INVALID_PHONE", momopay.InvalidPhoneError),
-        (200, "INSUFFICIENT_FUNDS", momopay.InsufficientFundsError),
         (429, "STK_TEMP_BANNED", momopay.StkTempBannedError),
-        (422, "VALIDATION_FAILED", momopay.APIError),
-        (429, "SOMETHING_NEW", momopay.APIError),
+        *((status, "SOMETHING_NEW", momopay.APIError) for status in (400, 401, 402, 403, 404, 410, 413, 415, 422, 429)),
+        *((status, *known) for known in KNOWN_CODES for status in (200, 405, 409, 425, 499)),
     ],
 )
 def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.APIError]) -> None:
@@ -91,25 +94,51 @@ def test_a_new_code_elsewhere_refuses_nothing_for_certain(status: int) -> None:
     assert (failure.kind, type(failure.error)) == (FailureKind.UNKNOWN_CODE, momopay.APIError)
 
 
-NOT_SPECIFIED = {
-    "redirect": response(302, b"", location="/elsewhere"),
-    "redirect_with_refusal": response(302, refusal("MOVED")),
-    "not_modified": response(304),
-    "html_404": response(404, b"<html>"),
-    "bare_429": response(429),
-    "success_with_400": response(400, {"success": True, "data": {}}),
-    "empty_refusal": response(400, {"success": False}),
-    "refusal_without_code": response(400, {"success": False, "error": {}}),
-    "blank_code": response(400, refusal("  ")),
-    "code_is_a_number": response(400, refusal(7)),
-    "endless_code": response(400, refusal("A" * 501)),
-    "refusal_with_data": response(409, refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t"})),
-    "success_is_zero": response(400, refusal("INVALID_PHONE") | {"success": 0}),
-    "nested_refusal": response(400, b'{"success": false, "error": {"code": "A", "details": ' + b"[" * 100_000),
+REFUSED = json.dumps(refusal("INSUFFICIENT_FUNDS"))
+PAID = json.dumps({"success": True, "data": {"transactionId": "t"}, "requestId": "r"})
+ALMOST_A_REFUSAL: dict[str, object] = {
+    "byte_order_mark": "\ufeff".encode() + REFUSED.encode(),
+    "utf_16": REFUSED.encode("utf-16"),
+    "utf_32": REFUSED.encode("utf-32"),
+    "not_utf_8": REFUSED.replace("no", "n\udcff").encode(errors="surrogateescape"),
+    "surrogate_in_utf_8": REFUSED.replace("no", "n\ud800").encode(errors="surrogatepass"),
+    "overlong_utf_8": REFUSED.encode().replace(b"no", b"n\xc0\xaf"),
+    "two_answers": (REFUSED + PAID).encode(),
+    "comma_at_the_end": REFUSED[:-1].encode() + b",}",
+    "comment": b"/* no */" + REFUSED.encode(),
+    "single_quotes": REFUSED.replace('"', "'").encode(),
+    "refused_and_paid": REFUSED[:-1].encode() + b"," + PAID[1:].encode(),
+    "paid_and_refused": PAID[:-1].encode() + b"," + REFUSED[1:].encode(),
+    "refused_with_a_transaction": refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t-1"}),
+    "refused_with_a_transaction_by_another_name": refusal("INSUFFICIENT_FUNDS", data=[{"id": 7}]),
+    "blank_code": refusal("  "),
+    "endless_code": refusal("A" * 501),
+    "code_is_a_number": refusal(409),
+    "code_is_a_list": refusal(["INSUFFICIENT_FUNDS"]),
+    "no_code": {"success": False, "error": {}},
+    "no_error": {"success": False},
+    "success_is_zero": REFUSED.replace("false", "0").encode(),
+    "success_is_null": REFUSED.replace("false", "null").encode(),
+    "success_is_text": REFUSED.replace("false", '"false"').encode(),
+    "success_is_missing": {"error": {"code": "INSUFFICIENT_FUNDS"}},
+    "error_is_text": {"success": False, "error": "INSUFFICIENT_FUNDS"},
+    "error_is_a_list": {"success": False, "error": [{"code": "INSUFFICIENT_FUNDS"}]},
+    "list_of_refusals": f"[{REFUSED}]".encode(),
+    "refusal_as_text": json.dumps(REFUSED).encode(),
+    "nested": b'{"success": false, "error": {"code": "A", "details": ' + b"[" * 100_000,
 }
+NOT_SPECIFIED = [
+    response(302, b"", location="/elsewhere"),
+    response(302, refusal("MOVED")),
+    response(304),
+    response(404, b"<html>"),
+    response(429),
+    response(400, {"success": True, "data": {}}),
+    *(response(status, body) for body in ALMOST_A_REFUSAL.values() for status in (200, 409)),
+]
 
 
-@in_turn("answer", list(NOT_SPECIFIED.values()))
+@in_turn("answer", NOT_SPECIFIED)
 def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) -> None:
     failure = failure_from_response(answer, URL)
     assert failure.kind is FailureKind.INVALID_RESPONSE

@@ -119,56 +119,6 @@ def test_oddities_in_every_place_of_a_refusal(drive: Drive, call: Call, odd: str
             check(driver, call, answer, sent)
 
 
-REFUSED = refusal("INSUFFICIENT_FUNDS").decode()
-PAID = success(PAYOUT.data).decode()
-UNCLEAR = {
-    "byte_order_mark": "\ufeff".encode() + REFUSED.encode(),
-    "utf_16": REFUSED.encode("utf-16"),
-    "utf_32": REFUSED.encode("utf-32"),
-    "not_utf_8": REFUSED.replace("no", "n\udcff").encode(errors="surrogateescape"),
-    "surrogate_in_utf_8": REFUSED.replace("no", "n\ud800").encode(errors="surrogatepass"),
-    "overlong_utf_8": REFUSED.encode().replace(b"no", b"n\xc0\xaf"),
-    "two_answers": (REFUSED + PAID).encode(),
-    "comma_at_the_end": REFUSED[:-1].encode() + b",}",
-    "comment": b"/* no */" + REFUSED.encode(),
-    "single_quotes": REFUSED.replace('"', "'").encode(),
-    "refused_and_paid": REFUSED[:-1].encode() + b"," + PAID[1:].encode(),
-    "paid_and_refused": PAID[:-1].encode() + b"," + REFUSED[1:].encode(),
-    "refused_with_a_transaction": refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t-1"}),
-    "refused_with_a_transaction_in_snake_case": refusal("INSUFFICIENT_FUNDS", data={"transaction_id": "t-1"}),
-    "refused_with_a_transaction_by_another_name": refusal("INSUFFICIENT_FUNDS", data=[{"id": 7}]),
-    "code_of_a_mebibyte": refusal("X" * 1024 * 1024),
-    "code_is_empty": refusal(""),
-    "code_is_a_number": refusal(409),
-    "code_is_a_list": refusal(["INSUFFICIENT_FUNDS"]),
-    "success_is_zero": REFUSED.replace("false", "0").encode(),
-    "success_is_null": REFUSED.replace("false", "null").encode(),
-    "success_is_text": REFUSED.replace("false", '"false"').encode(),
-    "success_is_missing": b'{"error":' + REFUSED.split('"error":')[1].encode(),
-    "error_is_text": b'{"success": false, "error": "INSUFFICIENT_FUNDS"}',
-    "error_is_a_list": b'{"success": false, "error": [{"code": "INSUFFICIENT_FUNDS"}]}',
-    "list_of_refusals": f"[{REFUSED}]".encode(),
-    "refusal_as_text": json.dumps(REFUSED).encode(),
-}
-
-
-@pytest.mark.parametrize("status", [200, 409])
-@pytest.mark.parametrize("body", UNCLEAR.values(), ids=UNCLEAR)
-def test_what_is_almost_a_refusal_refuses_nothing(drive: Drive, status: int, body: bytes) -> None:
-    driver, sent = answering(drive, [status, body])
-    found = outcome(driver, PAYOUT)
-    if status == 200 and isinstance(found, momopay.Payout):
-        assert json.loads(body)["success"] is True  # the same name twice: the last one counts, here as everywhere
-    else:
-        assert type(found) is momopay.OutcomeUnknownError
-    assert len(sent) == 1
-
-
-def test_the_refusal_that_those_resemble_is_definite(drive: Drive) -> None:
-    driver, _ = answering(drive, [409, REFUSED.encode()])
-    assert type(outcome(driver, PAYOUT)) is momopay.InsufficientFundsError
-
-
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_oddities_in_every_place_of_a_callback(odd: str) -> None:
     for changed in places(PAYLOAD):

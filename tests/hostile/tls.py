@@ -1,11 +1,8 @@
 """A TLS server on a loopback socket that drips what it encrypts, byte by byte."""
 
-import os
 import select
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Generator
@@ -14,35 +11,18 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import trustme
 
 import wire
 from momopay._transport import connections
 
-_OPENSSL = (
-    *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-    *("-addext", "subjectAltName=DNS:localhost"),
-)
-
 
 def own_certificate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a certificate for localhost, and have the clients of this test trust it."""
-    if shutil.which("openssl") is None:
-        reason = "there is no openssl to make a certificate with"
-        if os.environ.get("CI_REQUIRE_ALL"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    pem = folder / "localhost.pem"
-    subprocess.run(
-        [*_OPENSSL, "-days", "2", "-subj", "/CN=localhost", "-keyout", "localhost.pem", "-out", "certificate"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    with pem.open("ab") as file:
-        file.write((folder / "certificate").read_bytes())
-    monkeypatch.setattr(
-        connections, "_shared_tls_context", lambda: ssl.create_default_context(cafile=folder / "certificate")
-    )
+    authority, trusted, pem = trustme.CA(), folder / "certificate", folder / "localhost.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    monkeypatch.setattr(connections, "_shared_tls_context", lambda: ssl.create_default_context(cafile=trusted))
     return pem
 
 
