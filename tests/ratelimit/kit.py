@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +23,6 @@ from virtual import envelope
 
 ACCOUNT = "ab" * 32
 BASE = "https://api.example/v1"
-PATH = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-"""For children that import the kit."""
 
 
 def balance(_request: httpx.Request) -> httpx.Response:
@@ -51,7 +47,7 @@ class Caller:
     ) -> None:
         self.time = time
         self.ahead = 0.0
-        self._budget = budget
+        self.budget = budget
         self._runner = asyncio.Runner() if is_async else None
         backend: Any = AsyncBackend() if is_async else SyncBackend()
         backend.now = self.now
@@ -80,7 +76,7 @@ class Caller:
         self._run(self._limiter.pause(seconds))
 
     def close(self) -> None:
-        self._budget.close()
+        self.budget.close()
         if self._runner is not None:
             self._runner.close()
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -14,7 +11,7 @@ import pytest
 from in_turn import in_turn
 from momopay import Client, ConfigurationError, FileRateBudget, RateBudget, RedisRateBudget
 from momopay.types import Lane
-from ratelimit.kit import PATH, Caller
+from ratelimit.kit import Caller
 
 
 def test_clients_of_all_accounts_share_what_they_were_given() -> None:
@@ -43,41 +40,6 @@ def test_a_subclass_may_compare_its_budgets() -> None:
             return isinstance(other, Comparable)
 
     assert Comparable().reserve(0.0, Lane.READ) == 0.0
-
-
-def test_threads_take_no_slot_twice() -> None:
-    budget = RateBudget()
-    with ThreadPoolExecutor(20) as threads:
-        delays = list(threads.map(budget.reserve, [0.0] * 500, [Lane.PAYMENT] * 500))
-    assert sorted(delays) == [61.0 * (number // 58) for number in range(500)]
-
-
-def test_the_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent() -> None:
-    code = """if True:
-        import os, signal, threading, time
-        from momopay import RateBudget
-        from momopay.types import Lane
-        from ratelimit.kit import Caller
-        class Slow(RateBudget):
-            def reserve(self, *arguments):
-                delay = super().reserve(*arguments)
-                if threading.current_thread() is not threading.main_thread():
-                    with self._lock:  # a thread of the parent holds it at the fork
-                        locked.set()
-                        time.sleep(60)
-                return delay
-        budget, locked = Slow(requests=3, window=60.0), threading.Event()
-        caller = Caller(budget)
-        assert caller.reserve() == 0.0
-        threading.Thread(target=caller.reserve, daemon=True).start()
-        locked.wait()
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            os._exit(caller.at_once(3) != 1)  # it remembers what the parent sent
-        os._exit(os.waitpid(child, 0)[1] != 0)
-    """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=PATH)
 
 
 SIZE: list[dict[str, Any]] = [

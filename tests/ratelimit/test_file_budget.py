@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import random
+import signal
 import stat
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,17 @@ import httpx
 import pytest
 
 from drivers import Driver, unique_key
-from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget
+from forked import forks
+from momopay import (
+    BudgetExhaustedError,
+    Client,
+    ConfigurationError,
+    FileRateBudget,
+    RateBudget,
+    RateLimitExceededError,
+)
 from momopay.sandbox import Sandbox
-from ratelimit.kit import ACCOUNT, BASE, PATH, Caller, Slot, balance, most_in_a_window, take_at_random
+from ratelimit.kit import ACCOUNT, BASE, Caller, Slot, balance, most_in_a_window, take_at_random
 
 MakeDriver = Callable[..., Driver]
 
@@ -102,67 +111,21 @@ def test_the_file_holds_neither_key_nor_address(tmp_path: Path) -> None:
     assert "example" not in stored
 
 
-# Processes.
-
-
-def test_the_child_of_a_fork_shares_the_file_and_not_the_lock(tmp_path: Path) -> None:
-    code = """if True:
-        import os, sys, threading, time
-        from momopay import FileRateBudget
-        from ratelimit.kit import Caller
-        caller = Caller(FileRateBudget(sys.argv[1], requests=50, window=60.0))
-        def take():
-            taken = 0
-            for _ in range(10):
-                while (delay := caller.reserve()) and delay < 1:  # another process has the lock
-                    time.sleep(delay)
-                taken += delay == 0
-            return taken
-        assert take() == 10
-        write, locked = os.pwrite, threading.Event()
-        def pause(*arguments):  # a thread of the parent holds both locks at the fork
-            os.pwrite = write
-            locked.set()
-            time.sleep(0.3)
-            return write(*arguments)
-        os.pwrite = pause
-        thread = threading.Thread(target=caller.reserve)
-        thread.start()
-        locked.wait()
-        child = os.fork()
-        if child == 0:
-            os._exit(take() != 10)
-        assert take() == 10
-        assert os.waitpid(child, 0)[1] == 0
-        thread.join()
-        assert [take(), take()] == [10, 9]
-    """
-    command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / "budget")]
-    subprocess.run(command, check=True, timeout=60, env=PATH)
-
-
-def test_processes_overrun_the_service_unless_they_share_a_budget(tmp_path: Path) -> None:
-    code = """if True:
-        import contextlib, sys
-        from momopay import BudgetExhaustedError, Client, FileRateBudget, RateLimitExceededError
-        key, base_url, *path = sys.argv[1:]
-        options = {"budget": FileRateBudget(*path)} if path else {}
-        client = Client(key, base_url=base_url, deadline=20.0, **options)
-        for _ in range(35):
-            with contextlib.suppress(BudgetExhaustedError, RateLimitExceededError):
-                client.wallet.balance()
-    """
-    with Sandbox() as sandbox:
-        for path in [str(tmp_path)], []:
-            key = unique_key()
-            sandbox.account(key).switches.rate_window = "sliding"
-            before = len(sandbox.requests)
-            command = [sys.executable, "-c", code, key, sandbox.base_url, *path]
-            children = [subprocess.Popen(command) for _ in range(2)]
-            assert [child.wait(timeout=60) for child in children] == [0, 0]
-            answers = Counter(request.status for request in sandbox.requests[before:])
-            assert answers[200] == (58 if path else 60)
-            assert (answers[429] == 0) == bool(path)
+def test_processes_overrun_the_service_unless_they_share_a_budget(tmp_path: Path, sandbox: Sandbox) -> None:
+    for shared in (True, False):
+        key = unique_key()
+        sandbox.account(key).switches.rate_window = "sliding"
+        budgets = [FileRateBudget(tmp_path) if shared else RateBudget() for _ in range(2)]
+        processes = [Client(key, base_url=sandbox.base_url, deadline=20.0, budget=each) for each in budgets]
+        before = len(sandbox.requests)
+        for number in range(70):
+            with suppress(BudgetExhaustedError, RateLimitExceededError):
+                processes[number % 2].wallet.balance()
+        answers = Counter(request.status for request in sandbox.requests[before:])
+        assert answers[200] == (58 if shared else 60)
+        assert (answers[429] == 0) == shared
+        for each in processes:
+            each.close()
 
 
 # The log, by a clock of the test's own.
@@ -386,45 +349,26 @@ def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) ->
     assert caller.at_once(3) == 0
 
 
+@forks
 def test_a_process_that_stops_or_dies_with_the_lock_holds_up_nobody_who_comes_after_it(path: Path) -> None:
     """What it took before counts: a worker in a crash loop stays within the budget."""
-    code = """if True:
-        import os, signal, sys
-        from momopay import FileRateBudget
-        from ratelimit.kit import Caller
-        caller = Caller(FileRateBudget(sys.argv[1], requests=3, window=60.0), time=1000.0)
-        caller.reserve()
-        def stop(*_): os.kill(os.getpid(), signal.SIGSTOP)
-        os.pwrite = stop
-        caller.reserve()
-    """
     caller = process(path)
-    child = subprocess.Popen([sys.executable, "-c", code, str(path)], env=PATH)
+
+    def die() -> None:
+        def stop(*_arguments: object) -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        crashing = process(path)
+        crashing.reserve()
+        setattr(os, "pwrite", stop)  # noqa: B010  the checkers refuse an assignment
+        crashing.reserve()
+
+    child = multiprocessing.get_context("fork").Process(target=die)
+    child.start()
     try:
-        os.waitpid(child.pid, os.WUNTRACED)
+        os.waitpid(child.pid or 0, os.WUNTRACED)
         assert 0 < caller.reserve() <= 0.25
     finally:
         child.kill()
-        child.wait(20)
+        child.join(20)
     assert caller.at_once(3) == 2
-
-
-def test_threads_of_processes_take_no_slot_twice(path: Path) -> None:
-    code = """if True:
-        import sys, time
-        from concurrent.futures import ThreadPoolExecutor
-        from momopay import FileRateBudget
-        from ratelimit.kit import Caller
-        caller = Caller(FileRateBudget(sys.argv[1], requests=40, window=60.0))
-        def take(_):
-            for _ in range(1000):
-                delay = caller.reserve()
-                if delay == 0 or delay > 1:
-                    return delay == 0
-                time.sleep(delay)  # another process has the lock
-        with ThreadPoolExecutor(8) as threads:
-            print(sum(threads.map(take, range(40))))
-    """
-    command = [sys.executable, "-c", code, str(path)]
-    children = [subprocess.Popen(command, stdout=subprocess.PIPE, env=PATH) for _ in range(3)]
-    assert sum(int(child.communicate(timeout=60)[0]) for child in children) == 40

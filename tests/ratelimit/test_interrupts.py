@@ -50,7 +50,7 @@ def test_every_budget_stays_usable(tmp_path: Path, server: RedisServer) -> None:
     files = [FileRateBudget(tmp_path / "budget", **SIZE) for _ in range(2)]
     shared = [RedisRateBudget(server.url, **SIZE) for _ in range(2)]
     for one, other in ((local, local), files, shared):
-        assert strikes_until_stuck(one, other, 150, seed) is None, f"{one!r} {seed=}"
+        assert strikes_until_stuck(one, other, 50, seed) is None, f"{one!r} {seed=}"
 
 
 def test_a_lock_that_is_written_in_python_does_not() -> None:

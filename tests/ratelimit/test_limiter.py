@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
@@ -258,6 +258,7 @@ def test_a_stop_holds_back_those_that_wait_and_keeps_their_order() -> None:
     assert calls.slots == {"read": [0.0, 0.0, 35.0], "payment": [35.0], "last": [45.0]}
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), requests=st.integers(1, 12), count=st.integers(1, 60))
 def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, requests: int, count: int) -> None:
     chance = random.Random(seed)
