@@ -16,7 +16,6 @@ from momopay import (
     BudgetExhaustedError,
     Callback,
     CallbackMismatchError,
-    InvalidApiKeyError,
     RateBudget,
     ServerError,
     TransactionNotFoundError,
@@ -296,18 +295,6 @@ def test_a_page_that_fails_is_nobodys_failure(failures: list[Any], no_backoff: N
     in_trio(service, outcomes, transport=httpx.MockTransport(respond))
     assert sorted(outcomes.seen) == identities
     assert sorted(set(service.paths)) == [LIST, *(f"/transactions/{identity}" for identity in identities)]
-
-
-def test_a_failure_of_one_read_is_its_own() -> None:
-    service, identities = ended(5)
-    service.unlisted.update({"t1", "t2"})
-    service.broken["t0"] = (401, refusal("INVALID_API_KEY"))
-    service.broken["t2"] = (401, refusal("INVALID_API_KEY"))
-    outcomes = Outcomes(service, *map(reported, identities))
-    in_trio(service, outcomes, transport=slow(service))
-    assert {type(error) for error in outcomes.errors.values()} == {InvalidApiKeyError}
-    assert sorted(outcomes.errors) == ["t0", "t2"]
-    assert sorted(outcomes.seen) == ["t1", "t3", "t4"]
 
 
 def test_two_deliveries_of_one_callback_are_one_read() -> None:

@@ -16,7 +16,7 @@ from polling.kit import BASE, Service, callback
 from strikes import MARKS, Striker
 
 pytestmark = MARKS
-STRIKES = 500
+STRIKES = 200
 SEED = 1
 AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=2.0)
 
@@ -82,5 +82,5 @@ def test_a_turn_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: 
             await self.signal.wait(max(0.0, min(until - self.now(), 0.5)))
 
     monkeypatch.setattr(Caller, "poll", poll)
-    all_end, _ = struck_client(4 * STRIKES)
+    all_end, _ = struck_client(10 * STRIKES)
     assert not all_end, SEED

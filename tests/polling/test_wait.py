@@ -52,15 +52,6 @@ def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) ->
     assert (caught.value.last, service.requests) == (None, [])
 
 
-def test_a_payout_is_settled_only_once_it_is_reversed() -> None:
-    service = Service()
-    service.add("a", (10.0, "FAILED"), (40.0, "REVERSED"), type="B2C")
-    client, _ = waiting_client(service)
-    assert client.transactions.wait("a").status == "FAILED"
-    assert client.transactions.wait("a", until=settled).status == "REVERSED"
-    assert service.times == [15.0, 30.0, 40.0]
-
-
 def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> None:
     service = Service()
     service.add_many(2, (0.0, "SUCCESS"))
@@ -136,12 +127,13 @@ def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> Non
 
 
 def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk) -> None:
+    """As where the read fails, or lags behind the list."""
     service = Service()
-    service.add_many(2, (0.0, "FAILED"))
-    service.broken = {"t0": HTML, "t1": (503, b"")}
-    ends = sdk(service, max_attempts=1).ends("t0", "t1")
-    assert [(each.status, each.result_desc) for _, each in ends] == [("FAILED", None)] * 2
-    assert sorted(service.paths) == ["/transactions", "/transactions/t0", "/transactions/t1"]
+    service.add_many(3, (0.0, "FAILED"))
+    service.broken = {"t0": HTML, "t1": (503, b""), "t2": (200, envelope(transaction("t2", "PENDING")))}
+    ends = sdk(service, max_attempts=1).ends("t0", "t1", "t2")
+    assert [(each.status, each.result_desc) for _, each in ends] == [("FAILED", None)] * 3
+    assert sorted(set(service.paths)) == ["/transactions", *(f"/transactions/t{number}" for number in range(3))]
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
@@ -167,19 +159,6 @@ def test_a_callback_for_one_of_many_does_not_delay_the_others(sdk: MakeSdk) -> N
     assert service.requests == [(8.0, "/transactions/t0"), (15.0, "/transactions")]
 
 
-def test_a_success_from_the_list_has_the_fields_of_the_list_alone(sdk: MakeSdk) -> None:
-    service = Service()
-    service.add("a", (0.0, "SUCCESS"), provider={"name": "not what a read would show"})
-    service.add("b", (0.0, "SUCCESS"))
-    ends = [each for _, each in sdk(service).ends("a", "b")]
-    assert service.paths == ["/transactions"]
-    for ended in ends:
-        assert isinstance(ended, Transaction)
-        assert (ended.result_code, ended.provider) == (None, None)
-        assert ended.amount == 100
-        assert ended.response.status_code == 200
-
-
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "EXPIRED"])
 def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: MakeSdk, status: str) -> None:
     service = Service()
@@ -188,14 +167,6 @@ def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: Mak
     ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b")}
     assert ends["b"].result_desc == "done"
     assert service.paths == ["/transactions", "/transactions/b"]
-
-
-def test_an_end_that_the_list_shows_is_returned_although_a_read_lags_behind(sdk: MakeSdk) -> None:
-    service = Service()
-    service.add_many(2, (0.0, "FAILED"))
-    service.broken["t0"] = (200, envelope(transaction("t0", "PENDING")))
-    ends = {each.transaction_id: each for _, each in sdk(service).ends("t0", "t1")}
-    assert (ends["t0"].status, ends["t0"].result_desc, ends["t1"].result_desc) == ("FAILED", None, "done")
 
 
 def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:
@@ -282,24 +253,6 @@ def test_a_wait_for_many_names_those_that_did_not_end(sdk: MakeSdk) -> None:
     with pytest.raises(WaitTimeoutError, match="2 transactions have not ended") as caught:
         driver.ends("a", "t0", "t1")
     assert caught.value.pending == ("t0", "t1")
-
-
-def test_a_wait_for_many_returns_each_as_it_ends(sdk: MakeSdk) -> None:
-    service = Service()
-    assert sdk(service).ends() == []
-    assert service.requests == []
-    service.add("a", (20.0, "SUCCESS"))
-    service.add("b", (0.0, "SUCCESS"))
-    assert [(when, each.transaction_id) for when, each in sdk(service).ends("a", "b")] == [(15.0, "b"), (25.0, "a")]
-
-
-def test_each_loop_over_a_wait_for_many_is_a_new_wait() -> None:
-    service = Service()
-    service.add("a", (0.0, "SUCCESS"))
-    client, _ = waiting_client(service)
-    ends = client.transactions.wait_all(["a"])
-    assert [len(list(ends)), len(list(ends))] == [1, 1]
-    assert service.times == [15.0, 30.0]
 
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
