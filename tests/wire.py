@@ -253,9 +253,6 @@ class Server:
         self._listener.listen(64)
         self._spawn(self._accept)
 
-    def stop_listening(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-
     def __enter__(self) -> Self:
         return self
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -19,6 +19,9 @@ from httpx_aiohttp import AiohttpTransport
 
 import momopay
 import wire
+from core.kit import initiate_payout as payout
+from core.kit import read_balance as balance
+from core.kit import top_up
 from drivers import KEY
 from in_turn import in_turn
 from momopay import AsyncClient
@@ -27,14 +30,6 @@ from momopay._transport.async_backend import AsyncBackend
 from wire import Server
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
-
-
-def payout(client: AsyncClient) -> Coroutine[Any, Any, Any]:
-    return client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
-
-
-def balance(client: AsyncClient) -> Coroutine[Any, Any, Any]:
-    return client.wallet.balance()
 
 
 def client_of(server: Server, **options: Any) -> AsyncClient:
@@ -117,8 +112,7 @@ def test_a_top_up_cancelled_between_two_attempts_is_logged(
 
     async def main(server: Server) -> None:
         async with client_of(server) as client:
-            top_up = client.wallet.top_up(amount=100, phone="0712345678", account_reference="INV-42")
-            task = asyncio.ensure_future(top_up)
+            task = asyncio.ensure_future(top_up(client))
             await arrives(server)
             await asyncio.sleep(0.05)  # for the task to reach its wait; the result is the same before it
             await cancelled(task)

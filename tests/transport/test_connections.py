@@ -11,6 +11,7 @@ import pytest
 
 import momopay
 import wire
+from core.kit import initiate_payout as payout
 from drivers import Driver, session_of
 from forked import succeeds_in_child
 from momopay._transport import connections
@@ -90,26 +91,12 @@ def read(driver: Driver, identity: str) -> Any:
     return driver(lambda client: client.transactions.get(identity))
 
 
-def pay(driver: Driver) -> Any:
-    return driver(lambda client: client.stk.initiate(amount=1, phone="0712345678"))
-
-
-def sends(data: bytes) -> wire.Step:
-    """Answer with exactly these bytes, and keep the connection open."""
-
-    def play(exchange: wire.Exchange) -> bool:
-        exchange.sock.sendall(data)
-        return True
-
-    return wire.Step(play, commits=True)
-
-
 def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> None:
     with wire.serve(wire.answers(200, record("t"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "t")
         for payments in (1, 2):
-            pay(driver)
+            driver(payout)
             assert server.connections == 1 + payments
             assert len(session_of(driver.client).backend._idle._idle) == 1
         read(driver, "t")
@@ -129,7 +116,7 @@ FOLLOWED = {
 
 @pytest.mark.parametrize("data", FOLLOWED.values(), ids=FOLLOWED)
 def test_what_follows_a_response_is_not_taken_for_the_next_one(drive: Drive, data: bytes) -> None:
-    with wire.serve(sends(data), wire.answers(200, record("second"))) as server:
+    with wire.serve(wire.sends(lambda _: data), wire.answers(200, record("second"))) as server:
         driver = drive(base_url=server.base_url)
         assert (read(driver, "first").transaction_id, read(driver, "second").transaction_id) == ("first", "second")
         assert server.connections == 2
@@ -143,7 +130,7 @@ def test_without_that_care_one_payments_success_is_returned_for_another(
 
     monkeypatch.setattr(SyncStream, "has_unread", nothing)
     monkeypatch.setattr(AsyncStream, "has_unread", nothing)
-    with wire.serve(sends(FOLLOWED["a second response"]), wire.answers(200, record("second"))) as server:
+    with wire.serve(wire.sends(lambda _: FOLLOWED["a second response"]), wire.answers(200, record("second"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "first")
         second = read(driver, "second")
@@ -187,7 +174,7 @@ def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, ste
 
 
 def test_a_body_where_none_may_be_is_not_the_next_response(drive: Drive) -> None:
-    answer = sends(b"HTTP/1.1 204 No Content\r\n\r\n" + STALE)
+    answer = wire.sends(lambda _: b"HTTP/1.1 204 No Content\r\n\r\n" + STALE)
     with wire.serve(answer, wire.answers(200, record("second"))) as server:
         driver = drive(base_url=server.base_url, max_attempts=1)
         with pytest.raises(Exception, match="HTTP 204"):
@@ -196,25 +183,6 @@ def test_a_body_where_none_may_be_is_not_the_next_response(drive: Drive) -> None
 
 
 # CA certificates that cannot be read: an error that names the variable and the file, and nothing sent.
-
-
-def payout(client: Any) -> Any:
-    return client.payouts.initiate(amount=100, phone="0712345678", reference="P-1")
-
-
-def broken(folder: Path) -> Path:
-    path = folder / "broken.pem"
-    path.write_text("-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n")
-    return path
-
-
-BAD: dict[str, tuple[str, Callable[[Path], Path]]] = {
-    "no such file": ("SSL_CERT_FILE", lambda folder: folder / "missing.pem"),
-    "a folder": ("SSL_CERT_FILE", lambda folder: folder),
-    "no certificate": ("SSL_CERT_FILE", broken),
-    "no such folder": ("SSL_CERT_DIR", lambda folder: folder / "missing"),
-    "a file": ("SSL_CERT_DIR", broken),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -226,25 +194,27 @@ def _no_context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connections._shared_tls_context.cache_clear()
 
 
-@pytest.mark.parametrize(("name", "make"), BAD.values(), ids=BAD)
 def test_the_error_names_the_variable_and_the_path(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, make: Callable[[Path], Path]
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = make(tmp_path)
+    missing, no_certificate = tmp_path / "missing", tmp_path / "broken.pem"
+    no_certificate.write_text("-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n")
+    bad = [("SSL_CERT_FILE", path) for path in (missing, tmp_path, no_certificate)]
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(base_url=f"https://localhost:{server.port}/v1")
-        monkeypatch.setenv(name, str(path))
-        with pytest.raises(momopay.ConfigurationError) as caught:
-            driver(payout)
-        assert name in str(caught.value)
-        assert str(path) in str(caught.value)
-        assert isinstance(caught.value.__cause__, OSError)
-        assert not caught.value.may_have_executed
+        driver = drive(base_url=f"https://localhost:{server.port}/v1", max_attempts=1)
+        for name, path in [*bad, ("SSL_CERT_DIR", missing), ("SSL_CERT_DIR", no_certificate)]:
+            monkeypatch.setenv(name, str(path))
+            with pytest.raises(momopay.ConfigurationError) as caught:
+                driver(payout)
+            assert name in str(caught.value)
+            assert str(path) in str(caught.value)
+            assert isinstance(caught.value.__cause__, OSError)
+            assert not caught.value.may_have_executed
+            monkeypatch.delenv(name)
         assert (server.connections, server.payments) == (0, 0)
         # Once it is corrected, the same client goes on: up to the server, which speaks no TLS.
-        monkeypatch.delenv(name)
         with pytest.raises(momopay.APIConnectionError):
-            driver(lambda client: client.with_options(max_attempts=1).wallet.balance())
+            driver(payout)
 
 
 def test_one_of_several_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import momopay
 import wire
-from core.kit import GET, PAYOUT, STK, TOP_UP, Column, delete_channel, initiate_payout, read_balance
+from core.kit import GET, PAYOUT, STK, TOP_UP, Column, initiate_payout, read_balance
 from drivers import Driver, unique_key
 from wire import Server, Step
 
@@ -120,27 +120,6 @@ def test_a_connection_that_breaks_before_the_answer(reach: Drive, column: Column
         error = failure(reach(server), column.call)
 
         assert_unanswered(error, column, server, 4, commits=step.commits)
-
-
-@columns(GET, PAYOUT)
-def test_an_answer_that_never_comes(reach: Drive, column: Column) -> None:
-    with wire.serve(wire.hangs()) as server:
-        error = failure(reach(server, timeout=0.15, max_attempts=2), column.call)
-
-        assert_unanswered(error, column, server, 2, commits=True)
-
-
-@steps(
-    nested=wire.answers(200, b"[" * 100_000),
-    shorter=wire.truncated(),
-    cut_off=wire.truncated(with_length=False),
-    dripped=wire.drips_body(),
-    oversized=wire.padded(9 * wire.MEBIBYTE),
-)
-def test_a_success_status_deletes_whatever_becomes_of_the_body(reach: Drive, step: Step) -> None:
-    with wire.serve(step, wire.refuses(404, "CHANNEL_NOT_FOUND")) as server:
-        assert reach(server, timeout=0.2)(delete_channel) is None
-        assert len(server.requests) <= 2
 
 
 # Time.

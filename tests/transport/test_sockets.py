@@ -20,6 +20,8 @@ import pytest
 
 import momopay
 import wire
+from core.kit import delete_channel, read_balance
+from core.kit import initiate_payout as payout
 from drivers import Driver, session_of
 from hostile.tls import own_certificate
 from in_turn import in_turn
@@ -33,10 +35,6 @@ from patience import until
 
 Drive = Callable[..., Driver]
 ABORTS = struct.pack("ii", 1, 0)
-
-
-def payout(client: Any) -> Any:
-    return client.payouts.initiate(amount=100, phone="0712345678", reference="INV-42")
 
 
 class Slow:
@@ -274,7 +272,7 @@ def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Driv
         server.answers = False
         driver = drive(base_url=server.base_url, timeout=0.3, max_attempts=1)
         with pytest.raises(momopay.APIConnectionError) as caught:
-            driver(lambda client: client.channels.delete("c"))
+            driver(delete_channel)
         assert caught.value.may_have_executed
 
 
@@ -316,7 +314,7 @@ def test_half_an_answer_is_not_a_whole_one(drive: Drive) -> None:
 def test_a_read_keeps_its_connection_and_closes_it(drive: Drive) -> None:
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url)
-        driver(lambda client: client.wallet.balance())
+        driver(read_balance)
         (connection,) = session_of(driver.client).backend._idle._idle
         option = connection.socket.raw.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
     assert option == struct.pack("ii", 0, 0)
@@ -372,13 +370,15 @@ def before_body(
     return install
 
 
-def transports(client_kind: str) -> dict[str, Any]:
-    over_httpx = httpx.HTTPTransport() if client_kind == "blocking" else httpx.AsyncHTTPTransport()
-    return {"own": None, "httpx": over_httpx}
+@pytest.fixture(params=["own", "httpx"])
+def transport(request: pytest.FixtureRequest, client_kind: str) -> Any:
+    """None for our own connections, or a transport of httpx."""
+    if request.param == "own":
+        return None
+    return httpx.HTTPTransport(verify=False) if client_kind == "blocking" else httpx.AsyncHTTPTransport(verify=False)
 
 
-@pytest.mark.parametrize("transport", ["own", "httpx"])
-def test_it_runs_once_the_head_is_written(drive: Drive, client_kind: str, before_body: Any, transport: str) -> None:
+def test_it_runs_once_the_head_is_written(drive: Drive, before_body: Any, transport: Any) -> None:
     seen = list[tuple[bool, bool]]()
 
     async def check() -> None:
@@ -386,44 +386,33 @@ def test_it_runs_once_the_head_is_written(drive: Drive, client_kind: str, before
 
     made: list[Progress] = before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(base_url=server.base_url, transport=transports(client_kind)[transport])
+        driver = drive(base_url=server.base_url, transport=transport)
         assert driver(payout).transaction_id == wire.TRANSACTION_ID
         assert server.payments == 1
-    assert seen == [(True, transport == "own")]  # of another transport, what was written is not known for certain
+    assert seen == [(True, transport is None)]  # of another transport, what was written is not known for certain
     assert not made[-1].is_unsent
 
 
-@pytest.mark.parametrize("transport", ["own", "httpx"])
-@pytest.mark.parametrize(
-    "error",
-    [
-        momopay.JournalError("the database is away"),
-        momopay.ConfigurationError("no"),
-        TimeoutError("late"),
-        LookupError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
+@pytest.mark.parametrize("error", [momopay.JournalError("the database is away"), TimeoutError("late")])
 def test_what_it_raises_comes_out_unchanged_and_the_body_stays_unwritten(
-    drive: Drive, client_kind: str, before_body: Any, transport: str, error: Exception
+    drive: Drive, before_body: Any, transport: Any, error: Exception
 ) -> None:
     async def check() -> None:
         raise error
 
     made: list[Progress] = before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(base_url=server.base_url, transport=transports(client_kind)[transport])
+        driver = drive(base_url=server.base_url, transport=transport)
         with pytest.raises(type(error)) as caught:
             driver(payout)
         assert caught.value is error
         until(lambda: server.connections == 1, "the connection is made")
     assert (server.requests, server.payments) == ([], 0)
-    assert made[-1].is_unsent is (transport == "own")
+    assert made[-1].is_unsent is (transport is None)
 
 
-@pytest.mark.parametrize("transport", ["own", "httpx"])
 def test_the_time_that_it_takes_counts(
-    drive: Drive, client_kind: str, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: str
+    drive: Drive, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: Any
 ) -> None:
     """Also over another transport that passes httpcore's trace on, where this is the only fence."""
     ahead, real = [0.0], attempts.now
@@ -434,12 +423,10 @@ def test_the_time_that_it_takes_counts(
 
     before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(
-            base_url=server.base_url, deadline=5.0, max_attempts=1, transport=transports(client_kind)[transport]
-        )
+        driver = drive(base_url=server.base_url, deadline=5.0, max_attempts=1, transport=transport)
         with pytest.raises(momopay.MomoPayError) as caught:
             driver(payout)
-        assert caught.value.may_have_executed is (transport == "httpx")
+        assert caught.value.may_have_executed is (transport is not None)
     assert (server.requests, server.payments) == ([], 0)
 
 
