@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from drivers import Driver, unique_key
+from drivers import Drive, unique_key
 from forked import forks
 from momopay import (
     BudgetExhaustedError,
@@ -31,21 +31,6 @@ from momopay import (
 )
 from momopay.sandbox import Sandbox
 from ratelimit.kit import ACCOUNT, BASE, Caller, Slot, balance, most_in_a_window, take_at_random
-
-MakeDriver = Callable[..., Driver]
-
-
-def test_clients_of_either_kind_share_the_file(drive: MakeDriver, tmp_path: Path) -> None:
-    key, transport = unique_key(), httpx.MockTransport(balance)
-    options: dict[str, Any] = {"api_key": key, "deadline": 5.0, "transport": transport}
-    one, other = (drive(budget=FileRateBudget(tmp_path / "budget", requests=3, window=30.0), **options) for _ in "12")
-    for each in (one, other, one):
-        each(lambda client: client.wallet.balance())
-    for each in (one, other):
-        with pytest.raises(BudgetExhaustedError) as caught:
-            each(lambda client: client.wallet.balance())
-        assert caught.value.retry_after == pytest.approx(30.0, abs=2.0)
-
 
 # Where the file is.
 
@@ -111,21 +96,21 @@ def test_the_file_holds_neither_key_nor_address(tmp_path: Path) -> None:
     assert "example" not in stored
 
 
-def test_processes_overrun_the_service_unless_they_share_a_budget(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_processes_overrun_the_service_unless_they_share_a_budget(
+    drive: Drive, tmp_path: Path, sandbox: Sandbox
+) -> None:
     for shared in (True, False):
         key = unique_key()
         sandbox.account(key).switches.rate_window = "sliding"
         budgets = [FileRateBudget(tmp_path) if shared else RateBudget() for _ in range(2)]
-        processes = [Client(key, base_url=sandbox.base_url, deadline=20.0, budget=each) for each in budgets]
+        processes = [drive(api_key=key, base_url=sandbox.base_url, deadline=20.0, budget=each) for each in budgets]
         before = len(sandbox.requests)
         for number in range(70):
             with suppress(BudgetExhaustedError, RateLimitExceededError):
-                processes[number % 2].wallet.balance()
+                processes[number % 2](lambda client: client.wallet.balance())
         answers = Counter(request.status for request in sandbox.requests[before:])
         assert answers[200] == (58 if shared else 60)
         assert (answers[429] == 0) == shared
-        for each in processes:
-            each.close()
 
 
 # The log, by a clock of the test's own.

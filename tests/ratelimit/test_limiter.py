@@ -208,20 +208,6 @@ def test_within_a_lane_the_first_come_first() -> None:
 # Who gives up.
 
 
-def test_a_slot_that_a_cancelled_call_leaves_goes_to_the_next() -> None:
-    async def use(calls: Calls) -> None:
-        await calls.start(1, Lane.READ, "first")
-        cancelled = await calls.start(5, Lane.PAYMENT, "cancelled")
-        await calls.start(3, Lane.PAYMENT)
-        await calls.start(3, Lane.READ)
-        await trio.sleep(5.0)
-        for scope in reversed(cancelled):
-            scope.cancel()
-
-    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
-    assert calls.slots == {"first": [0.0], "payment": [10.0, 20.0, 30.0], "read": [40.0, 50.0, 60.0]}
-
-
 def test_a_call_that_gives_up_leaves_its_slot_to_the_next() -> None:
     async def use(calls: Calls) -> None:
         await calls.start(1, Lane.READ, "first")

@@ -25,10 +25,6 @@ def ahead(log: SlotLog, now: float, lane: Lane, count: int = 1) -> list[float]:
     return [log.reserve(now, lane, math.inf) for _ in range(count)]
 
 
-def test_a_burst_goes_out_at_once_and_the_rest_waits_for_the_window() -> None:
-    assert ahead(SlotLog(58, 61.0), 0.0, Lane.PAYMENT, 60) == [0.0] * 58 + [61.0] * 2
-
-
 @pytest.mark.parametrize("lane", list(Lane))
 def test_one_lane_alone_has_the_whole_of_every_window(lane: Lane) -> None:
     delays = ahead(SlotLog(58, 61.0), 0.0, lane, 232)

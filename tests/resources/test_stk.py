@@ -45,6 +45,3 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     driver = drive(transport=service.transport, base_url=LOOPBACK)
     driver(lambda client: client.stk.initiate(amount=1, phone=PHONE, callback_url="http://localhost:8000/momo"))
     assert b"http://localhost:8000/momo" in service.requests[0].content
-
-
-# Against the sandbox, whose ledger is the only witness of what was paid.

@@ -23,9 +23,6 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> Non
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
 
 
-# Against the sandbox, whose ledger is the only witness of what was paid.
-
-
 async def never(_: momopay.Transaction) -> bool:
     return False
 
