@@ -3,15 +3,14 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import momopay
 import wire
+from core import kit
 from drivers import Driver
 from momopay.errors import ERRORS_BY_CODE
 
-PHONE = "254712345678"
 ID = wire.TRANSACTION_ID
 
 
@@ -44,29 +43,17 @@ PAGE: Any = {
 }
 
 PAYMENT: dict[str, Any] = {"method": "POST", "needs_reconciliation": True}
-STK = Call("stk", lambda client: client.stk.initiate(amount=100, phone=PHONE), TRANSACTION, **PAYMENT, once=True)
-PAYOUT = Call(
-    "payout",
-    lambda client: client.payouts.initiate(amount=Decimal("100.50"), phone=PHONE, reference="P-1"),
-    normal("POST", "/b2c/payouts"),
-    **PAYMENT,
-    once=True,
-)
-TOP_UP = Call("top_up", lambda client: client.wallet.top_up(amount=100, phone=PHONE), TRANSACTION, **PAYMENT)
-CREATE = Call(
-    "create",
-    lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="600100"),
-    CHANNEL,
-    **PAYMENT,
-    once=True,
-)
-UPDATE = Call("update", lambda client: client.channels.update("c", name="Kiosk"), CHANNEL, "PATCH")
-DELETE = Call("delete", lambda client: client.channels.delete("c"), {}, "DELETE")
+STK = Call("stk", kit.initiate_stk, TRANSACTION, **PAYMENT, once=True)
+PAYOUT = Call("payout", kit.initiate_payout, normal("POST", "/b2c/payouts"), **PAYMENT, once=True)
+TOP_UP = Call("top_up", kit.top_up, TRANSACTION, **PAYMENT)
+CREATE = Call("create", kit.create_channel, CHANNEL, **PAYMENT, once=True)
+UPDATE = Call("update", kit.update_channel, CHANNEL, "PATCH")
+DELETE = Call("delete", kit.delete_channel, {}, "DELETE")
 CHANNELS = Call("channels", lambda client: client.channels.list(), {"items": [CHANNEL]})
 ONE_CHANNEL = Call("channel", lambda client: client.channels.get("c"), CHANNEL)
 READ = Call("read", lambda client: client.transactions.get(ID), TRANSACTION)
 LIST = Call("list", lambda client: client.transactions.list(), PAGE)
-BALANCE = Call("balance", lambda client: client.wallet.balance(), normal("GET", "/wallets/service/balance"))
+BALANCE = Call("balance", kit.read_balance, normal("GET", "/wallets/service/balance"))
 
 CALLS = (STK, PAYOUT, TOP_UP, CREATE, UPDATE, DELETE, CHANNELS, ONE_CHANNEL, READ, LIST, BALANCE)
 

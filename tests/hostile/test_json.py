@@ -98,25 +98,19 @@ def check(driver: Driver, call: Call, answer: list[Any], sent: list[Any]) -> Non
         assert copy.deepcopy(found) == found
 
 
+ANSWERS = [(call, 200, success(call.data)) for call in SHAPES] + [
+    (call, status, refusal("INSUFFICIENT_FUNDS")) for call in (PAYOUT, READ) for status in (200, 409, 500)
+]
+
+
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("call", SHAPES, ids=str)
-def test_oddities_in_every_place_of_a_success(drive: Drive, call: Call, odd: str) -> None:
-    answer: list[Any] = [200, b""]
+@pytest.mark.parametrize(("call", "status", "body"), ANSWERS, ids=[f"{call} {status}" for call, status, _ in ANSWERS])
+def test_oddities_in_every_place_of_an_answer(drive: Drive, call: Call, status: int, body: bytes, odd: str) -> None:
+    answer: list[Any] = [status, b""]
     driver, sent = answering(drive, answer)
-    for changed in places(json.loads(success(call.data))):
+    for changed in places(json.loads(body)):
         answer[1] = json.dumps(changed).replace(f'"{MARK}"', odd).encode()
         check(driver, call, answer, sent)
-
-
-@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("call", [PAYOUT, READ], ids=lambda call: call.name)
-def test_oddities_in_every_place_of_a_refusal(drive: Drive, call: Call, odd: str) -> None:
-    answer: list[Any] = [0, b""]
-    driver, sent = answering(drive, answer)
-    for status in (200, 409, 500):
-        for changed in places(json.loads(refusal("INSUFFICIENT_FUNDS"))):
-            answer[:] = [status, json.dumps(changed).replace(f'"{MARK}"', odd).encode()]
-            check(driver, call, answer, sent)
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)

@@ -61,27 +61,30 @@ def with_literal(data: dict[str, Any], name: str, literal: str) -> str:
 TIMES = {"createdAt": CREATED, "updatedAt": UPDATED}
 PARSED_TIMES = {"created_at": CREATED_AT, "updated_at": UPDATED_AT}
 
+_COLLECTION: dict[str, Any] = {
+    "transactionId": ID,
+    "tenantId": TENANT,
+    "channelId": CHANNEL,
+    "type": "STK",
+    "amount": 100.5,
+    "currency": "KES",
+    "phone": PHONE,
+    "accountReference": "INV-42",
+    "transactionDesc": "Order 42",
+    "providerRequestId": "mr-1",
+    "providerCheckoutId": "ws-1",
+    "resultCode": "0",
+    **TIMES,
+}
 STK = Sample(
     momopay.StkTransaction,
-    {
-        "transactionId": ID,
-        "tenantId": TENANT,
-        "channelId": CHANNEL,
-        "type": "STK",
-        "status": "PENDING",
-        "amount": 100.5,
-        "currency": "KES",
-        "phone": PHONE,
-        "accountReference": "INV-42",
-        "transactionDesc": "Order 42",
-        "providerRequestId": "mr-1",
-        "providerCheckoutId": "ws-1",
-        "transactionFee": 1.25,
-        "resultCode": "0",
-        "resultDescription": "accepted",
-        **TIMES,
-    },
+    {**_COLLECTION, "status": "PENDING", "transactionFee": 1.25, "resultDescription": "accepted"},
     {"amount": Decimal("100.5"), "transaction_fee": Decimal("1.25"), **PARSED_TIMES},
+)
+READ = Sample(
+    momopay.Transaction,
+    {**_COLLECTION, "status": "SUCCESS", "provider": "the provider", "resultDesc": "done"},
+    {"amount": Decimal("100.5"), **PARSED_TIMES},
 )
 TOP_UP = Sample(momopay.TopUp, STK.camel, STK.parsed)
 PAYOUT = Sample(
@@ -102,28 +105,6 @@ PAYOUT = Sample(
         **TIMES,
     },
     {"amount": Decimal(250), "transaction_fee": Decimal(0), **PARSED_TIMES},
-)
-READ = Sample(
-    momopay.Transaction,
-    {
-        "transactionId": ID,
-        "tenantId": TENANT,
-        "type": "STK",
-        "status": "SUCCESS",
-        "amount": 100.5,
-        "currency": "KES",
-        "phone": PHONE,
-        "channelId": CHANNEL,
-        "accountReference": "INV-42",
-        "transactionDesc": "Order 42",
-        "provider": "the provider",
-        "providerRequestId": "mr-1",
-        "providerCheckoutId": "ws-1",
-        "resultCode": "0",
-        "resultDesc": "done",
-        **TIMES,
-    },
-    {"amount": Decimal("100.5"), **PARSED_TIMES},
 )
 ITEM = Sample(
     momopay.types.TransactionSummary,

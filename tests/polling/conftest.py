@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from polling.kit import MakeSdk, Sdk
+from polling.kit import MakeSdk, Sdk, Service
 
 
-@pytest.fixture(params=["blocking", "asynchronous"])
-def sdk(request: Any) -> MakeSdk:
+@pytest.fixture
+def sdk(client_kind: str) -> Iterator[MakeSdk]:
     """Make a client of each kind: ``sdk(service, **options)``."""
-    return partial(Sdk, request.param)
+    made = list[Sdk]()
+
+    def make(service: Service, **options: Any) -> Sdk:
+        made.append(Sdk(client_kind, service, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -11,6 +11,7 @@ import anyio
 import httpx
 import trio
 
+from drivers import Driver, unique_key
 from momopay import AsyncClient, Client, MomoPayError, RateBudget, Transaction
 from scale.simulation import TrioIO, in_virtual_time
 from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client, waking
@@ -97,59 +98,36 @@ def waiting_client(service: Service, **options: Any) -> tuple[Client, VirtualIO]
     return client, backend
 
 
-class Sdk:
-    """A client of either kind, in virtual time that begins at 0; every call of an asynchronous one begins anew."""
+class AsyncVirtualIO(VirtualIO):
+    """The same virtual time for an asynchronous client, on any event loop."""
 
-    def __init__(self, kind: str, service: Service, **options: Any) -> None:
-        self._service = service
-        self._options = options
-        self._agenda = list[tuple[float, Callable[[Any], None]]]()
-        self._blocking = waiting_client(service, **options) if kind == "blocking" else None
+    is_async = True
+
+    def bind_to_loop(self) -> None:
+        pass
+
+
+class Sdk(Driver):
+    """A client of either kind, in virtual time that begins at 0."""
+
+    def __init__(self, client_kind: str, service: Service, **options: Any) -> None:
+        super().__init__(client_kind, api_key=unique_key(), **options)
+        self._backend = VirtualIO(service) if client_kind == "blocking" else AsyncVirtualIO(service)
+        self._clock = service.clock = lambda: self._backend.clock - 1000.0
+        install_backend(self.client, self._backend)
 
     def at(self, seconds: float, action: Callable[[Any], None]) -> None:
         """Do something with the client when its time comes."""
-        if self._blocking is None:
-            self._agenda.append((seconds, action))
-        else:
-            client, backend = self._blocking
-            backend.at(seconds, waking(lambda: action(client)))
-
-    def __call__(self, use: Callable[[Any], Any]) -> Any:
-        """Make a call and return its result."""
-        if self._blocking is not None:
-            return use(self._blocking[0])
-
-        results = list[Any]()
-
-        async def later(seconds: float, action: Callable[[Any], None], client: AsyncClient) -> None:
-            await anyio.sleep(seconds)
-            action(client)
-
-        async def work(client: AsyncClient) -> None:
-            errors = list[Exception]()
-            async with anyio.create_task_group() as tasks:
-                for seconds, action in self._agenda:
-                    tasks.start_soon(later, seconds, action, client)
-                try:
-                    results.append(await use(client))
-                except Exception as error:  # noqa: BLE001  raised outside of the group, which would wrap it
-                    errors.append(error)
-                tasks.cancel_scope.cancel()
-            if errors:
-                raise errors[0]
-
-        in_trio(self._service, work, **self._options)
-        return results[0]
+        self._backend.at(seconds, waking(lambda: action(self.client)))
 
     def ends(self, *ids: Any, **options: Any) -> list[tuple[float, Transaction]]:
         """Wait for many, and return when each one ended."""
-        if self._blocking is not None:
-            ends = self._blocking[0].transactions.wait_all(ids, **options)
-            return [(self._service.clock(), each) for each in ends]
+        ends = self.client.transactions.wait_all(ids, **options)
+        if self.client_kind == "blocking":
+            return [(self._clock(), each) for each in ends]
 
-        async def collect(client: AsyncClient) -> list[tuple[float, Transaction]]:
-            ends = client.transactions.wait_all(ids, **options)
-            return [(self._service.clock(), each) async for each in ends]
+        async def collect(_client: Any) -> list[tuple[float, Transaction]]:
+            return [(self._clock(), each) async for each in ends]
 
         seen: list[tuple[float, Transaction]] = self(collect)
         return seen

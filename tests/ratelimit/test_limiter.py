@@ -28,38 +28,7 @@ from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
 from ratelimit.kit import Calls, finish, in_virtual_time
-
-
-class Clock:
-    """A backend's clock. `at` runs an action when a sleep passes its time."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-        self.slept: list[float] = []
-        self.actions: list[tuple[float, Callable[[], object]]] = []
-
-    def at(self, time: float, action: Callable[[], object]) -> None:
-        self.actions.append((time, action))
-
-    def now(self) -> float:
-        return self.time
-
-    def signal(self) -> Clock:
-        return self
-
-    def set(self) -> None:
-        raise AssertionError("nobody else waits")
-
-    async def wait(self, seconds: float) -> None:
-        await self.sleep(seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        end = self.time + seconds
-        while self.actions and self.actions[0][0] <= end:
-            self.time, action = self.actions.pop(0)
-            action()
-        self.time = end
+from virtual import VirtualIO
 
 
 @pytest.fixture(params=["process", "file"])
@@ -71,48 +40,49 @@ def budget(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RateBudge
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> VirtualIO:
+    """A backend's clock, which begins at 1000 and which only sleeping moves."""
+    return VirtualIO(lambda _method, _path: (500, b""))
 
 
 @pytest.fixture
-def limiter(budget: Any, clock: Any) -> RateLimiter:
+def limiter(budget: Any, clock: VirtualIO) -> RateLimiter:
     return RateLimiter(budget, clock, "hash")
 
 
-def acquire(limiter: RateLimiter, *, latest: float = 1000.0, lane: Lane = Lane.PAYMENT) -> bool:
+def acquire(limiter: RateLimiter, *, latest: float = 2000.0, lane: Lane = Lane.PAYMENT) -> bool:
     waited: bool = finish(limiter.acquire(lane, latest=latest, describe=lambda: "stk.initiate 'A-1'"))
     return waited
 
 
-def test_a_free_slot_is_taken_without_a_wait(limiter: RateLimiter, clock: Clock) -> None:
+def test_a_free_slot_is_taken_without_a_wait(limiter: RateLimiter, clock: VirtualIO) -> None:
     """Also if the deadline has passed: the attempt's own timer ends the call."""
-    assert [acquire(limiter), acquire(limiter, latest=99.0)] == [False, False]
+    assert [acquire(limiter), acquire(limiter, latest=999.0)] == [False, False]
     assert clock.slept == []
 
 
-def test_a_call_waits_until_its_slot_comes(limiter: RateLimiter, clock: Clock) -> None:
+def test_a_call_waits_until_its_slot_comes(limiter: RateLimiter, clock: VirtualIO) -> None:
     assert [acquire(limiter) for _ in range(3)] == [False, False, True]
     assert clock.slept == [10.0]
-    assert clock.time == 110.0
+    assert clock.now() == 1010.0
 
 
-def test_without_a_slot_in_time_nothing_is_taken(limiter: RateLimiter, clock: Clock) -> None:
+def test_without_a_slot_in_time_nothing_is_taken(limiter: RateLimiter, clock: VirtualIO) -> None:
     for _ in range(2):
         acquire(limiter)
     for _ in range(3):
         with pytest.raises(BudgetExhaustedError, match=r"'A-1': .* no slot for 10\.0 s; not sent") as caught:
-            acquire(limiter, latest=109.0)
+            acquire(limiter, latest=1009.0)
         assert caught.value.retry_after == 10.0
     assert clock.slept == []
-    assert acquire(limiter, latest=110.0)
+    assert acquire(limiter, latest=1010.0)
 
 
 @pytest.mark.parametrize(
-    ("begins", "seconds", "slept"), [(105.0, 30.0, [10.0, 25.0]), (101.0, 3.0, [10.0])], ids=["longer", "over before"]
+    ("begins", "seconds", "slept"), [(5.0, 30.0, [10.0, 25.0]), (1.0, 3.0, [10.0])], ids=["longer", "over before"]
 )
 def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(
-    limiter: RateLimiter, clock: Clock, begins: float, seconds: float, slept: list[float]
+    limiter: RateLimiter, clock: VirtualIO, begins: float, seconds: float, slept: list[float]
 ) -> None:
     for _ in range(2):
         acquire(limiter)
@@ -125,15 +95,15 @@ def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(
 
 
 def test_a_wait_of_more_than_a_second_is_logged_at_once(
-    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture
+    limiter: RateLimiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And once, though a 429 pushes it back."""
     for _ in range(2):
         acquire(limiter)
     assert not caplog.records
     logged = list[str]()
-    clock.at(100.001, lambda: logged.append(caplog.text))
-    clock.at(105.0, lambda: finish(limiter.pause(30.0)))
+    clock.at(0.001, lambda: logged.append(caplog.text))
+    clock.at(5.0, lambda: finish(limiter.pause(30.0)))
     acquire(limiter)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "stk.initiate 'A-1': waits 10.0 s for a slot of the rate budget; max_wait=" in logged[0]
@@ -142,10 +112,10 @@ def test_a_wait_of_more_than_a_second_is_logged_at_once(
 
 @pytest.mark.parametrize(("seconds", "is_logged"), [(1.0, False), (1.25, True)])
 def test_a_wait_of_up_to_a_second_is_not_logged(
-    limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
+    limiter: RateLimiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
 ) -> None:
     acquire(limiter)
-    clock.time += 10.0 - seconds
+    clock.clock += 10.0 - seconds
     acquire(limiter)
     assert acquire(limiter)
     assert clock.slept == [seconds]
@@ -157,7 +127,7 @@ def test_a_refused_call_and_a_poll_warn_of_nothing(limiter: RateLimiter, caplog:
     for _ in range(2):
         acquire(limiter)
     with pytest.raises(BudgetExhaustedError):
-        acquire(limiter, latest=109.0)
+        acquire(limiter, latest=1009.0)
     assert not caplog.records
     acquire(limiter, lane=Lane.POLL)
     assert [record.levelname for record in caplog.records] == ["INFO"]
