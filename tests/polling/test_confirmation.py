@@ -13,7 +13,6 @@ import pytest
 from momopay import (
     APIConnectionError,
     AsyncClient,
-    BudgetExhaustedError,
     Callback,
     CallbackMismatchError,
     RateBudget,
@@ -235,21 +234,6 @@ def test_a_reader_that_gives_up_leaves_its_page_to_another_at_once(ends: str, to
     assert sorted(outcomes.seen) == sorted(identities[1:])
     assert service.paths[2:] == [LIST]
     assert outcomes.nobody_is_left()
-
-
-def test_a_reader_for_which_there_is_no_slot_leaves_the_others_their_turn() -> None:
-    service, identities = ended(4)
-    outcomes = Outcomes(service, *map(reported, identities))
-
-    async def work(client: AsyncClient) -> None:
-        await client.transactions.get("t0")
-        await outcomes(client, {"t0": 20.0, "t1": 20.0})
-
-    in_trio(service, work, RateBudget(requests=1))
-    assert {type(error) for error in outcomes.errors.values()} == {BudgetExhaustedError}
-    assert sorted(outcomes.errors) == ["t0", "t1"]
-    assert sorted(outcomes.seen) == ["t2", "t3"]
-    assert service.paths == ["/transactions/t0", LIST]
 
 
 @pytest.mark.parametrize("ends", ["by its deadline", "by its scope"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,34 +80,10 @@ class Caller:
             self._runner.close()
 
 
-@dataclass
-class Slot:
-    """A slot that a process took between two times."""
-
-    after: float
-    before: float
-
-
-def most_in_a_window(slots: list[Slot], window: float) -> int:
-    """Count the slots that were certainly taken within one span of that length, at the fullest."""
-    return max(
-        (sum(start.after <= slot.after and slot.before < start.after + window for slot in slots) for start in slots),
-        default=0,
-    )
-
-
-def take_at_random(
-    chance: random.Random, callers: list[Caller], join: Callable[[], Caller], slots: list[Slot], *, calls: int
-) -> None:
-    """Let processes ask for slots, one at a time; now and then one ends and another begins."""
-    for _ in range(calls):
-        if chance.random() < 0.1:
-            callers.pop(chance.randrange(len(callers))).close()
-            callers.append(join())
-        caller = chance.choice(callers)
-        begun = caller.now()
-        if caller.reserve(chance.choice([Lane.PAYMENT, Lane.PAYMENT, Lane.READ])) == 0:
-            slots.append(Slot(begun, caller.now()))
+def most_in_a_window(times: list[float], window: float) -> int:
+    """Count the fullest span of that length that a service could cut out of these arrivals."""
+    ordered = sorted(times)
+    return max((sum(start <= time < start + window for time in ordered) for start in ordered), default=0)
 
 
 @dataclass

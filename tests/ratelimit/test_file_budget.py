@@ -30,7 +30,8 @@ from momopay import (
     RateLimitExceededError,
 )
 from momopay.sandbox import Sandbox
-from ratelimit.kit import ACCOUNT, BASE, Caller, Slot, balance, most_in_a_window, take_at_random
+from momopay.types import Lane
+from ratelimit.kit import ACCOUNT, BASE, Caller, balance, most_in_a_window
 
 # Where the file is.
 
@@ -204,28 +205,26 @@ def test_a_marker_that_was_cleaned_away_comes_back(path: Path) -> None:
 
 
 def attack(path: Path, seed: int, *, with_marker: bool = False) -> int:
-    """Delete the file at random moments; return the most slots that were taken in one window."""
-    chance, slots, now, gone = random.Random(seed), list[Slot](), 1000.0, path.with_name(f".{path.name}.used")
-
-    def join() -> Caller:
-        caller = process(path, requests=6)
-        caller.time = now
-        return caller
-
-    callers = [join() for _ in range(4)]
-    for _ in range(150):
-        now += chance.choice([0.0, 0.1, 1.0, 10.0, chance.uniform(0.0, 60.0)])
-        for caller in callers:
-            caller.time = now
-        if chance.random() < 0.1:
+    """Delete the file at random moments, while processes end and begin; return the most slots within one window."""
+    chance, slots, now, gone = random.Random(seed), list[float](), 1000.0, path.with_name(f".{path.name}.used")
+    callers = [process(path, requests=6) for _ in range(4)]
+    for _ in range(450):
+        now += chance.choice([0.0, 0.0, 0.0, 0.1, 1.0, 10.0, chance.uniform(0.0, 60.0)])
+        if chance.random() < 0.03:
             path.unlink(missing_ok=True)
             if with_marker:
-                gone.unlink()
-                callers = [join()]
-        take_at_random(chance, callers, join, slots, calls=3)
+                gone.unlink(missing_ok=True)
+                callers = [process(path, requests=6)]
+        if chance.random() < 0.1:
+            callers.pop(chance.randrange(len(callers))).close()
+            callers.append(process(path, requests=6))
+        caller = chance.choice(callers)
+        caller.time = now
+        if caller.reserve(chance.choice([Lane.PAYMENT, Lane.PAYMENT, Lane.READ])) == 0:
+            slots.append(now)
     for caller in callers:
         caller.close()
-    return most_in_a_window([Slot(slot.after, slot.before - 1e-9) for slot in slots], 60.0)
+    return most_in_a_window(slots, 60.0)
 
 
 def test_no_window_is_overrun_when_the_file_is_deleted(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import gc
 import logging
 import math
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -244,38 +243,6 @@ def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, reque
 
 
 # Threads, event loops, and what becomes stuck.
-
-
-def test_threads_and_event_loops_wait_in_one_line() -> None:
-    budget, order = RateBudget(requests=1, window=0.3), list[str]()
-
-    async def task(limiter: RateLimiter, name: str) -> None:
-        await limiter.acquire(Lane.PAYMENT, latest=time.monotonic() + 60, describe=lambda: name)
-        order.append(name)
-
-    async def main() -> None:
-        limiter = RateLimiter(budget, AsyncBackend(), "hash")
-        tasks = [asyncio.create_task(task(limiter, "task")) for _ in range(2)]
-        cancelled = asyncio.create_task(task(limiter, "cancelled"))
-        await asyncio.sleep(0.05)
-        cancelled.cancel()
-        await asyncio.gather(*tasks)
-
-    def work(name: str, target: Callable[[], object]) -> threading.Thread:
-        thread = threading.Thread(target=target, name=name)
-        thread.start()
-        time.sleep(0.05)
-        return thread
-
-    def blocking() -> None:
-        finish(task(RateLimiter(budget, SyncBackend(), "hash"), "thread"))
-
-    budget.reserve(time.monotonic(), Lane.PAYMENT)
-    threads = [work("1", blocking), work("2", lambda: asyncio.run(main())), work("3", blocking)]
-    for thread in threads:
-        thread.join(30)
-    assert Counter(order) == {"thread": 2, "task": 2}
-    assert order[0] == "thread"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])

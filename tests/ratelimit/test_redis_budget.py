@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from drivers import unique_key
 from momopay import Client, ConfigurationError, ProtocolError, RedisRateBudget
 from momopay.types import Lane
 from patience import until
-from ratelimit.kit import BASE, Caller, Slot, most_in_a_window, take_at_random
+from ratelimit.kit import BASE, Caller
 from redis_server import RedisServer, connect
 
 MakeCaller = Callable[..., Caller]
@@ -353,40 +352,6 @@ def test_a_log_that_redis_has_lost_counts_as_full(
     assert one.at_once(6) + first.at_once(6) == 5
     warnings = [record.getMessage() for record in caplog.records if "has lost" in record.getMessage()]
     assert warnings == ["Redis has lost the log of the rate budget: no request for 0.8 s"]
-
-
-def attack(server: RedisServer, seed: int, *, with_scripts: bool = False) -> int:
-    """Flush at random moments; return the most slots that were certainly taken in one window."""
-    chance, slots, account = random.Random(seed), list[Slot](), uuid4().hex
-
-    def join() -> Caller:
-        return Caller(RedisRateBudget(server.url, requests=6, window=0.2), account)
-
-    callers = [join() for _ in range(4)]
-    end = time.monotonic() + (3.0 if with_scripts else 0.8)
-    with connect(server.url) as admin:
-        while time.monotonic() < end and not (with_scripts and most_in_a_window(slots, 0.2) > 6):
-            if chance.random() < 0.02:
-                admin.flushall()
-                if with_scripts:
-                    admin.script_flush()
-                    callers.append(join())
-                    callers[:] = callers[-1:] * 4
-            take_at_random(chance, callers, join, slots, calls=5)
-            time.sleep(chance.choice([0.0, 0.0, 0.01]))
-    for caller in callers:
-        caller.close()
-    return most_in_a_window(slots, 0.2)
-
-
-def test_no_window_is_overrun_when_redis_is_flushed(own_server: RedisServer) -> None:
-    seed = random.randrange(2**32)
-    assert 3 <= attack(own_server, seed) <= 6, f"{seed=}"
-
-
-def test_with_its_scripts_flushed_too_redis_looks_new_to_a_new_process(own_server: RedisServer) -> None:
-    """So the attack can find what it looks for."""
-    assert attack(own_server, 1, with_scripts=True) > 6
 
 
 # Before anything is sent.

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
-
-
-def most_in_a_window(times: list[float], window: float) -> int:
-    """Count the fullest span of that length that a service could cut out of these arrivals."""
-    ordered = sorted(times)
-    return max((sum(start <= time < start + window for time in ordered) for start in ordered), default=0)
+from ratelimit.kit import most_in_a_window
 
 
 def ahead(log: SlotLog, now: float, lane: Lane, count: int = 1) -> list[float]:
