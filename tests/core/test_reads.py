@@ -54,3 +54,19 @@ def test_what_a_walk_remembers_is_bounded() -> None:
     walk = TransactionWalk(fetch)
     assert sum(1 for _ in iter(lambda: run_sync(walk.next()), None)) == 51 * 100
     assert len(walk._seen) <= 1000
+
+
+@in_turn("arrivals", [0, 1, 19, 20, 50])
+def test_each_transaction_comes_once_though_the_list_shifts(arrivals: int) -> None:
+    """The service's cursors are offsets, and transactions come while the list is read."""
+    old = [f"t-{number}" for number in range(250)]
+    listed = list(old)
+
+    async def fetch(cursor: str | None) -> TransactionPage:
+        offset = int(cursor or 0)
+        shown = listed[offset : offset + 100]
+        listed[:0] = [f"new-{len(listed)}-{number}" for number in range(arrivals)]
+        return page(str(offset + 100) if offset + 100 < len(listed) else None, *shown)
+
+    walk = TransactionWalk(fetch)
+    assert [item.transaction_id for item in iter(lambda: run_sync(walk.next()), None)] == old

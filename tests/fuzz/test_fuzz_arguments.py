@@ -116,22 +116,6 @@ def assert_exact(request: httpx.Request, given: dict[str, Any]) -> None:
             assert body[wire_name] == given[name]
 
 
-@fuzz
-@given(st.floats() | st.integers() | DECIMALS | st.booleans() | st.none() | TEXTS)
-def test_any_option_of_a_client_is_accepted_or_a_configuration_error(value: Any) -> None:
-    for name in ("timeout", "deadline", "max_attempts", "api_key", "base_url"):
-        options: dict[str, Any] = {"api_key": "pk_test_fuzz", "base_url": "https://api.example/v1", name: value}
-        try:
-            momopay.Client(**options)
-        except momopay.ConfigurationError:
-            continue
-    for name in ("first", "every", "limit"):
-        try:
-            momopay.PollSchedule(**{name: value})
-        except momopay.ConfigurationError:
-            continue
-
-
 @pytest.mark.parametrize("since", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 @pytest.mark.parametrize("made", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
 def test_a_search_works_at_the_ends_of_the_calendar(drive: Callable[..., Driver], since: datetime, made: str) -> None:

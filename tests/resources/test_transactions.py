@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import httpx
 import pytest
 
 import momopay
@@ -13,7 +12,6 @@ from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
 from momopay.sandbox import Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent
-from virtual import envelope, transaction
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
@@ -127,35 +125,3 @@ def test_each_loop_walks_anew(sdk: Driver, listed: list[str]) -> None:
     iterator = sdk(lambda client: client.transactions.iter(page_size=20))
     for _ in range(2):
         assert [item.transaction_id for item in sdk.collect(lambda _client: iterator)] == listed[::-1]
-
-
-class Shifting:
-    """A service whose cursors are offsets, and to which transactions come while the list is read."""
-
-    def __init__(self, arrivals: int) -> None:
-        self.ids = [f"t-{number}" for number in range(10_000)]
-        self.arrivals = arrivals
-        self.arrived = 0
-
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        offset, limit = int(request.url.params.get("cursor", "0")), int(request.url.params["limit"])
-        shown = self.ids[offset : offset + limit]
-        self.ids[:0] = [f"new-{self.arrived + number}" for number in range(self.arrivals)]
-        self.arrived += self.arrivals
-        overview = dict.fromkeys(["total", "completed", "failed", "pending"], 0)
-        cursor = str(offset + limit) if offset + limit < len(self.ids) else None
-        data = {"overview": overview, "items": [transaction(each) for each in shown], "nextCursor": cursor}
-        return httpx.Response(200, json=envelope(data))
-
-
-@pytest.mark.parametrize("arrivals", [0, 1, 19, 20, 50])
-def test_each_transaction_comes_once_though_the_list_shifts(drive: Drive, arrivals: int) -> None:
-    service = Shifting(arrivals)
-    old = service.ids = service.ids[:250]
-    driver = drive(transport=httpx.MockTransport(service.answer))
-
-    def walk(client: Any) -> Any:
-        return client.transactions.iter(page_size=100)
-
-    old = list(old)
-    assert [item.transaction_id for item in driver.collect(walk)] == old
