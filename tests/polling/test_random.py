@@ -110,7 +110,7 @@ def test_two_turns_at_once_would_be_noticed(monkeypatch: pytest.MonkeyPatch, no_
         return True
 
     monkeypatch.setattr(Coordinator, "take_turn", always)
-    assert any("at once" in each for seed in SEEDS for each in World(seed).broken_promises())
+    assert any("at once" in each for seed in (5, 7) for each in World(seed).broken_promises())
 
 
 def test_a_turn_that_nobody_hands_over_would_be_noticed(monkeypatch: pytest.MonkeyPatch, no_backoff: None) -> None:
