@@ -46,11 +46,6 @@ def test_a_top_up_is_sent_as_the_service_states(drive: Drive) -> None:
 # Against the sandbox, whose ledger is the only witness of what was paid.
 
 
-def read_balances(sdk: Driver, times: int) -> None:
-    for _ in range(times):
-        sdk(lambda client: client.wallet.balance())
-
-
 @pytest.mark.parametrize(("fault", "_payments"), UNRESOLVED)
 def test_a_top_up_with_an_unknown_outcome_is_retried_under_its_key_and_prompts_once(
     sdk: Driver, sandbox: Sandbox, fault: Fault, _payments: int
@@ -66,11 +61,3 @@ def test_a_top_up_with_an_unknown_outcome_is_retried_under_its_key_and_prompts_o
     ended = sdk(lambda client: client.transactions.wait(accepted, schedule=AT_ONCE))
     assert ended.status == "SUCCESS"
     assert paid(sandbox, "top_up") == 1
-
-
-def test_the_rate_limit_is_never_met_with_the_default_budget(sandbox: Sandbox, drive: Drive, key: str) -> None:
-    sdk = drive(api_key=key, base_url=sandbox.base_url, budget=momopay.RateBudget(), deadline=1.0)
-    with pytest.raises(momopay.BudgetExhaustedError) as caught:
-        read_balances(sdk, 100)
-    assert 50 < caught.value.retry_after <= 61
-    assert [request.status for request in sandbox.requests] == [200] * 58
