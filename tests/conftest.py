@@ -135,7 +135,7 @@ def no_backoff(backoff: Callable[[float], None]) -> None:
     backoff(0.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def still_sandbox() -> Iterator[Sandbox]:
     with Sandbox(speed=0) as sandbox:
         yield sandbox

@@ -16,13 +16,13 @@ def sandbox(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_api(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
     with client(still_sandbox.base_url) as api:
         yield api
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_control(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=still_sandbox.url, timeout=30, trust_env=False) as control:
         yield control
