@@ -1,17 +1,13 @@
 """Each adapter on its own server, with both kinds of handler, called back by the sandbox."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 
-from integrations.apps import APPS
 from integrations.kit import BODY, LARGEST, TOO_LARGE
 from integrations.shop import Shop
-from journal.kit import callback_body, state_of
-from momopay import Journal, JournalState
-from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from momopay.sandbox import Outcome, Sandbox, phone_for
 
 each_app_once = pytest.mark.parametrize(
     "adapter", ["fastapi async", "flask blocking", "django-wsgi blocking", "django-asgi async"], indirect=True
@@ -54,42 +50,3 @@ def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop, sandbox: S
     assert http.post(signed, content=LARGEST).status_code == 503
     assert http.post(signed, content=BODY).status_code == 503  # a genuine one is confirmed, and the record is missing
     assert len(sandbox.requests) == 2
-
-
-@each_app_once
-def test_a_failed_handler_is_called_again_and_a_duplicate_is_not(shop: Shop, sandbox: Sandbox) -> None:
-    shop.troubles = [RuntimeError("the database is away")]
-    sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
-    paid = shop.pay()
-    sandbox.advance(120)
-    assert statuses(sandbox) == [500, 200, 200]
-    assert shop.effects == [(paid, "SUCCESS")]
-    assert len(shop.calls) == 2
-
-
-@each_app_once
-def test_a_callback_settles_the_payout_whose_response_was_lost(
-    shop: Shop, sandbox: Sandbox, journal: Journal, http: httpx.Client
-) -> None:
-    shop.lose_sight_of_a_payout(sandbox, "SAL-1")
-    signed = shop.signer.url(shop.url, reference="SAL-1")
-    lie: Any = callback_body("SAL-1", "3b241101-e2bb-4255-8caf-4136c566a962", amount=100)
-    assert http.post(signed, json=lie).status_code == 503  # the service has no transaction with that id
-    assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
-    sandbox.advance(60)
-    assert statuses(sandbox) == [200]
-    assert state_of(journal, "SAL-1") is JournalState.ACCEPTED
-
-
-@pytest.mark.parametrize("app", APPS)
-def test_without_signer_and_journal_every_delivery_is_handled(app: str, sandbox: Sandbox, http: httpx.Client) -> None:
-    shop = Shop(sandbox, "pk_test_no_journal", None)
-    make, serve = APPS[app]
-    with serve(make(shop.handle)) as url:
-        shop.url = f"{url}/momo"
-        sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
-        paid = shop.pay()
-        sandbox.advance(60)
-        assert shop.effects == [(paid, "SUCCESS")] * 2
-        assert http.post(shop.url, content=BODY).status_code == 503
-    assert len(shop.calls) == 3  # a forgery too gets as far as the handler, which confirms

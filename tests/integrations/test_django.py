@@ -13,7 +13,7 @@ from django.test import RequestFactory
 
 from in_turn import in_turn
 from integrations.apps import django_wsgi_app
-from integrations.kit import BODY, ENDLESS, QUERY, SIGNER, Handler, handle_later, send_endlessly, unreachable
+from integrations.kit import BODY, ENDLESS, handle_later, send_endlessly, unreachable
 from momopay import Callback, Journal
 from momopay.integrations import django
 from momopay.types import TransactionSummary
@@ -22,13 +22,6 @@ from momopay.types import TransactionSummary
 def post(app: Any, query: str = "", body: bytes = BODY) -> Any:
     factory = RequestFactory(enforce_csrf_checks=True)
     return app.get_response(factory.post(f"/momo?{query}", body, content_type="application/json"))
-
-
-def test_a_body_and_a_signed_query_are_passed_on_without_a_csrf_token() -> None:
-    handler = Handler()
-    response = post(django_wsgi_app(handler.handle, signer=SIGNER), QUERY)
-    assert (response.status_code, response.content, response.headers["Allow"]) == (200, b"OK", "POST")
-    assert len(handler.calls) == 1
 
 
 def test_an_async_handler_makes_an_async_view() -> None:

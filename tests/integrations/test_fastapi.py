@@ -35,14 +35,6 @@ def respond(endpoint: Callable[[Request], Awaitable[Response]], chunks: list[byt
     return asyncio.run(run())
 
 
-def test_a_body_in_chunks_and_a_signed_query_are_passed_on() -> None:
-    for handler in (Handler(), Handler()):
-        endpoint = fastapi.callback_endpoint(handler.handle, signer=SIGNER)
-        response = respond(endpoint, [BODY[:10], b"", BODY[10:]], query_string=QUERY.encode())
-        assert (response.status_code, response.body, response.headers["allow"]) == (200, b"OK", "POST")
-        assert len(handler.calls) == 1
-
-
 def test_a_query_that_is_not_ascii_is_forged() -> None:
     endpoint = fastapi.callback_endpoint(unreachable, signer=SIGNER)
     assert respond(endpoint, [BODY], query_string=b"momo_token=\xff").status_code == 403

@@ -1,21 +1,15 @@
 """What is particular to the view of Flask."""
 
 import sys
-from functools import partial
 from typing import Any
 
 import pytest
 
 from in_turn import in_turn
 from integrations.apps import flask_app
-from integrations.kit import BODY, ENDLESS, handle_later, send_endlessly, unreachable
+from integrations.kit import ENDLESS, handle_later, send_endlessly, unreachable
 from momopay import ConfigurationError
 from momopay.integrations import flask
-
-
-@in_turn("handler", [handle_later, partial(handle_later)])
-def test_an_async_handler_is_awaited(handler: Any) -> None:
-    assert flask_app(handler).test_client().post("/momo", data=BODY).status_code == 200
 
 
 def test_without_its_extra_an_async_handler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

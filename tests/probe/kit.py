@@ -72,16 +72,17 @@ class Scene:
         self.client.stk.initiate(amount=7, phone=phone_for(outcome), account_reference="INV-1")
         self.sandbox.advance(seconds)
 
-    def edit(self, path: str, change: Callable[[dict[str, Any]], object]) -> None:
-        """Have a change made to each record that a read of this path shows: the items of a list, or the data."""
+    def edit(self, *changes: tuple[str, Callable[[dict[str, Any]], object]]) -> None:
+        """Have each change made to each record that a read of its path shows: the items of a list, or the data."""
 
         def edited(request: httpx.Request, response: httpx.Response) -> httpx.Response | None:
-            if request.method != "GET" or not request.url.path.endswith(path) or not response.is_success:
+            if request.method != "GET" or not response.is_success:
                 return None
             document = response.json()
             data = document["data"]
-            for record in data.get("items", [data]):
-                change(record)
+            for path, change in changes:
+                for record in data.get("items", [data]) if request.url.path.endswith(path) else ():
+                    change(record)
             return httpx.Response(response.status_code, headers={"date": response.headers["date"]}, json=document)
 
         self.service.edit = edited

@@ -14,8 +14,7 @@ from probe.other_service import OtherService
 from virtual import install_backend
 
 
-@pytest.mark.parametrize("limit", [60, 20])
-@pytest.mark.parametrize("window", ["fixed", "sliding"])
+@pytest.mark.parametrize(("window", "limit"), [("fixed", 60), ("sliding", 20)])
 def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], limit: int) -> None:
     scene.account.rate_limit = limit
     scene.account.switches.rate_window = window
