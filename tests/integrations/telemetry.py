@@ -1,5 +1,6 @@
 """OpenTelemetry in memory: what an observer made, and events made by hand."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
+from momopay.events import AttemptEnded, CallEnded, Event
 
 Attributes = Mapping[str, Any]
 
@@ -62,29 +63,35 @@ def attributes_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-def started(call_id: int = 1, operation: str = "payouts.pay_once", at: float = 1000.0) -> CallStarted:
-    return CallStarted(operation=operation, call_id=call_id, at=at)
+USUAL: dict[str, Any] = {
+    "operation": "payouts.pay_once",
+    "call_id": 1,
+    "at": 1000.0,
+    "method": "POST",
+    "route": "/b2c/payouts",
+    "host": "api.example",
+    "port": 443,
+    "attempt": 1,
+    "seconds": 0.5,
+    "polls": 2,
+    "lane": "payment",
+    "kind": "COLLECTION",
+    "reference": "INV-1",
+}
+"""What an event that a test makes has in each field that must be given, unless the test says otherwise."""
 
 
-def attempt(call_id: Any = 1, **fields: Any) -> AttemptEnded:
-    values: dict[str, Any] = {
-        "operation": "payouts.pay_once",
-        "at": 1001.5,
-        "method": "POST",
-        "route": "/b2c/payouts",
-        "host": "api.example",
-        "port": 443,
-        "attempt": 1,
-        "seconds": 0.5,
-        "status": 200,
-        **fields,
-    }
-    return AttemptEnded(call_id=call_id, **values)
+def made(kind: type[Event], **fields: Any) -> Event:
+    needed = {each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING}
+    return kind(**{name: USUAL[name] for name in needed - fields.keys()}, **fields)
 
 
-def ended(call_id: int = 1, **fields: Any) -> CallEnded:
-    values: dict[str, Any] = {"operation": "payouts.pay_once", "at": 1002.0, "seconds": 2.0, **fields}
-    return CallEnded(call_id=call_id, **values)
+def attempt(**fields: Any) -> Event:
+    return made(AttemptEnded, **{"status": 200, **fields})
+
+
+def ended(**fields: Any) -> Event:
+    return made(CallEnded, **fields)
 
 
 def feed(observe: Callable[[Event], None], *events: Event) -> None:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from drivers import unique_key
-from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, started
+from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
 from momopay import (
     AsyncClient,
     Client,
@@ -29,7 +29,6 @@ from momopay import (
     TransactionType,
     parse_callback,
 )
-from momopay._ratelimit.slot_log import Lane
 from momopay.errors import APIConnectionError, ProtocolError
 from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
 from momopay.integrations.opentelemetry import Spans, observer
@@ -218,7 +217,7 @@ def spans(telemetry: Telemetry) -> Spans:
 def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Telemetry, spans: Spans) -> None:
     feed(
         spans.observe,
-        started(at=1000.0),
+        made(CallStarted),
         attempt(at=1001.0, seconds=0.25, status=503, error=ServerError, request_id="r-1"),
         attempt(at=1002.0, attempt=2, request_id="r-2"),
         ended(at=1002.5, attempts=2),
@@ -258,16 +257,13 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
 def test_an_attempt_that_failed_is_an_error_of_a_type(
     telemetry: Telemetry, spans: Spans, fields: dict[str, object], error_type: str | None
 ) -> None:
-    feed(spans.observe, started(), attempt(**fields), ended())
+    feed(spans.observe, made(CallStarted), attempt(**fields), ended())
     assert attributes_of(telemetry.spans[0]).get("error.type") == error_type
     assert (telemetry.spans[0].status.status_code is StatusCode.ERROR) is (error_type is not None)
 
 
 def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, spans: Spans) -> None:
-    waits = [
-        BudgetWaited(operation="payouts.pay_once", call_id=1, at=1001.0, lane=Lane.PAYMENT.value, seconds=seconds)
-        for seconds in (1.5, 2.0)
-    ]
+    waits = [made(BudgetWaited, seconds=seconds) for seconds in (1.5, 2.0)]
     end = ended(
         error=OutcomeUnknownError,
         may_have_executed=True,
@@ -276,7 +272,7 @@ def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, span
         transaction_type=TransactionType.B2C,
         transaction_status=TransactionStatus.PENDING,
     )
-    feed(spans.observe, started(), *waits, end)
+    feed(spans.observe, made(CallStarted), *waits, end)
     assert telemetry.spans[0].status.status_code is StatusCode.ERROR
     assert attributes_of(telemetry.spans[0]) == {
         "momopay.operation": "payouts.pay_once",
@@ -294,6 +290,6 @@ def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, span
 def test_a_phone_in_any_text_is_masked_even_if_an_event_has_it(telemetry: Telemetry, spans: Spans) -> None:
     phone = "254712345678"
     end = ended(reference=phone, transaction_id=phone, transaction_status=TransactionStatus(phone))
-    feed(spans.observe, started(), attempt(request_id=phone), end)
+    feed(spans.observe, made(CallStarted), attempt(request_id=phone), end)
     assert not [text for text in telemetry.texts() if phone in text]
     assert attributes_of(telemetry.spans[1])["momopay.reference"] == "2547*****678"

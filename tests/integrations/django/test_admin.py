@@ -23,13 +23,19 @@ from momopay.integrations.django.models import Payment
 from momopay.sandbox import Fault
 
 LIST = "/admin/momopay/payment/"
-both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+both_databases = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)], indirect=True
+)
+
+
+@pytest.fixture(scope="module")
+def _migrated() -> None:
+    call_command("migrate", verbosity=0)
 
 
 @pytest.fixture
-def shop(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def shop(project: Project, _migrated: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """A project with an admin, one order that was paid, one that is open, and a payout."""
-    call_command("migrate", verbosity=0)
     app = path("momopay/", include("momopay.integrations.django.urls"))
     settings.ROOT_URLCONF = (path("admin/", admin.site.urls), app)
     middleware = [
