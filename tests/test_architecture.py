@@ -159,12 +159,6 @@ def test_files_are_few_and_short_and_say_what_they_are_for() -> None:
     assert len(FILES) <= MOST_FILES
 
 
-def modules_after(statement: str) -> set[str]:
-    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
 def test_nothing_jumps_right_within_a_lock() -> None:
     """In Python 3.13, an exception of a signal handler at such a jump passes by the `with`: the lock stays held."""
     withs = [(path, node) for path in FILES for node in nodes_of(path) if isinstance(node, ast.With)]
@@ -177,24 +171,25 @@ def test_nothing_jumps_right_within_a_lock() -> None:
         assert not any(filters), f"{path}:{node.lineno}"
 
 
-def test_importing_momopay_loads_nothing_else() -> None:
-    loaded = {name.split(".")[0] for name in modules_after("import importlib; import momopay")}
-    assert loaded <= {"momopay", "importlib", "warnings"}
+CLIENT = "momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1')"
+EXTRAS = {"sqlalchemy", "filelock", "redis", "fastapi", "typer"}
+STEPS: dict[str, set[str]] = {
+    "import importlib; import momopay": EXTRAS,
+    CLIENT: EXTRAS | {"httpx", "httpcore", "pydantic", "anyio", "tenacity"},
+    "import pydantic_core.core_schema": EXTRAS,  # with typing-extensions 4.15, it loads asyncio
+    "momopay.parse_callback": EXTRAS | {"httpx", "httpcore", "tenacity", "anyio"},
+    f"{CLIENT}.payouts.pay_once": EXTRAS | {"tenacity", "asyncio"},
+}
+"""What one program does, step by step, and libraries that each step must not load."""
 
 
-def test_parsing_callbacks_needs_no_http() -> None:
-    loaded = {name.split(".")[0] for name in modules_after("from momopay import parse_callback")}
-    assert not loaded & {"httpx", "httpcore", "tenacity", "anyio"}
-
-
-def test_building_a_client_loads_nothing_that_sends() -> None:
-    build = "import momopay; momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1')"
-    loaded = {name.split(".")[0] for name in modules_after(build)}
-    assert not loaded & {"httpx", "httpcore", "pydantic", "anyio", "tenacity", "sqlalchemy"}
-
-
-def test_using_a_blocking_client_loads_no_extra_and_no_event_loop() -> None:
-    use = "import momopay; momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1').payouts.pay_once"
-    loaded = {name.split(".")[0] for name in modules_after(use)}
-    loaded -= modules_after("import pydantic_core.core_schema")  # with typing-extensions 4.15, it loads asyncio
-    assert not loaded & {"tenacity", "sqlalchemy", "filelock", "redis", "fastapi", "typer", "asyncio"}
+def test_nothing_is_loaded_before_it_is_needed() -> None:
+    code = "import sys\n" + "".join(
+        f"before = set(sys.modules)\n{step}\nprint(*sorted(set(sys.modules) - before))\n" for step in STEPS
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = [{name.split(".")[0] for name in line.split()} for line in done.stdout.splitlines()]
+    assert loaded[0] <= {"momopay", "importlib", "warnings"}
+    for step, names in zip(STEPS, loaded, strict=True):
+        assert not names & STEPS[step], step
+    assert "httpx" in loaded[-1], "it is not noticed where something is loaded"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.kit import NOT_SENT, SUCCESS, limited, raw, reach
+from core.kit import NOT_SENT, SUCCESS, raw, reach
 from drivers import LOOPBACK, Driver
 from durable.kit import long_ago
 from events_kit import Watcher
@@ -218,22 +218,6 @@ def test_a_durable_call_that_repeats(journal: Journal, seen: Watcher) -> None:
     assert "JournalChanged SENDING -> NOT_SENT" in seen.take()
 
 
-@pytest.mark.usefixtures("no_backoff")
-def test_a_refusal_of_a_durable_call_by_the_rate_limit(journal: Journal) -> None:
-    seen = Watcher()
-    client, _ = reach(SUCCESS, limited(reset=1), SUCCESS, on_event=seen)
-    with pytest.raises(MomoPayError):  # the search that goes before the second send has no list to read
-        pay_once(journal)(client)
-    assert seen.take()[:6] == [
-        "CallStarted payouts.pay_once",
-        READ_OF_THE_TENANT,
-        "JournalChanged -> SENDING",
-        "AttemptEnded POST /b2c/payouts 1 429 RateLimitExceededError",
-        "JournalChanged SENDING -> REFUSED",
-        "RetryScheduled POST /b2c/payouts 1 429 RateLimitExceededError",
-    ]
-
-
 def test_collect_once_from_a_cancelled_prompt_to_a_paid_one(
     sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher
 ) -> None:
@@ -391,11 +375,6 @@ def test_no_event_shows_a_key_or_a_whole_phone(
         assert secret not in shown
     assert len(seen.events) > 30
     assert {type(each) for each in seen.events} >= {CallStarted, AttemptEnded, JournalChanged, SweepEnded, WaitEnded}
-
-
-def test_copies_report_to_the_same_observer(sdk: Driver, seen: Watcher) -> None:
-    sdk(lambda client: client.with_options(timeout=5).wallet.balance())
-    assert [each.operation for each in seen.of(CallEnded)] == ["wallet.balance"]
 
 
 def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher) -> None:

@@ -129,16 +129,6 @@ def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox
     assert service.read(poor)["status"] == "SUCCESS"
 
 
-def test_an_action_needs_an_open_prompt(service: Service, sandbox: Sandbox) -> None:
-    payout, paid = service.payout(), service.stk()
-    sandbox.enter_pin(transaction_id(paid))
-    for identifier in (transaction_id(payout), transaction_id(paid)):
-        with pytest.raises(Refusal, match="NOT_PENDING"):
-            sandbox.enter_pin(identifier)
-    with pytest.raises(Refusal, match="TRANSACTION_NOT_FOUND"):
-        sandbox.ignore("nope")
-
-
 @pytest.mark.parametrize("outcome", [Outcome.cancelled, Outcome.expired, Outcome.timeout])
 def test_a_late_pin_pays_what_has_ended_only_by_a_switch(service: Service, sandbox: Sandbox, outcome: Outcome) -> None:
     prompt = service.stk(phone=phone_for(outcome))

@@ -1,6 +1,5 @@
 """Outcomes, by phone number and as planned."""
 
-import httpx
 import pytest
 
 from in_turn import in_turn
@@ -70,16 +69,6 @@ def test_a_refused_payment_uses_up_nothing(service: Service, sandbox: Sandbox) -
     sent = service.stk()
     sandbox.advance(60)
     assert service.read(sent)["status"] == "PENDING"
-
-
-def test_what_is_planned_can_be_forgotten(service: Service, sandbox: Sandbox, api: httpx.Client) -> None:
-    for forget in (sandbox.clear_planned, sandbox.reset):
-        sandbox.end_next("cancelled")
-        sandbox.fail_next("POST", "/payments/stk", "html_502")
-        forget()
-        sent = service.stk()
-        sandbox.advance(40)
-        assert service.read(sent)["status"] == "SUCCESS"
 
 
 @in_turn(

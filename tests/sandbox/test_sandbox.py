@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
-from sandbox.kit import client, data, own_sandbox, refusal
+from sandbox.kit import data, own_sandbox
 
 
 def test_close_ends_every_thread_and_leaves_the_records() -> None:
@@ -52,20 +52,6 @@ def test_a_failed_start_leaves_the_state_file_free(tmp_path: Path, still_sandbox
         Sandbox(speed=-1, state=state).start()
     with Sandbox(state=state):
         pass
-
-
-def test_both_pauses_of_stk_begin_at_will_for_one_account(sandbox: Sandbox) -> None:
-    with client(sandbox.base_url, "pk_test_paused") as paused, client(sandbox.base_url, "pk_test_free") as free:
-        body = {"amount": 1, "phone": "0712345678"}
-        sandbox.ban_stk("pk_test_paused")
-        assert refusal(paused.post("/payments/stk", json=body)) == (429, "STK_TEMP_BANNED")
-        sandbox.block_stk("pk_test_paused")
-        assert refusal(paused.post("/payments/stk", json=body)) == (429, "TRANSACTION_HEALTH_BLOCKED")
-        data(free.post("/payments/stk", json=body))
-        sandbox.reset()
-        data(paused.post("/payments/stk", json=body))
-    with pytest.raises(ValueError, match="pk_test_"):
-        sandbox.account("pk_live_a")
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
