@@ -1,11 +1,13 @@
 """What an exit status says of a payroll, and how a run that is broken off or followed knows its rows."""
 
 import signal
+import threading
+from contextlib import suppress
 from decimal import Decimal
 
 from cli.kit import PAY, PayrollShell, signalling
 from in_turn import in_turn
-from momopay import Client, EntryKind, Payment, TransactionStatus
+from momopay import Client, EntryKind, OutcomeUnknownError, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
 from momopay.cli.payroll_file import Row
@@ -55,18 +57,23 @@ def test_what_matters_most_decides(others: list[RowOutcome], followed: bool, cod
     assert exit_code([PAID, *others], followed=followed) == code
 
 
-def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: PayrollShell) -> None:
+def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: PayrollShell, client: Client) -> None:
     """The run stops at a row before it, and would not know of it without the journal."""
     payroll.file.write_text("reference,phone,amount\nBIG,0712345678,100000\nSAL-1,0712345678,1000\n")
     payroll.sandbox.account(payroll.momopay.settings["MOMOPAY_API_KEY"]).b2c_balance = Decimal(2000)
-    other = payroll.folder / "other.csv"
-    other.write_text("reference,phone,amount\nSAL-1,0712345678,1000\n")
     payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
-    sending = payroll.momopay.start("payouts", "run", str(other), *payroll.journal, "--yes")
+
+    def send() -> None:
+        paying = client.with_options(timeout=2.0, journal=f"sqlite:///{payroll.database}")
+        with suppress(OutcomeUnknownError):
+            paying.payouts.pay_once(reference="SAL-1", amount=1000, phone="0712345678")
+        paying.close()
+
+    sending = threading.Thread(target=send)
+    sending.start()
     until(lambda: payroll.posts == 1)
     done = payroll.run("--yes", "--json")
-    sending.kill()
-    sending.communicate()
+    sending.join()
     assert {row["reference"]: row["state"] for row in done.lines[-1]["left"]} == {"BIG": "REFUSED", "SAL-1": "SENDING"}
     assert done.code == ExitCode.UNKNOWN
 
