@@ -74,6 +74,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file whose tests would all be left out; some of them load what takes longer than the tests."""
+    is_left_out = "not whole" in config.option.markexpr and any(collection_path == TESTS / place for place in WHOLE)
+    return True if is_left_out else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -12,17 +12,17 @@ import uvicorn
 
 
 @contextmanager
-def asgi_served(app: Any) -> Generator[str]:
-    """Serve FastAPI, or Django under ASGI; give the address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
+def asgi_served(app: Any, given: socket.socket | None = None, **options: Any) -> Generator[str]:
+    """Serve FastAPI, Django under ASGI, or the sandbox's app; give the address."""
+    with given or socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5, **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive()
                 time.sleep(0.005)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}" if listener.family == socket.AF_INET else ""
         finally:
             server.should_exit = True
             thread.join()

@@ -55,19 +55,14 @@ LIVE = """
 
 def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
     pytester.makepyfile(tests)
-    return pytester.runpytest_inprocess("-p", "no:momopay", "-p", "momopay.pytest_plugin", "-W", "error")
+    return pytester.runpytest_inprocess(
+        *(f"-p{name}" for name in ("no:momopay", "no:schemathesis", "momopay.pytest_plugin")), "-Werror"
+    )
 
 
-def test_a_merchant_tests_a_checkout(pytester: pytest.Pytester) -> None:
-    run(pytester, CHECKOUT).assert_outcomes(passed=3)
-
-
-def test_an_async_test_leaves_nothing_open(pytester: pytest.Pytester) -> None:
-    run(pytester, ASYNC).assert_outcomes(passed=1)
-
-
-def test_a_live_key_is_refused_in_a_test_run(pytester: pytest.Pytester) -> None:
-    run(pytester, LIVE).assert_outcomes(passed=1)
+def test_a_merchants_own_tests(pytester: pytest.Pytester) -> None:
+    """A checkout; an async client, which leaves nothing open; and a live key, which is refused in a test run."""
+    run(pytester, CHECKOUT + ASYNC + LIVE).assert_outcomes(passed=5)
 
 
 @pytest.mark.parametrize("before", [None, "0"])

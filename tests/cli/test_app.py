@@ -45,6 +45,7 @@ def test_every_help_page_fits_80_columns_and_has_an_example_that_parses(
     assert done.code == 0
     assert max(map(len, done.out.splitlines())) <= 80
     assert "\u2026" not in done.out  # nothing was cut
+    assert "bool" not in done.out.lower(), "a flag invites no value"
     if command not in COMMANDS:
         return
     assert "--json" in done.out

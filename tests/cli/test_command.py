@@ -78,11 +78,6 @@ def test_a_reader_that_goes_away_is_not_a_bug(momopay: Shell) -> None:
     started.stderr.close()
 
 
-@in_turn("arguments", [(), ("balance",)])
-def test_flags_invite_no_value(momopay: Shell, arguments: tuple[str, ...]) -> None:
-    assert "bool" not in momopay(*arguments, "--help").out.lower()
-
-
 # Wrong arguments are named as they were typed.
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import hypercorn.asyncio
 import pytest
 import trustme
-import uvicorn
 from hypercorn.config import Config
 
 import momopay
@@ -26,6 +25,7 @@ from docs.blocks import ROOT, blocks_in
 from drivers import unique_key
 from momopay import Client, PollSchedule
 from momopay.sandbox import Sandbox
+from served import asgi_served
 from transport.proxy import proxying
 
 PAGE = ROOT / "docs/operate/connections.md"
@@ -85,27 +85,10 @@ def recipe(monkeypatch: pytest.MonkeyPatch, files: Files) -> Recipe:
 
 
 @contextmanager
-def served(app: Any, listener: socket, **options: Any) -> Generator[int]:
-    """Serve an app with uvicorn; return the port, or 0 of a socket file."""
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5, **options))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        address = listener.getsockname()
-        yield address[1] if isinstance(address, tuple) else 0
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-@contextmanager
 def served_over_tls(app: Any, files: Files, **options: Any) -> Generator[str]:
     certificate, key = files.server
-    with (
-        create_server(("127.0.0.1", 0)) as listener,
-        served(app, listener, ssl_certfile=certificate, ssl_keyfile=key, **options) as port,
-    ):
-        yield f"https://localhost:{port}/v1"
+    with asgi_served(app, ssl_certfile=certificate, ssl_keyfile=key, **options) as url:
+        yield f"https://localhost:{url.rpartition(':')[2]}/v1"
 
 
 def collect(client: Any) -> None:
@@ -204,7 +187,7 @@ def test_a_unix_socket(recipe: Recipe, sandbox: Sandbox, tmp_path: Path) -> None
     path = str(tmp_path / "gateway.sock")
     listener = socket(AF_UNIX)
     listener.bind(path)
-    with listener, served(sandbox.app, listener):
+    with asgi_served(sandbox.app, listener):
         collect(recipe("unix socket", **{"/run/gateway/momopay.sock": path}))
     assert prompts(sandbox) == 1
 
@@ -221,8 +204,8 @@ def cacheable(sandbox: Sandbox) -> Iterator[str]:
 
         await sandbox.app(scope, receive, allow)
 
-    with create_server(("127.0.0.1", 0)) as listener, served(app, listener) as port:
-        yield f"http://127.0.0.1:{port}/v1"
+    with asgi_served(app) as url:
+        yield f"{url}/v1"
 
 
 PATIENT = PollSchedule(first=0, every=0.05, limit=30)

@@ -11,9 +11,8 @@ import pytest
 from django.db import connection, connections
 from django.test import RequestFactory
 
-from in_turn import in_turn
 from integrations.apps import django_wsgi_app
-from integrations.kit import BODY, ENDLESS, handle_later, send_endlessly, unreachable
+from integrations.kit import BODY, handle_later, unreachable
 from momopay import Callback, Journal
 from momopay.integrations import django
 from momopay.types import TransactionSummary
@@ -30,13 +29,6 @@ def test_an_async_handler_makes_an_async_view() -> None:
     assert asyncio.run(view(RequestFactory().post("/momo", BODY, content_type="text/plain"))).status_code == 200
     assert not inspect.iscoroutinefunction(django.callback_endpoint(unreachable))
     assert getattr(view, "__name__", "") == "handle_later"
-
-
-@in_turn("stated", ENDLESS)
-def test_at_most_64_kib_of_a_body_are_read(stated: dict[str, Any]) -> None:
-    status, taken = send_endlessly(django_wsgi_app(unreachable), **stated)
-    assert status == "400 Bad Request"
-    assert taken <= 2 * 65_536
 
 
 def test_only_atomic_requests_of_a_sync_handler_open_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
