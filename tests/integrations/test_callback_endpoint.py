@@ -17,7 +17,7 @@ each_app_once = pytest.mark.parametrize(
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=60, trust_env=False) as client:
+    with httpx.Client(timeout=60, trust_env=False, verify=False) as client:
         yield client
 
 

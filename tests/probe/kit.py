@@ -20,7 +20,7 @@ class Edited(httpx.BaseTransport):
     """Passes requests on, and answers that a test has edited."""
 
     def __init__(self) -> None:
-        self._inner = httpx.HTTPTransport()
+        self._inner = httpx.HTTPTransport(verify=False)
         self.edit: Edit | None = None
         self.instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
 

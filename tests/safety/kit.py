@@ -108,7 +108,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.requests: list[str] = []
         self._held: list[Callable[[], httpx.Response]] = []
         self._to_hold: list[httpx.Response | None] = []
-        self._http = httpx.Client(trust_env=False, timeout=30.0)
+        self._http = httpx.Client(trust_env=False, verify=False, timeout=30.0)
 
     def hold_next_post(self, answer: httpx.Response | None = None) -> None:
         """Keep the next POST, which then times out, or gets this response."""

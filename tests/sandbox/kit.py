@@ -93,7 +93,7 @@ class Service:
 
 def client(base_url: str, key: str = KEY) -> httpx.Client:
     """Return a client of the service with a key."""
-    return httpx.Client(base_url=base_url, auth=(key, ""), timeout=30, trust_env=False)
+    return httpx.Client(base_url=base_url, auth=(key, ""), timeout=30, trust_env=False, verify=False)
 
 
 @contextmanager

@@ -84,7 +84,10 @@ def test_a_link_may_lead_to_a_page_but_not_under_another_name(control: httpx.Cli
 
 
 def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_another() -> None:
-    with Sandbox(allow_hosts=["Sandbox"]) as sandbox, httpx.Client(base_url=sandbox.url, trust_env=False) as control:
+    with (
+        Sandbox(allow_hosts=["Sandbox"]) as sandbox,
+        httpx.Client(base_url=sandbox.url, trust_env=False, verify=False) as control,
+    ):
         named = f"sandbox:{control.base_url.port}"
         own = {"Origin": f"http://{named}", "Sec-Fetch-Site": "same-origin"}
         data(control.post("/sandbox/reset", headers={"Host": named, **own}))

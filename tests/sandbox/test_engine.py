@@ -42,7 +42,7 @@ def test_a_handler_may_read_while_time_is_advanced(service: Service, sandbox: Sa
 
     def handle(body: dict[str, Any]) -> int:
         url = f"{sandbox.base_url}/transactions/{body['transaction']['id']}"
-        seen.append(data(httpx.get(url, auth=(KEY, ""), trust_env=False))["status"])
+        seen.append(data(httpx.get(url, auth=(KEY, ""), trust_env=False, verify=False))["status"])
         assert sandbox.now == datetime.fromisoformat(body["transaction"]["updated_at"])
         return 200
 
@@ -118,7 +118,7 @@ def test_close_ends_an_advance_that_waits_for_an_answer(
     def advance() -> None:
         if by_route:
             url = f"{sandbox.url}/sandbox/advance"
-            seen.append(httpx.post(url, json={"seconds": 100}, trust_env=False, timeout=30).status_code)
+            seen.append(httpx.post(url, json={"seconds": 100}, trust_env=False, verify=False, timeout=30).status_code)
         else:
             with pytest.raises(RuntimeError, match="closed before the time had passed"):
                 sandbox.advance(100)
@@ -141,7 +141,7 @@ def test_it_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) ->
         frozen.setattr("time.monotonic", lambda: 1e9)  # as freezegun does
         sandbox = Sandbox().start()
         begun = sandbox.now
-        assert httpx.get(f"{sandbox.base_url}/transactions", auth=("pk_test_a", "")).is_success
+        assert httpx.get(f"{sandbox.base_url}/transactions", auth=("pk_test_a", ""), verify=False).is_success
     sandbox.close()  # whose timers were set while the time stood still
     assert sandbox.now - begun < timedelta(minutes=1)
 

@@ -117,7 +117,7 @@ def test_a_value_that_is_not_valid_is_refused(query: dict[str, str]) -> None:
 
 def test_an_unknown_transaction_and_another_accounts(service: Service, sandbox: Sandbox) -> None:
     sent = transaction_id(service.stk())
-    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False) as other:
+    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False, verify=False) as other:
         assert refusal(other.get(f"/transactions/{sent}")) == (404, "TRANSACTION_NOT_FOUND")
         assert listed(other)["overview"]["total"] == 0
     for unknown in ("nope", "a%2Fb", "%00", "a%20b"):

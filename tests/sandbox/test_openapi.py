@@ -107,7 +107,7 @@ def test_the_document_is_that_of_the_switches(sandbox: Sandbox, profile: str) ->
 def test_whose_document_it_is(sandbox: Sandbox) -> None:
     def naming(query: str = "", key: str | None = None) -> str:
         auth = None if key is None else (key, "")
-        answer = httpx.get(f"{sandbox.url}/openapi.json{query}", auth=auth, trust_env=False)
+        answer = httpx.get(f"{sandbox.url}/openapi.json{query}", auth=auth, trust_env=False, verify=False)
         return "snake" if "SnakeTransactionRead" in answer.text else str(answer.status_code)
 
     set_switches(sandbox, {"naming": "snake_case"}, "pk_test_snake")
@@ -119,7 +119,7 @@ def test_whose_document_it_is(sandbox: Sandbox) -> None:
     assert naming() == "200"
     with Sandbox(speed=0) as alone:
         set_switches(alone, {"naming": "snake_case"}, "pk_test_only")
-        assert "SnakeTransactionRead" in httpx.get(f"{alone.url}/openapi.json", trust_env=False).text
+        assert "SnakeTransactionRead" in httpx.get(f"{alone.url}/openapi.json", trust_env=False, verify=False).text
 
 
 def test_what_generators_of_clients_need(sandbox: Sandbox) -> None:

@@ -16,7 +16,10 @@ from sandbox.kit import data, own_sandbox
 
 def test_close_ends_every_thread_and_leaves_the_records() -> None:
     before = threading.enumerate()
-    with own_sandbox() as (sandbox, service), httpx.Client(base_url=sandbox.url, trust_env=False) as browser:
+    with (
+        own_sandbox() as (sandbox, service),
+        httpx.Client(base_url=sandbox.url, trust_env=False, verify=False) as browser,
+    ):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", sandbox.base_url)
         with browser.stream("GET", "/sandbox/events") as response:
             next(response.iter_lines())
