@@ -22,7 +22,6 @@ from sandbox.kit import Receiver
 TESTS = Path(__file__).parent
 WHOLE = (
     "benchmarks",
-    "cli/test_guide.py",
     "docs/test_connections.py",
     "docs/test_pages.py",
     "docs/test_site.py",

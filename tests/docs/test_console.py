@@ -1,7 +1,7 @@
 """Every printed command is run, or has a reason why it is not.
 
 The commands of `momopay` run here, in their order on the page, on a sandbox and a journal that has a little of
-everything. Those of the page on the command line run in tests/cli/test_guide.py, which also compares what they print.
+everything.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from cli.kit import Shell
 from docs.blocks import PAGES, ROOT, Block, blocks_in
+from docs.pages import waits_scaled
 from momopay import Client, Journal, RateBudget
 from momopay._core import session
 from momopay.probe.wire import Wire
@@ -50,7 +51,6 @@ NOT_RUN = {
 SPEED = 50
 """How much faster than real time the sandbox, the rate budget and the pauses of the probe run."""
 WRONG_USAGE = 2
-GUIDE = ROOT / "docs/operate/command-line.md"
 
 
 def commands(block: Block) -> Iterator[str]:
@@ -86,11 +86,7 @@ def test_every_command_is_run_or_has_a_reason() -> None:
 
 
 WITH_COMMANDS = sorted(
-    {
-        block.page
-        for block, command in PRINTED
-        if command.startswith("momopay ") and reason(command) is None and block.page != GUIDE
-    }
+    {block.page for block, command in PRINTED if command.startswith("momopay ") and reason(command) is None}
 )
 
 
@@ -107,7 +103,7 @@ def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     monkeypatch.setattr(session, "RateBudget", partial(RateBudget, window=61.0 / SPEED))
     monkeypatch.setattr(Wire, "sleep", sleep_scaled)
     monkeypatch.setattr(Wire, "hold", hold_scaled)
-    with Sandbox(speed=SPEED) as sandbox:
+    with Sandbox(speed=SPEED) as sandbox, waits_scaled(SPEED):
         yield sandbox
 
 
@@ -116,7 +112,8 @@ def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
 def test_the_commands_of_a_page(page: Path, moving: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("orders.csv").write_text("reference,amount,state\nINV-42,500,PAID\n")
-    Path("salaries.csv").write_text("reference,phone,amount\nSAL-2026-11-001,0712345678,100\n")
+    guide = (ROOT / "docs/operate/command-line.md").read_text()
+    Path("salaries.csv").write_text(guide.partition("```csv\n")[2].partition("```")[0])
     shell = Shell(
         {
             "MOMOPAY_API_KEY": "pk_test_pages",
@@ -131,7 +128,7 @@ def test_the_commands_of_a_page(page: Path, moving: Sandbox, tmp_path: Path, mon
         fill(words, moving)
         done = shell.at_a_terminal(*words, typed="y\n")
         assert "Traceback" not in done.out + done.err, command
-        assert done.code != WRONG_USAGE, f"{command}: {done.err}"
+        assert done.code != WRONG_USAGE or done.err in block.text, f"{command}: {done.err}"
 
 
 def fill(words: list[str], sandbox: Sandbox) -> None:
@@ -144,3 +141,4 @@ def fill(words: list[str], sandbox: Sandbox) -> None:
         client.payouts.pay_once(journal=journal, reference="SAL-7", amount=100, phone="0712 345 678")
         sandbox.advance(120)
         client.transactions.sweep(journal=journal)
+    sandbox.fail_next("POST", "/b2c/payouts", "error_before_commit")  # the next payout is left in doubt
