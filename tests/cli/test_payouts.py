@@ -167,19 +167,6 @@ def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell,
     assert payroll.run("--confirm-live", "3004.50", **live).code == 6  # the host does not exist
 
 
-def test_a_run_that_was_stopped_is_resumed(payroll: PayrollShell, account: Account) -> None:
-    payroll.write(10)
-    account.b2c_balance = Decimal(2500)
-    stopped = payroll.run("--yes")
-    assert stopped.code == 5
-    assert "Stopped: INSUFFICIENT_FUNDS" in stopped.words
-    assert payroll.posts == 3
-    account.b2c_balance = Decimal(100000)
-    resumed = payroll.run("--yes")
-    assert (resumed.code, "Accepted before 2 2,002.00 Accepted now 8 8,048.00" in resumed.words) == (0, True)
-    payroll.assert_paid_once(10)
-
-
 @in_turn("journal", ["no/payouts.db", ".", "mysql://host/database"])
 def test_a_journal_or_report_that_cannot_be_written_sends_nothing(payroll: PayrollShell, journal: str) -> None:
     payroll.write(3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta, timezone
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from momopay import Client, ConfigurationError, Journal
+from momopay import Client, Journal
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, required_programs
 
@@ -38,20 +37,6 @@ def paid_since(client: Client, url: str) -> list[tuple[str, str]]:
         journal.accept_restored(by="Amina")
         assert not journal.check().needs_attention
         return [(difference.reference, difference.remedy) for difference in found.differences]
-
-
-def test_a_copy_takes_the_place_of_a_newer_file(client: Client, tmp_path: Path) -> None:
-    file, url = tmp_path / "payouts.db", f"sqlite:///{tmp_path}/payouts.db"
-    pay(client, url, "S-1")
-    with Journal(url) as journal:
-        journal.backup(tmp_path / "copy.db")
-    pay(client, url, "S-2")
-    shutil.copy(tmp_path / "copy.db", file)
-    for name in ("payouts.db-wal", "payouts.db-shm"):
-        (tmp_path / name).unlink(missing_ok=True)
-    with pytest.raises(ConfigurationError, match="went back in time"):
-        pay(client, url, "S-2")
-    assert paid_since(client, url) == [("S-2", "not in our journal: find out who sent it")]
 
 
 def test_a_dump_is_restored_into_an_empty_database(

@@ -267,7 +267,7 @@ def test_a_refusal_with_the_status_of_a_success(service: OtherService, monkeypat
     assert (finding.value, finding.unnamed) == ("unknown", 200)
 
 
-@pytest.mark.parametrize("content", [b"<html>Please log in</html>", b""])
+@in_turn("content", [b"<html>Please log in</html>", b""])
 def test_a_page_with_200_shows_nothing(scene: Scene, content: bytes) -> None:
     scene.prompt(Outcome.success)
     scene.answer("GET", "from=", lambda: httpx.Response(200, content=content))
