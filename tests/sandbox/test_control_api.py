@@ -116,8 +116,8 @@ def pay_out(sandbox: Sandbox, number: int, url: str | None = None) -> None:
         now = engine.catch_up()
         account = engine.state.account_of(KEY, now)
         for _ in range(number):
-            body = PayoutBody(amount=Decimal(10), phone="0712345678", reference="ONE", callback_url=url)
-            initiate_payout(Call(engine.state, account, now), body)
+            body = {"amount": Decimal(10), "phone": "0712345678", "reference": "ONE", "callbackUrl": url}
+            initiate_payout(Call(engine.state, account, now), PayoutBody.model_validate(body))
 
     sandbox._started.on_loop(act)
 
