@@ -8,19 +8,12 @@ from typing import Any, Final
 import httpx
 
 from benchmarks.processes import KEY
+from models.kit import BALANCE
 from momopay import Client, RateBudget
 from virtual import envelope, transaction
 
 PHONE: Final = "254712345678"
-WALLET: Final = envelope(
-    {
-        "walletId": "wallet",
-        "tenantId": "tenant",
-        "availableBalance": 5,
-        "ledgerBalance": 5,
-        "updatedAt": "2026-11-20T10:00:00Z",
-    }
-)
+WALLET: Final = envelope({**BALANCE.camel, "tenantId": "tenant"})
 """What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
 
 

@@ -1,12 +1,8 @@
 """Whole scenarios under the observer, on both clients: spans and metrics in memory, searched for what is secret."""
 
 import base64
-import inspect
-import json
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from drivers import unique_key
+from drivers import Drive, Driver, unique_key
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
 from momopay import (
     AsyncClient,
@@ -54,76 +50,45 @@ class Watched:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-async def done(result: Any) -> Any:
-    """Return the result of an operation of either client."""
-    return await result if inspect.isawaitable(result) else result
-
-
-async def listed(iterator: Any) -> list[Any]:
-    if iterator._session.backend.is_async:
-        return [each async for each in iterator]
-    return list(iterator)
-
-
-async def pay_in_every_way(client: Any, journal: Journal, sandbox: Sandbox) -> None:
+def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
     """Use each kind of operation, with phones wherever a caller might put one."""
-    prompt = await done(client.stk.initiate(amount=5, phone=PHONE, account_reference=PHONE))
-    cancelled = await done(client.stk.collect_once(journal=journal, reference="INV-1", amount=10, phone=CANCELS))
-    paid = await done(client.payouts.pay_once(journal=journal, reference=f"SAL {PHONE}", amount=10, phone=PHONE))
+    paying: dict[str, Any] = {"amount": 10, "phone": PHONE}
+    prompt = sdk(lambda client: client.stk.initiate(amount=5, phone=PHONE, account_reference=PHONE))
+    order = {"journal": journal, "reference": "INV-1", "amount": 10, "phone": CANCELS}
+    cancelled = sdk(lambda client: client.stk.collect_once(**order))
+    paid = sdk(lambda client: client.payouts.pay_once(journal=journal, reference=f"SAL {PHONE}", **paying))
     sandbox.advance(600)
-    await listed(client.transactions.wait_all([prompt, cancelled], schedule=SOON))
-    await done(client.transactions.wait(paid, schedule=SOON))
+    sdk.collect(lambda client: client.transactions.wait_all([prompt, cancelled], schedule=SOON))
+    sdk(lambda client: client.transactions.wait(paid, schedule=SOON))
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
     with pytest.raises(OutcomeUnknownError):
-        await done(client.payouts.pay_once(journal=journal, reference="SAL-2", amount=10, phone=PHONE))
+        sdk(lambda client: client.payouts.pay_once(journal=journal, reference="SAL-2", **paying))
     with pytest.raises(ValueError, match="phone"):
-        await done(client.stk.initiate(amount=5, phone="12", account_reference="x"))
+        sdk(lambda client: client.stk.initiate(amount=5, phone="12", account_reference="x"))
     sandbox.fail_next("GET", "/wallets/service/balance", Fault.html_502)
-    await done(client.wallet.balance())
-    now = datetime.now(UTC)
-    await done(client.transactions.find(reference=PHONE, phone=PHONE, since=now - timedelta(days=1)))
-    await done(client.transactions.list(q=PHONE))
-    await listed(client.transactions.iter(q=PHONE, page_size=1))
-    found = await done(client.transactions.get(prompt))
+    sdk(lambda client: client.wallet.balance())
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    sdk(lambda client: client.transactions.find(reference=PHONE, phone=PHONE, since=yesterday))
+    sdk(lambda client: client.transactions.list(q=PHONE))
+    sdk.collect(lambda client: client.transactions.iter(q=PHONE, page_size=1))
+    found = sdk(lambda client: client.transactions.get(prompt))
     told = {"id": found.transaction_id, "status": "SUCCESS", "type": "STK", "amount": 5, "phone_number": PHONE}
     body = {"event": "transaction.updated", "event_type": "transaction.success", "transaction": told}
-    await done(client.transactions.confirm(parse_callback(json.dumps(body).encode())))
-    outcomes = client.payouts.pay_all([{"reference": "SAL-3", "amount": 10, "phone": PHONE}], journal=journal)
-    assert [outcome.error for outcome in await listed(outcomes)] == [None]
-    await done(client.transactions.sweep(journal=journal))
+    sdk(lambda client: client.transactions.confirm(parse_callback(body)))
+    payroll = [{"reference": "SAL-3", **paying}]
+    outcomes = sdk.collect(lambda client: client.payouts.pay_all(payroll, journal=journal))
+    assert [outcome.error for outcome in outcomes] == [None]
+    sdk(lambda client: client.transactions.sweep(journal=journal))
 
 
-def run(kind: str, key: str, sandbox: Sandbox, use: Callable[[Any], Any], **options: Any) -> None:
-    """Run a coroutine function with a client of this kind."""
-
-    async def blocking() -> None:
-        with Client(key, base_url=sandbox.base_url, **options) as client:
-            await use(client)
-
-    async def asynchronous() -> None:
-        async with AsyncClient(key, base_url=sandbox.base_url, **options) as client:
-            await use(client)
-
-    if kind == "blocking":
-        anyio.run(blocking)
-    else:
-        anyio.run(asynchronous, backend=kind)
-
-
-KINDS = pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
-
-
-@KINDS
 @pytest.mark.usefixtures("no_backoff")
 def test_neither_spans_nor_metrics_show_a_key_a_phone_or_a_query(
-    telemetry: Telemetry, sandbox: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+    telemetry: Telemetry, sandbox: Sandbox, drive: Drive, key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = unique_key()
     with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
         watched = Watched(telemetry, journal)
-        use = partial(pay_in_every_way, journal=journal, sandbox=sandbox)
         with caplog.at_level(logging.ERROR, "momopay"):
-            run(kind, key, sandbox, use, on_event=watched)
+            pay_in_every_way(drive(api_key=key, base_url=sandbox.base_url, on_event=watched), journal, sandbox)
         texts = list(telemetry.texts())
         counts = {name: telemetry.values(name) for name in ("momopay.stk.success_rate", "momopay.journal.unresolved")}
     assert "on_event failed" not in caplog.text
@@ -156,17 +121,20 @@ def check_tree(spans: tuple[ReadableSpan, ...], watched: Watched) -> None:
 def test_calls_of_many_tasks_are_below_their_callers_spans(telemetry: Telemetry, sandbox: Sandbox, kind: str) -> None:
     tracer = telemetry.tracers.get_tracer("app")
 
-    async def serve_all(client: Any) -> None:
-        async def serve(number: int) -> None:
-            with tracer.start_as_current_span(f"request-{number}"):
-                await client.wallet.balance()
-                await client.channels.list()
+    async def main() -> None:
+        watch = observer(telemetry.tracers, telemetry.meters)
+        async with AsyncClient(unique_key(), base_url=sandbox.base_url, on_event=watch) as client:
 
-        async with anyio.create_task_group() as group:
-            for number in range(16):
-                group.start_soon(serve, number)
+            async def serve(number: int) -> None:
+                with tracer.start_as_current_span(f"request-{number}"):
+                    await client.wallet.balance()
+                    await client.channels.list()
 
-    run(kind, unique_key(), sandbox, serve_all, on_event=observer(telemetry.tracers, telemetry.meters))
+            async with anyio.create_task_group() as group:
+                for number in range(16):
+                    group.start_soon(serve, number)
+
+    anyio.run(main, backend=kind)
     check_callers(telemetry, 16)
 
 

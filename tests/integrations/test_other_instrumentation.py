@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 
 from docs.blocks import ROOT, blocks_in
-from drivers import Driver, unique_key
+from drivers import Drive
 from integrations.telemetry import Telemetry
 from momopay.sandbox import Sandbox
 
@@ -33,30 +33,22 @@ def instrumented(telemetry: Telemetry, **hooks: Any) -> Generator[None]:
         instrumentor.uninstrument()
 
 
-def search(client_kind: str, sandbox: Sandbox, key: str) -> None:
-    driver = Driver(client_kind, api_key=key, base_url=sandbox.base_url)
-    try:
-        driver(lambda client: client.transactions.list(q=PHONE))
-    finally:
-        driver.close()
-
-
 def shown(telemetry: Telemetry, text: str) -> bool:
     assert telemetry.spans, "it sees our requests"
     return any(text in each for each in telemetry.texts())
 
 
 def test_its_spans_of_httpx_show_a_search_unless_a_hook_cuts_it_off(
-    telemetry: Telemetry, sandbox: Sandbox, client_kind: str
+    telemetry: Telemetry, sandbox: Sandbox, drive: Drive
 ) -> None:
     with instrumented(telemetry):
-        search(client_kind, sandbox, unique_key())
+        drive(base_url=sandbox.base_url)(lambda client: client.transactions.list(q=PHONE))
     assert shown(telemetry, f"q={PHONE}")  # what the hook is for
 
     cut = Telemetry()
     hooks = documented("cut_query")
     with instrumented(cut, request_hook=hooks["cut_query"], async_request_hook=hooks["cut_query_async"]):
-        search(client_kind, sandbox, unique_key())
+        drive(base_url=sandbox.base_url)(lambda client: client.transactions.list(q=PHONE))
     assert not shown(cut, PHONE)
     assert shown(cut, f"{sandbox.base_url}/transactions")
     cut.shutdown()

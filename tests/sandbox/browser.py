@@ -24,8 +24,6 @@ SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--window-size=1280,900",
-    # What DNS rebinding does: a name of somebody else's that leads to this machine.
-    "--host-resolver-rules=MAP evil.example 127.0.0.1",
 )
 
 

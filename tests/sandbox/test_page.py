@@ -1,6 +1,5 @@
 """The page, end to end in headless Chromium: prompt, PIN, transactions, callbacks."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -147,38 +146,6 @@ def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Pag
         assert page.value(BROKEN_WORDS) == []
         assert page.value("document.documentElement.scrollWidth <= innerWidth") is True
     assert page.driver.get_log("browser") == []
-
-
-def test_a_page_of_another_origin_changes_nothing(page: Page, sandbox: Sandbox, service: Service) -> None:
-    sent = transaction_id(service.stk(phone=phone_for(Outcome.by_hand)))
-    bodies = {
-        "reset": {},
-        "enter_pin": {"id": sent},
-        "end_next": {"outcome": "cancelled"},
-        "fail_next": {"method": "POST", "path": "/payments/stk", "fault": "html_502"},
-        "account": {"key": KEY, "change": {"fee": 7}},
-        "advance": {"seconds": 60},
-    }
-    before = sandbox.now
-    port = sandbox.url.rpartition(":")[2]
-    # Another port of this machine, as any other program's page has; and a foreign name that leads to the sandbox.
-    with Sandbox() as other:
-        for home in (f"{other.url}/docs", f"http://evil.example:{port}/"):
-            page.driver.get(home)
-            for target in (sandbox.url, f"http://evil.example:{port}"):
-                for name, body in bodies.items():
-                    page.driver.execute_async_script(
-                        "const [url, body, done] = arguments;"
-                        "fetch(url, {method: 'POST', mode: 'no-cors', body}).then(() => done(), () => done())",
-                        f"{target}/sandbox/{name}",
-                        json.dumps(body),
-                    )
-            page.driver.get_log("browser")
-        assert "FORBIDDEN" in page.text("body")
-    assert service.api.get(f"/transactions/{sent}").json()["data"]["status"] == "PENDING"
-    assert sandbox.now == before
-    assert sandbox.account(KEY).fee == Decimal(1)
-    assert service.stk().status_code == 200
 
 
 # The page by keyboard and by screen reader, and its colours in both schemes. In headless Chromium.
