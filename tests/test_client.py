@@ -17,6 +17,7 @@ import momopay
 from drivers import KEY, Driver, session_of
 from in_turn import in_turn
 from journal.kit import in_threads
+from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
 from momopay.types import SHARED_BUDGET
 from virtual import envelope
@@ -25,8 +26,7 @@ BASE = "https://api.example/v1"
 
 
 def balance(_request: httpx.Request) -> httpx.Response:
-    data = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
-    return httpx.Response(200, json=envelope(data))
+    return httpx.Response(200, json=envelope({**BALANCE.camel, "availableBalance": 5}))
 
 
 @in_turn("options", [{"timeout": 0}, {"deadline": 0.0}, {"max_attempts": 0}, {"max_wait": -1}])

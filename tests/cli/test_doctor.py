@@ -1,16 +1,11 @@
 """The doctor: a line for each check, a remedy where one fails, and never the key."""
 
-import ssl
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +13,8 @@ from cli.kit import Shell
 from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay.sandbox import Account, Fault, Sandbox
-from served import server_runs
+from served import asgi_served
+from wire import refuses, serve
 
 EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels"]
 NO_KEY = "fix the key first"
@@ -97,69 +93,30 @@ def test_an_account_in_need(momopay: Shell, account: Account) -> None:
     assert diagnose(momopay, 3).verdicts["wallet"] == "fail"
 
 
-class Skewed(BaseHTTPRequestHandler):
-    """A service whose clock, or whose refusal, differs."""
-
-    seconds = 0.0
-    code = "INVALID_API_KEY"
-    seen: list[str | None]
-    """The keys that came."""
-
-    def do_GET(self) -> None:
-        type(self).seen.append(self.headers["authorization"])
-        error = f'{{"code":"{self.code}","message":"no","details":{{}}}}'
-        body = f'{{"success":false,"error":{error},"requestId":"x"}}'.encode()
-        self.send_response_only(401)
-        self.send_header("date", format_datetime(datetime.now(UTC) + timedelta(seconds=self.seconds), usegmt=True))
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        pass
-
-
-def serving(context: ssl.SSLContext | None = None) -> AbstractContextManager[str]:
-    server = HTTPServer(("127.0.0.1", 0), Skewed)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    return server_runs(server)
-
-
-@pytest.fixture
-def skewed(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    Skewed.seen = []
-    monkeypatch.setattr(Skewed, "seconds", 0.0)
-    with serving() as url:
-        yield f"{url}/v1"
-
-
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (-20, "ok"), (60, "warn"), (-400, "fail")])
-def test_a_clock_that_differs(
-    momopay: Shell, skewed: str, monkeypatch: pytest.MonkeyPatch, seconds: float, verdict: str
-) -> None:
-
+def test_a_clock_that_differs(momopay: Shell, monkeypatch: pytest.MonkeyPatch, seconds: float, verdict: str) -> None:
     def is_loopback(_url: str) -> bool:
         return False
 
     monkeypatch.setattr("momopay.cli.doctor.is_loopback", is_loopback)
-    Skewed.seconds = seconds
-    found = diagnose(momopay, 3, MOMOPAY_BASE_URL=skewed).verdicts
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+    with serve(refuses(401, "INVALID_API_KEY", headers={"Date": date})) as server:
+        found = diagnose(momopay, 3, MOMOPAY_BASE_URL=server.base_url).verdicts
     assert (found["clock"], found["wallet"]) == (verdict, "fail")
-    assert Skewed.seen[0] is None
+    assert "authorization" not in server.requests[0].headers
 
 
-def test_the_refusal_of_another_gets_no_key(momopay: Shell, skewed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Skewed, "code", "LOGIN_FIRST")
-    found = diagnose(momopay, 3, MOMOPAY_BASE_URL=skewed).verdicts
+def test_the_refusal_of_another_gets_no_key(momopay: Shell) -> None:
+    with serve(refuses(401, "LOGIN_FIRST")) as server:
+        found = diagnose(momopay, 3, MOMOPAY_BASE_URL=server.base_url).verdicts
     assert (found["reachable"], found["wallet"]) == ("fail", "skipped")
-    assert Skewed.seen == [None]
+    assert ["authorization" in request.headers for request in server.requests] == [False]
 
 
-def test_a_certificate_that_is_not_trusted(momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own_certificate(tmp_path, monkeypatch))
-    with serving(context) as url:
+def test_a_certificate_that_is_not_trusted(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with asgi_served(sandbox.app, ssl_certfile=own_certificate(tmp_path, monkeypatch)) as url:
         found = diagnose(momopay, 3, MOMOPAY_BASE_URL=f"https://localhost:{url.rpartition(':')[2]}/v1")
     assert found.verdicts["tls"] == "fail"
     assert found.skipped == dict.fromkeys(["reachable", "clock", "wallet", "channels"], "fix TLS first")
