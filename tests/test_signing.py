@@ -79,6 +79,7 @@ OTHERS = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
         URL + f"?momo_token={MESSAGE}.{MAC}#",
         URL + f"?momo_token={MESSAGE}.{OTHERS.partition('.')[2]}",
         URL + f"?MOMO_TOKEN={MESSAGE}.{MAC}",
+        URL + f"?x_momo_token={MESSAGE}.{MAC}",
         URL + f"?momo%5Ftoken={MESSAGE}.{MAC}",
         f"{GENUINE}&momo_token={MESSAGE}.{MAC}",
         f"{GENUINE}&momo_token={OTHERS}",

@@ -23,14 +23,17 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
     account.kyc_approved, account.channels, account.fee = False, [], account.fee + 1
     account.switches.naming = "snake_case"
     sandbox.fail_next("POST", "/payments/stk", "html_502")
+    sandbox.end_next("cancelled")
     sandbox.reset()
     assert sandbox.account(KEY) is account
     assert account.kyc_approved
     assert account.switches == Switches()
     assert account.rate_limit == 60
     assert account.fee == 1
-    data(service.stk())
+    sent = service.stk()
     assert len(sandbox.requests) == 1
+    sandbox.advance(40)
+    assert service.read(sent)["status"] == "SUCCESS"
 
 
 def test_an_account_is_read_and_changed(control: httpx.Client, sandbox: Sandbox) -> None:

@@ -37,6 +37,8 @@ def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Clie
     assert act(control, "cancel", id=cancelled)["status"] == "CANCELLED"
     assert act(control, "ignore", id=ignored)["next_step_at"] is not None
     assert refusal(control.post("/sandbox/cancel", json={"id": cancelled})) == (409, "NOT_PENDING")
+    payout = transaction_id(service.payout())
+    assert refusal(control.post("/sandbox/enter_pin", json={"id": payout})) == (409, "NOT_PENDING")
     assert refusal(control.post("/sandbox/cancel", json={"id": "x"})) == (404, "TRANSACTION_NOT_FOUND")
     assert refusal(control.post("/sandbox/cancel", json={})) == (400, "VALIDATION_ERROR")
     for seconds in (-1, "1", None, True, 1e30):
