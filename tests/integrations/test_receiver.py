@@ -379,11 +379,6 @@ def test_a_handler_that_blocks_ends_before_a_cancellation_and_counts(journal: Jo
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'payouts.db'}"
-
-
-@pytest.fixture
 def seen() -> Watcher:
     return Watcher()
 
