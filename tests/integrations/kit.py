@@ -15,7 +15,6 @@ from django.test import RequestFactory
 
 from journal.kit import callback_body
 from momopay import Callback, CallbackSigner, Journal, parse_callback
-from momopay.events import Event
 from momopay.integrations._receiver import CallbackReceiver
 
 SIGNER = CallbackSigner("a shop's own secret, long enough")
@@ -43,26 +42,19 @@ class Handler:
 
 
 Receive = Callable[..., Callable[..., HTTPStatus]]
-OnEvent = Callable[[Event], object] | None
 
 
-def blocking(
-    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
-) -> Callable[..., HTTPStatus]:
-    return CallbackReceiver(handler.handle, signer, journal, on_event).receive
+def blocking(handler: Handler, *options: Any) -> Callable[..., HTTPStatus]:
+    return CallbackReceiver(handler.handle, *options).receive
 
 
-def awaited(
-    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
-) -> Callable[..., HTTPStatus]:
-    receiver = CallbackReceiver(handler.handle_async, signer, journal, on_event)
+def awaited(handler: Handler, *options: Any) -> Callable[..., HTTPStatus]:
+    receiver = CallbackReceiver(handler.handle_async, *options)
     return lambda *request: asyncio.run(receiver.receive_async(*request))
 
 
-def threaded(
-    handler: Handler, signer: CallbackSigner | None, journal: Journal | None, on_event: OnEvent = None
-) -> Callable[..., HTTPStatus]:
-    receiver = CallbackReceiver(handler.handle, signer, journal, on_event)
+def threaded(handler: Handler, *options: Any) -> Callable[..., HTTPStatus]:
+    receiver = CallbackReceiver(handler.handle, *options)
     return lambda *request: asyncio.run(receiver.receive_async(*request))
 
 
