@@ -24,6 +24,7 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
     account.switches.naming = "snake_case"
     sandbox.fail_next("POST", "/payments/stk", "html_502")
     sandbox.end_next("cancelled")
+    sandbox.block_stk(KEY)
     sandbox.reset()
     assert sandbox.account(KEY) is account
     assert account.kyc_approved
@@ -66,6 +67,8 @@ def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox)
         assert refusal(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
         assert sandbox.account(KEY).model_dump() == before
     assert refusal(control.post("/sandbox/account", json={"key": "pk_live_a"})) == (401, "INVALID_API_KEY")
+    with pytest.raises(ValueError, match="pk_test_"):
+        sandbox.account("pk_live_a")
 
 
 TEXT = """
