@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from drivers import Drive
+from durable.conftest import account, client_kind, url
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
-from postgresql import PostgresqlServer
 from safety.kit import Between, DatabaseClock, Shop
 
-
-@pytest.fixture
-def client_kind() -> str:
-    """One of the two clients: they share the code of the durable calls. Tests name the other where that differs."""
-    return "blocking"
+__all__ = ["account", "client_kind", "url"]  # fixtures that the tests of durable calls have too
 
 
 @pytest.fixture
@@ -25,14 +20,6 @@ def database_clock() -> Iterator[DatabaseClock]:
     clock = DatabaseClock()
     with clock.installed():
         yield clock
-
-
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if getattr(request, "param", "sqlite") == "postgresql":
-        server: PostgresqlServer = request.getfixturevalue("postgresql")
-        return server.new_schema()
-    return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
 @pytest.fixture
@@ -46,13 +33,6 @@ def between() -> Iterator[Between]:
     between = Between()
     yield between
     between.close()
-
-
-@pytest.fixture
-def account(sandbox: Sandbox, key: str) -> Account:
-    account = sandbox.account(key)
-    account.rate_limit = None
-    return account
 
 
 @pytest.fixture

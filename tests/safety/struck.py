@@ -61,23 +61,18 @@ def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
 
         number = 0
 
-        def pay_next() -> None:
-            nonlocal number
-            number += 1
-            pay(f"r{number}")
-
-        def suppressing(call: Callable[[], object]) -> Callable[[], None]:
-            def work() -> None:
-                with suppress(MomoPayError):
-                    call()
-
-            return work
-
         def read() -> object:
             return journal.get("r0", kind=EntryKind.PAYOUT)
 
+        def read_and_pay() -> None:
+            nonlocal number
+            number += 1
+            with suppress(MomoPayError):
+                read()
+                pay(f"r{number}")
+
         pay("r0")
-        worker = {"read": suppressing(read), "pay": suppressing(pay_next), "control": hold_naively()}[work]
+        worker = hold_naively() if work == "control" else read_and_pay
         slowest = 0.0
         while striker.strikes < int(strikes):
             faulthandler.dump_traceback_later(float(hang), exit=True)

@@ -8,35 +8,11 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from drivers import Drive
 from momopay import (
-    BudgetExhaustedError,
     Journal,
     OutcomeUnknownError,
-    RateBudget,
 )
 from safety.kit import PHONE, Call, Shop, collect, pay
-
-
-def test_what_has_an_open_transaction_and_no_budget_may_be_paid(shop: Shop, drive: Drive) -> None:
-    """No slot for a read, or for a second prompt: nothing was sent now, and the old one may be paid at any moment."""
-    shop.collect()
-    shop.pay()
-    shop.later(600)
-
-    def error_of(call: Call, slots: int) -> bool:
-        budget = RateBudget(requests=slots, window=600.0)
-        poor = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=budget, deadline=1.0)
-        poor(lambda client: client.wallet.balance())
-        with pytest.raises(BudgetExhaustedError) as caught:
-            poor(call)
-        return caught.value.may_have_executed
-
-    assert error_of(collect(shop.journal), 1)
-    assert error_of(pay(shop.journal), 1)
-    assert error_of(collect(shop.journal, abandon_after=60), 2), "the second slot was for the read"
-    assert not error_of(pay(shop.journal, "NEW"), 1), "the control: of a new reference nothing was ever sent"
-    assert (shop.payouts, shop.prompts) == (1, 1)
 
 
 def initiate_payout(_journal: Journal) -> Call:

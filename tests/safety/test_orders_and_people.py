@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -78,20 +76,6 @@ def test_the_amount_never_differs(shop: Shop, phone: str) -> None:
     assert shop.prompts == 1
 
 
-def test_orders_may_share_an_account_reference(shop: Shop) -> None:
-    """One after another, and at once if their amounts differ; each has its own payment."""
-    first = shop.collect("O-1", account_reference=METER)
-    shop.settle(first)
-    second = shop.collect("O-2", account_reference=METER)
-    third = shop.collect("O-3", account_reference=METER, amount=250)
-    shop.settle(second)
-    shop.sweep()
-    ids = [shop.order(each).transaction_ids for each in ("O-1", "O-2", "O-3")]
-    assert ids == [(first.transaction_id,), (second.transaction_id,), (third.transaction_id,)]
-    assert [shop.order(each).status for each in ("O-1", "O-2", "O-3")] == ["SUCCESS", "SUCCESS", "PENDING"]
-    assert (shop.prompts, shop.paid_in) == (3, {METER: 200})
-
-
 def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
     """The second order's prompt was never sent; the first order's payment of the same amount is not its own."""
     first = shop.collect("O-1", account_reference=METER)
@@ -121,25 +105,6 @@ def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
     shop.settle(prompt)
     shop.refund()
     assert (shop.paid_in, shop.paid_out) == ({"O-1": 100}, {"O-1-R1": 100})
-
-
-def test_a_reference_that_the_service_decomposed_is_found(shop: Shop) -> None:
-    """Text in NFC may come back in NFD; it is the same reference, also after the answer was lost."""
-    name = unicodedata.normalize("NFC", "Café-Nairobi-7")
-
-    def decompose(_path: str, data: Any) -> None:
-        for record in (data, *data.get("items", ())):
-            for field in ("accountReference", "reference"):
-                if record.get(field):
-                    record[field] = unicodedata.normalize("NFD", record[field])
-
-    shop.between.edit = decompose
-    shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
-    with pytest.raises(OutcomeUnknownError):
-        shop.pay(name)
-    assert shop.pay(name).transaction_id == shop.newest()
-    assert shop.paid_out == {name: 100}
-    assert shop.pay(f"{name}-2").transaction_id == shop.newest()
 
 
 @pytest.mark.parametrize("known_by", ["callback", "sweep"])

@@ -25,9 +25,8 @@ def criticals(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
 
 
-@pytest.mark.parametrize("how", [{}, {"searched_elsewhere": True}])
-@pytest.mark.parametrize("waited", [0.0, TOO_EARLY])
-def test_what_is_executed_late_cannot_be_released_early(shop: Shop, how: dict[str, Any], waited: float) -> None:
+@pytest.mark.parametrize(("waited", "how"), [(TOO_EARLY, {}), (0.0, {"searched_elsewhere": True})])
+def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: float, how: dict[str, Any]) -> None:
     """The wait counts from the latest attempt, although its own call reported UNKNOWN. What was made is never free."""
     send_unresolved(shop)
     shop.later(waited)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -63,23 +62,14 @@ def restore(path: Path, open_journal: Opened) -> None:
     shutil.copyfile(copy, path)
 
 
-def assert_says_what_to_do(text: str) -> None:
-    assert re.search("reconcil", text, re.IGNORECASE), text
-    assert re.search(r"\d{4}-\d\d-\d\d", text), text
-
-
-@pytest.mark.parametrize("call", DURABLE.values(), ids=DURABLE.keys())
-def test_a_copy_that_was_written_back_is_refused(
-    path: Path, open_journal: Opened, sandbox: Sandbox, call: Callable[[Journal], Call]
-) -> None:
+def test_a_copy_that_was_written_back_is_refused(path: Path, open_journal: Opened, sandbox: Sandbox) -> None:
     """Nothing is sent, and the error says which days to reconcile and how to go on."""
     restore(path, open_journal)
     before = len(sandbox.requests)
-    with pytest.raises(ConfigurationError) as caught:
-        open_journal(call)
-    assert not caught.value.may_have_executed
-    assert_says_what_to_do(str(caught.value))
-    assert re.search("accept.restored", str(caught.value))
+    for name, call in DURABLE.items():
+        with pytest.raises(ConfigurationError, match=r"(?s)reconcile.*\d{4}-\d\d-\d\d.*accept.restored") as caught:
+            open_journal(call)
+        assert not caught.value.may_have_executed, name
     assert [each.path for each in sandbox.requests[before:] if each.method == "POST"] == []
     assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
 

@@ -9,7 +9,7 @@ import pytest
 from drivers import Drive, unique_key
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Sandbox
-from safety.kit import Between, DatabaseClock, Shop, callback_for, on_both_databases, parsed
+from safety.kit import Between, DatabaseClock, Shop, on_both_databases
 
 pytestmark = on_both_databases
 
@@ -33,20 +33,6 @@ def pay_order(shop: Shop, amount: int = 100) -> None:
     """Collect O-1, and let it be paid."""
     shop.settle(shop.collect(amount=amount))
     shop.sweep()
-
-
-def test_the_same_references_are_paid_by_both(branches: tuple[Shop, Shop]) -> None:
-    for branch in branches:
-        branch.pay()
-        branch.pay()
-        pay_order(branch)
-    assert [each.paid_out for each in branches] == [{"PAY-1": 100}] * 2
-    assert [each.paid_in for each in branches] == [{"O-1": 100}] * 2
-    first, second = (each.entry("PAY-1") for each in branches)
-    assert first.transaction_id != second.transaction_id
-    branches[0].journal.record(parsed(callback_for(str(first.transaction_id), "PAY-1", momo_receipt="RECEIPT-1")))
-    assert [each.journal.by_receipt("RECEIPT-1") is None for each in branches] == [False, True]
-    assert [[each.reference for each in branch.journal.entries()] for branch in branches] == [["O-1", "PAY-1"]] * 2
 
 
 def test_refunds_count_in_their_own_account(branches: tuple[Shop, Shop]) -> None:
